@@ -1,0 +1,11 @@
+"""clearformer: transformers made clear.
+
+    from clearformer.build import build
+    from clearformer.families import gpt2
+
+    model = build(gpt2("small"))
+
+Nothing is imported here, so that the command line answers at once.
+"""
+
+__version__ = "0.1.0"

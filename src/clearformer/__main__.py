@@ -1,0 +1,5 @@
+"""`python -m clearformer` is `clearformer`."""
+
+from clearformer.cli.main import main
+
+main()

@@ -1,0 +1,279 @@
+"""From a config to modules: the only place that knows both.
+
+Every choice in a config is a value; here each value picks the class that does it. Weights are
+drawn on the CPU before anything is moved or wrapped, so they depend on the seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearformer import config as c
+from clearformer.core import heads, init, past, patterns, positions
+from clearformer.core.attention import Attention
+from clearformer.core.block import (
+    Activation,
+    Block,
+    DecoderBlock,
+    FeedForward,
+    GatedFeedForward,
+    Residual,
+    gelu_tanh,
+    post_norm,
+    pre_norm,
+    relu,
+    squared_relu,
+)
+from clearformer.core.embedding import Embedding
+from clearformer.core.model import Seq2Seq, Transformer
+from clearformer.core.stack import DecoderStack, Stack
+
+RESIDUALS: dict[str, Residual] = {"pre": pre_norm, "post": post_norm}
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "squared_relu": squared_relu,
+    "swiglu": F.silu,
+}
+FEED_FORWARDS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {
+    "relu": FeedForward,
+    "gelu": FeedForward,
+    "gelu_tanh": FeedForward,
+    "squared_relu": FeedForward,
+    "swiglu": GatedFeedForward,
+}
+INITS: dict[str, Callable[[nn.Module], None]] = {
+    "torch_default": init.torch_default,
+    "xavier": init.xavier,
+    "normal": init.normal,
+    "gpt2": init.gpt2,
+    "transformer_xl": init.transformer_xl,
+    "sparse": init.sparse,
+    "modern": init.modern,
+}
+
+
+def build(config: c.AnyModelConfig, seed: int = 0) -> Transformer | Seq2Seq:
+    """The model that `config` describes, its weights drawn from `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = seq2seq(config) if isinstance(config, c.Seq2SeqConfig) else transformer(config)
+        INITS[config.init](model)
+    return model
+
+
+def outline(config: c.AnyModelConfig) -> Transformer | Seq2Seq:
+    """The same model without memory for its weights: shapes and counts only."""
+    with torch.device("meta"):
+        return seq2seq(config) if isinstance(config, c.Seq2SeqConfig) else transformer(config)
+
+
+def transformer(config: c.ModelConfig) -> Transformer:
+    table = nn.Embedding(config.vocabulary, config.width)
+    blocks = [block(config) for _ in range(config.layers)]
+    stack = Stack(blocks, [pattern(p) for p in config.patterns], final_norm(config))
+    return Transformer(embedding(config, table), stack, head(config, table))
+
+
+def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
+    table = nn.Embedding(config.vocabulary, config.width)
+    encoder = Stack(
+        [block(config) for _ in range(config.layers)], [patterns.Full()], final_norm(config)
+    )
+    decoder = DecoderStack(
+        [decoder_block(config) for _ in range(config.decoder_layers)],
+        [pattern(p) for p in config.patterns],
+        final_norm(config),
+    )
+    return Seq2Seq(
+        embedding(config, table), encoder, embedding(config, table), decoder, head(config, table)
+    )
+
+
+def pasts(
+    config: c.AnyModelConfig,
+    batch: int,
+    capacity: int,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> list[past.Past]:
+    """A fresh past for each (decoder) layer, for `batch` sequences of up to `capacity` tokens."""
+    layers = config.decoder_layers if isinstance(config, c.Seq2SeqConfig) else config.layers
+    match config.past:
+        case c.KVCache():
+            room = (batch, config.key_heads or config.heads, capacity, config.head_width)
+            return [past.KVCache(*room, dtype=dtype, device=device) for _ in range(layers)]
+        case c.HiddenMemory(length=length):
+            return [past.HiddenMemory(length) for _ in range(layers)]
+        case None:
+            raise ValueError(f"{config.name} looks at whole sequences and keeps no past")
+        case _:
+            assert_never(config.past)
+
+
+def block(config: c.ModelConfig) -> Block:
+    return Block(
+        attention(config, score_position(config)),
+        feed_forward(config),
+        (norm(config.norm, config.width), norm(config.norm, config.width)),
+        RESIDUALS[config.residual],
+        config.dropout.residual,
+    )
+
+
+def decoder_block(config: c.ModelConfig) -> DecoderBlock:
+    return DecoderBlock(
+        attention(config, score_position(config)),
+        # Places of two sequences do not compare, so cross-attention has no position scheme.
+        attention(config, positions.Position()),
+        feed_forward(config),
+        (
+            norm(config.norm, config.width),
+            norm(config.norm, config.width),
+            norm(config.norm, config.width),
+        ),
+        RESIDUALS[config.residual],
+        config.dropout.residual,
+    )
+
+
+def attention(config: c.ModelConfig, position: positions.Position) -> Attention:
+    return Attention(
+        config.width,
+        config.heads,
+        key_heads=config.key_heads,
+        bias=config.biases.attention,
+        output_bias=config.biases.attention_output,
+        position=position,
+        query_norm=norm(config.query_key_norm, config.head_width),
+        key_norm=norm(config.query_key_norm, config.head_width),
+        dropout=config.dropout.attention,
+    )
+
+
+def feed_forward(config: c.ModelConfig) -> nn.Module:
+    return FEED_FORWARDS[config.activation](
+        config.width,
+        config.hidden,
+        ACTIVATIONS[config.activation],
+        bias=config.biases.feed_forward,
+        dropout=config.dropout.hidden,
+    )
+
+
+def norm(config: c.Norm | None, width: int) -> nn.Module:
+    match config:
+        case c.LayerNorm(epsilon=epsilon):
+            return nn.LayerNorm(width, eps=epsilon)
+        case c.RMSNorm(epsilon=epsilon):
+            return nn.RMSNorm(width, eps=epsilon)
+        case None:
+            return nn.Identity()
+        case _:
+            assert_never(config)
+
+
+def final_norm(config: c.ModelConfig) -> nn.Module:
+    """A pre-norm stack ends on a bare sum and needs one norm more."""
+    return norm({"pre": config.norm, "post": None}[config.residual], config.width)
+
+
+def embedding(config: c.ModelConfig, table: nn.Embedding) -> Embedding:
+    return Embedding(
+        table,
+        position=added_position(config),
+        segment=nn.Embedding(config.segments, config.width) if config.segments else None,
+        scale=config.scale,
+        norm=norm(config.embedding_norm, config.width),
+        dropout=config.dropout.embedding,
+    )
+
+
+def added_position(config: c.ModelConfig) -> nn.Module | None:
+    """The position scheme that is added to the embeddings, if that is where it acts."""
+    match config.position:
+        case c.Learned():
+            return positions.Learned(config.length, config.width)
+        case c.Sinusoidal():
+            return positions.Sinusoidal(config.width)
+        case c.NoPosition() | c.Rotary() | c.RelativeXL() | c.ALiBi():
+            return None
+        case _:
+            assert_never(config.position)
+
+
+def score_position(config: c.ModelConfig) -> positions.Position:
+    """The position scheme that acts on the scores, if that is where it acts."""
+    match config.position:
+        case c.Rotary(base=base):
+            return positions.Rotary(base)
+        case c.RelativeXL():
+            return positions.RelativeXL(config.width, config.heads)
+        case c.ALiBi():
+            return positions.ALiBi(config.heads)
+        case c.NoPosition() | c.Learned() | c.Sinusoidal():
+            return positions.Position()
+        case _:
+            assert_never(config.position)
+
+
+def pattern(config: c.Pattern) -> patterns.Pattern:
+    match config:
+        case c.Full():
+            return patterns.Full()
+        case c.Causal():
+            return patterns.Causal()
+        case c.Local(window=window):
+            return patterns.Local(window)
+        case c.Strided(stride=stride):
+            return patterns.Strided(stride)
+        case c.Fixed(stride=stride, summary=summary):
+            return patterns.Fixed(stride, summary)
+        case c.Graph(edges=edges, nodes=nodes):
+            return patterns.Graph(edges, nodes)
+        case c.Both(first=first, second=second):
+            return pattern(first) & pattern(second)
+        case c.Either(first=first, second=second):
+            return pattern(first) | pattern(second)
+        case _:
+            assert_never(config)
+
+
+def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
+    match config.head:
+        case c.NextToken(tied=tied, cap=cap):
+            return heads.NextToken(vocabulary(config, table, config.biases.head, tied), cap)
+        case c.Pretraining():
+            masked = heads.MaskedToken(
+                config.width,
+                ACTIVATIONS[config.activation],
+                norm(config.norm, config.width),
+                vocabulary(config, table, bias=True, tied=True),
+            )
+            return heads.Pretraining(masked, heads.NextSentence(config.width))
+        case c.Classifier(classes=classes, pool=pool):
+            return heads.Classifier(
+                pooling(pool, config.width), config.width, classes, config.dropout.residual
+            )
+        case _:
+            assert_never(config.head)
+
+
+def pooling(name: str, width: int) -> heads.Pool:
+    if name == "pooler":
+        return heads.Pooler(width)
+    return {"mean": heads.mean_pool, "max": heads.max_pool, "first": heads.first_pool}[name]
+
+
+def vocabulary(config: c.ModelConfig, table: nn.Embedding, bias: bool, tied: bool) -> nn.Linear:
+    """From hidden states to the vocabulary: with the embedding's own weight, or another."""
+    project = nn.Linear(config.width, config.vocabulary, bias=bias)
+    if tied:
+        project.weight = table.weight
+    return project

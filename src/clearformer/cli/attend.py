@@ -1,0 +1,220 @@
+"""`clearformer attend "mary gave roses to susan"`: self-attention with its numbers.
+
+Without a model the words are vectors and nothing else: the first equations. With one, the
+same ladder for any of its layers and heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Attend:
+    """Show self-attention on your own words, step by step, with real numbers."""
+
+    text: tyro.conf.Positional[str]
+    """The words to attend to."""
+    model: str | None = None
+    """A preset (`clearformer describe` lists them), drawn from the seed; none: no parameters."""
+    layer: int = 0
+    """Which layer of the model, from 0."""
+    head: int = 0
+    """Which head of the layer, from 0."""
+    query: str | None = None
+    """The word that looks, or its number from 0; none: the second word."""
+    mask: Literal["model", "none", "causal"] = "model"
+    """Who may look at whom; without a model everyone sees everyone."""
+    width: int = 4
+    """Numbers in a word's vector, without a model."""
+    seed: int = 0
+    """Where the random numbers start."""
+    shuffle: bool = False
+    """Also shuffle the words, and show that the outputs move along with them."""
+    picture: Path | None = None
+    """Draw the tables into this file (.png, .svg or .pdf)."""
+
+    def run(self) -> None:
+        from clearformer.cli.show import require_picture
+
+        require_picture(self.picture)
+        words = self.text.split()
+        if not words:
+            raise ValueError("the text has no words: give some, as in clearformer attend 'to be'")
+        query = _place(self.query, words)
+        ladder: Ladder = Parameterless(self, words) if self.model is None else OfModel(self, words)
+        _print_ladder(ladder, words, query)
+        if self.shuffle:
+            _print_shuffle(ladder, words, self.seed)
+        if self.picture is not None:
+            from clearformer.explore import figures
+
+            tables = [
+                ("raw dot products", ladder.stages["scores_raw"]),
+                (f"scaled: ÷ {ladder.divisor}", ladder.stages["scores_scaled"]),
+                ("masked", ladder.stages["scores_masked"]),
+                ("softmax: weights", ladder.stages["weights"]),
+            ]
+            figures.save(figures.ladder(tables, words, ladder.title), self.picture)
+            print(f"\npicture: {self.picture}")
+
+
+class Ladder:
+    """The stages of one attention on one sentence, by the names that `explore.trace` gives."""
+
+    title: str
+    divisor: str  # what raw scores are divided by
+    stages: dict[str, Tensor]
+
+    def shuffle_errors(self, order: list[int]) -> list[tuple[str, float]]:
+        """For each setting, by how much f(shuffled) differs from shuffled f."""
+        raise NotImplementedError
+
+
+class Parameterless(Ladder):
+    """A word's vector is its query, its key and its value."""
+
+    def __init__(self, asked: Attend, words: list[str]) -> None:
+        from clearformer.explore.trace import PATTERNS, basic_stages
+
+        if asked.width < 1:
+            raise ValueError(f"width is {asked.width}, but a vector has at least 1 number")
+        self.title = f"attention without parameters, {asked.width} numbers a word"
+        self.divisor = "1"
+        self.vectors = word_vectors(words, asked.width, asked.seed)  # (T, E)
+        self.stages = basic_stages(self.vectors, PATTERNS.get(asked.mask, PATTERNS["none"]))
+
+    def shuffle_errors(self, order: list[int]) -> list[tuple[str, float]]:
+        from clearformer.core.basic import attend
+
+        error = (attend(self.vectors[order]) - attend(self.vectors)[order]).abs().max()
+        return [("attention without parameters", float(error))]
+
+
+class OfModel(Ladder):
+    """One head of a freshly drawn model; words are numbered as they appear."""
+
+    def __init__(self, asked: Attend, words: list[str]) -> None:
+        import torch
+
+        from clearformer.build import build
+        from clearformer.core.model import Seq2Seq
+        from clearformer.explore.trace import trace
+        from clearformer.families import preset
+
+        assert asked.model is not None
+        config = preset(asked.model)
+        _require_below(config.layers, asked.layer, "layer", config.name)
+        _require_below(config.heads, asked.head, "head", config.name)
+        numbers = {word: i for i, word in enumerate(dict.fromkeys(words))}
+        # Later layers and other words change nothing here, and need not be drawn.
+        small = replace(config, vocabulary=len(numbers), layers=asked.layer + 1)
+        self.model = build(small, asked.seed)
+        self.tokens = torch.tensor([[numbers[word] for word in words]])
+        self.title = f"{config.name} (random weights), layer {asked.layer}, head {asked.head}"
+        self.divisor = f"√{config.head_width}"
+        self.place = ("encoder" if isinstance(self.model, Seq2Seq) else "self", asked.layer)
+        found = trace(self.model, self.tokens, layers=[asked.layer], mask=asked.mask)
+        self.stages = {
+            name: stage[0, asked.head] for name, stage in found.recorded[self.place].items()
+        }
+
+    def shuffle_errors(self, order: list[int]) -> list[tuple[str, float]]:
+        return [
+            ("without positions, no mask", self._shuffle_error(order, positions=False)),
+            ("with the model's positions, no mask", self._shuffle_error(order, positions=True)),
+        ]
+
+    def _shuffle_error(self, order: list[int], positions: bool) -> float:
+        from clearformer.explore.trace import trace
+
+        straight, shuffled = (
+            trace(self.model, tokens, mask="none", positions=positions).recorded[self.place]
+            for tokens in (self.tokens, self.tokens[:, order])
+        )
+        difference = shuffled["head_out"] - straight["head_out"][:, :, order]
+        return float(difference.abs().max())
+
+
+def word_vectors(words: list[str], width: int, seed: int) -> Tensor:
+    """A vector for each word, drawn from the word itself: the same word, the same vector.
+
+    One decimal each, so that everything after can be checked with pen and paper.
+    """
+    import hashlib
+
+    import torch
+
+    def draw(word: str) -> Tensor:
+        digest = hashlib.sha256(f"{seed} {word}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:6], "big"))
+        return (0.8 * torch.randn(width, generator=generator)).round(decimals=1)
+
+    return torch.stack([draw(word) for word in words])
+
+
+def _place(query: str | None, words: list[str]) -> int:
+    """The word that looks, by name or number."""
+    if query is None:
+        return min(1, len(words) - 1)
+    if query in words:
+        return words.index(query)
+    if query.isdecimal() and int(query) < len(words):
+        return int(query)
+    raise ValueError(
+        f"query is {query!r}, but it must be one of the words ({', '.join(words)}) "
+        f"or a number from 0 to {len(words) - 1}"
+    )
+
+
+def _require_below(limit: int, value: int, name: str, model: str) -> None:
+    if not 0 <= value < limit:
+        raise ValueError(f"{name} is {value}, but {model} has {name}s 0 to {limit - 1}")
+
+
+def _print_ladder(ladder: Ladder, words: list[str], query: int) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from clearformer.cli.show import numbers, numbers_table
+
+    console = Console(highlight=False)
+    stages = ladder.stages
+    console.print(Text(f"\n{ladder.title}", style="bold"))
+    console.print(Text.assemble("the word ", (words[query], "bold"), " looks at every word:\n"))
+    rows = [
+        ("q·k   raw dot products", stages["scores_raw"][query]),
+        (f"÷ {ladder.divisor}   scaled", stages["scores_scaled"][query]),
+        ("mask", stages["scores_masked"][query]),
+        ("softmax   weights", stages["weights"][query]),
+    ]
+    if "bias" in stages:
+        rows.insert(2, ("+ bias of distance", stages["bias"][query]))
+    console.print(numbers_table(words, rows, console.width))
+    total = float(stages["weights"][query].sum())
+    console.print(f"\nthe weights sum to {total:.3f}, and mix the values:\n")
+    for word, weight, value in zip(words, stages["weights"][query], stages["v"], strict=True):
+        console.print(Text(f"  {weight:.2f} × {numbers(value)}  {word}"))
+    output = numbers(stages["head_out"][query])
+    console.print(Text.assemble(("     = " + output, "bold"), f"  the output for {words[query]}"))
+    console.print("\nall weights, a row for each word that looks:\n")
+    everyone = list(zip(words, stages["weights"], strict=True))
+    console.print(numbers_table(words, everyone, console.width, total="sum", shade=True))
+
+
+def _print_shuffle(ladder: Ladder, words: list[str], seed: int) -> None:
+    import random
+
+    order = list(range(len(words)))
+    random.Random(seed + 1).shuffle(order)
+    print(f"\nshuffled: {' '.join(words[i] for i in order)}")
+    for setting, error in ladder.shuffle_errors(order):
+        verdict = "the outputs moved with the words" if error < 1e-5 else "order matters"
+        print(f"  {setting}: max |f(Px) − P f(x)| = {error:.1e}, {verdict}")

@@ -1,0 +1,194 @@
+"""`clearformer describe gpt2-xl`: what a model is made of, without making it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+    from torch import nn
+
+    from clearformer.config import AnyModelConfig, Pattern
+    from clearformer.core.model import Seq2Seq, Transformer
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Show a model's parts, shapes, parameters and memory, without allocating its weights."""
+
+    model: tyro.conf.Positional[str | None] = None
+    """A preset such as gpt2-xl; none: list them all."""
+    batch: int = 16
+    """Sequences in a batch, for the memory of the scores."""
+    picture: Path | None = None
+    """Draw the attention pattern into this file (.png, .svg or .pdf)."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        from clearformer.build import outline, pattern
+        from clearformer.cli.show import require_picture
+        from clearformer.families import preset
+
+        require_picture(self.picture)
+        if self.batch < 1:
+            raise ValueError(f"batch is {self.batch}, but it must be at least 1")
+        console = Console(highlight=False)
+        if self.model is None:
+            _print_presets()
+            return
+        config = preset(self.model)
+        model = outline(config)
+        console.print(_tree(config, model))
+        for line in _counts(model) + _memory(config, model, self.batch):
+            console.print(line, soft_wrap=True)
+        for position, each in enumerate(config.patterns):
+            every = len(config.patterns)
+            where = "every layer" if every == 1 else f"layers {position}, {position + every}, …"
+            length = _telling_length(each, config.length)
+            value = pattern(each)
+            share = value.count(config.length) / config.length**2
+            console.print(
+                f"\npattern, {where}: {_name(each)}, {share:.1%} of {config.length}² pairs; "
+                f"the first {length} positions:\n",
+                soft_wrap=True,
+            )
+            console.print(value.draw(length, cells=16), style="blue")
+        if self.picture is not None:
+            from clearformer.explore import figures
+
+            first = config.patterns[0]
+            shown = _telling_length(first, config.length)
+            figures.save(figures.pattern(pattern(first), shown, config.name), self.picture)
+            console.print(f"\npicture: {self.picture}")
+
+
+def parameters(module: nn.Module) -> int:
+    """Parameters of a module; one that is used twice counts once."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _print_presets() -> None:
+    from clearformer.build import outline
+    from clearformer.families import preset, presets
+
+    for name in presets():
+        config = preset(name)
+        print(
+            f"{name:16} {parameters(outline(config)):>13,} parameters, {config.layers} layers, "
+            f"width {config.width}, {config.heads} heads, length {config.length}"
+        )
+
+
+def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Tree:
+    from rich.tree import Tree
+
+    tree = Tree(f"[bold]{config.name}[/bold]  {parameters(model):,} parameters")
+    _grow(tree, model, owners={})
+    return tree
+
+
+def _grow(tree: Tree, module: nn.Module, owners: dict[int, str], path: str = "") -> None:
+    """Parts with their shapes; blocks that are all alike are shown once."""
+    from torch import nn
+
+    for name, part in module.named_children():
+        count = parameters(part)
+        if count == 0:
+            continue  # dropout and the like
+        place = f"{path}{name}"
+        if isinstance(part, nn.ModuleList):
+            each = parameters(part[0])
+            kind = type(part[0]).__name__
+            branch = tree.add(f"{name}  {len(part)} × {kind}  {len(part)} × {each:,} = {count:,}")
+            _grow(branch, part[0], owners, f"{place}.0.")
+            continue
+        shapes = []
+        for own, value in part.named_parameters(recurse=False):
+            owner = owners.setdefault(id(value), place)
+            shared = "" if owner == place else f" (the same as {owner})"
+            shapes.append(f"{own} {' × '.join(str(side) for side in value.shape)}{shared}")
+        branch = tree.add(
+            f"{name}  {type(part).__name__}  {count:,}  [dim]{', '.join(shapes)}[/dim]"
+        )
+        _grow(branch, part, owners, f"{place}.")
+
+
+def _counts(model: Transformer | Seq2Seq) -> list[str]:
+    from clearformer.core.heads import Pretraining
+    from clearformer.core.model import Transformer
+
+    lines = ["", "parameters by part (a shared matrix counts where it comes first)"]
+    seen: set[int] = set()
+    for name, part in model.named_children():
+        fresh = {id(p): p.numel() for p in part.parameters() if id(p) not in seen}
+        seen |= fresh.keys()
+        lines.append(f"  {name:18} {sum(fresh.values()):>15,}")
+    lines.append(f"  {'total':18} {parameters(model):>15,}")
+    if isinstance(model, Transformer) and isinstance(model.head, Pretraining):
+        pooler = model.head.sentence.pool
+        encoder = parameters(model.embedding) + parameters(model.stack) + parameters(pooler)  # type: ignore[arg-type]
+        lines.append(f"  {'encoder + pooler':18} {encoder:>15,}  as published, without the heads")
+    return lines
+
+
+def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) -> list[str]:
+    """Weights, and the seed's arithmetic for the t x t scores (eq. 28)."""
+    from clearformer.cli.show import byte_count
+    from clearformer.config import HiddenMemory, Seq2SeqConfig
+
+    weights = 4 * parameters(model)
+    memory = config.past.length if isinstance(config.past, HiddenMemory) else 0
+    keys = config.length + memory
+    layers = config.layers
+    if isinstance(config, Seq2SeqConfig):
+        layers += 2 * config.decoder_layers  # self- and cross-attention
+    table = 4 * config.length * keys
+    kept = 4 * table * batch * config.heads * layers
+    return [
+        "",
+        "memory in float32",
+        f"  weights            {byte_count(weights):>10}   with gradients and AdamW's two moments "
+        f"{byte_count(4 * weights)}",
+        f"  one table of scores{byte_count(table):>10}   {config.length} × {keys}, one head, one "
+        f"sequence; a batch of {batch}: {byte_count(table * batch)}",
+        f"  all tables to train{byte_count(kept):>10}   4 (before and after softmax, and their "
+        f"gradients) × {config.heads} heads × {layers} attentions",
+        "                                 the fused kernel keeps none of them",
+    ]
+
+
+def _telling_length(pattern: Pattern, length: int) -> int:
+    """How many positions show what a pattern does: a few of its largest strides."""
+    from clearformer import config as c
+
+    def scale(pattern: Pattern) -> int:
+        match pattern:
+            case c.Local(window=size) | c.Strided(stride=size) | c.Fixed(stride=size):
+                return size
+            case c.Both(first=first, second=second) | c.Either(first=first, second=second):
+                return max(scale(first), scale(second))
+            case _:
+                return 0
+
+    return min(length, 4 * scale(pattern) or length)
+
+
+def _name(pattern: Pattern) -> str:
+    """A pattern as it is written: Causal & Local(128)."""
+    from clearformer import config as c
+
+    match pattern:
+        case c.Both(first=first, second=second):
+            return f"{_name(first)} & {_name(second)}"
+        case c.Either(first=first, second=second):
+            return f"({_name(first)} | {_name(second)})"
+        case c.Graph(edges=edges, nodes=nodes):
+            return f"Graph({len(edges)} edges, {nodes} nodes)"
+        case _:
+            numbers = ", ".join(str(value) for value in vars(pattern).values())
+            return f"{type(pattern).__name__}({numbers})" if numbers else type(pattern).__name__

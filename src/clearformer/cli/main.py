@@ -1,0 +1,74 @@
+"""`clearformer VERB ...`: read the words, run the verb, and turn mistakes into one line each.
+
+Exit codes: 0 done, 2 a mistake in what was asked (one line, no traceback), 130 interrupted.
+"""
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from clearformer import __version__
+from clearformer.cli.attend import Attend
+from clearformer.cli.describe import Describe
+
+Verb = (
+    Annotated[Attend, tyro.conf.subcommand("attend", prefix_name=False)]
+    | Annotated[Describe, tyro.conf.subcommand("describe", prefix_name=False)]
+)
+ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; leaves by SystemExit with the exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments == ["--version"]:
+        print(f"clearformer {__version__}")
+        sys.exit(0)
+    # Without a verb there is nothing to correct: show what there is.
+    verb = parse(arguments or ["--help"])
+    try:
+        verb.run()
+    except (ValueError, OSError) as mistake:
+        fail(str(mistake))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def parse(arguments: Sequence[str]) -> Attend | Describe:
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            verb: Attend | Describe = tyro.cli(
+                Verb,
+                prog="clearformer",
+                description=ABOUT,
+                args=arguments,
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+            return verb
+    except SystemExit as leaving:
+        if leaving.code == 2:
+            fail(one_line(complaint.getvalue()))
+        raise
+
+
+def one_line(box: str) -> str:
+    """The parser's framed complaint as one sentence; a rule inside the frame ends a clause."""
+    clauses = [""]
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]:  # the first is a title
+        words = re.sub(r"[│╭╮╰╯─]+", " ", line).strip()
+        if words:
+            clauses[-1] = f"{clauses[-1]} {words}".strip()
+        else:
+            clauses.append("")
+    return "; ".join(clause for clause in clauses if clause)
+
+
+def fail(sentence: str) -> None:
+    print(f"clearformer: {sentence}", file=sys.stderr)
+    sys.exit(2)

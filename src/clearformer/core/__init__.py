@@ -1,0 +1,3 @@
+"""The mathematics. Read in this order: basic, patterns, kernels, positions, past, attention,
+block, stack, embedding, heads, model, init. Nothing here imports anything but torch.
+"""

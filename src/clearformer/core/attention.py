@@ -1,0 +1,101 @@
+"""Attention: project, place, attend, merge. The one class every architecture here uses.
+
+Four seams, no flags: the past says where keys and values come from, the position where they
+stand, the mask who may look at whom, and the kernel how scores become outputs.
+
+Axes: B batch, T tokens, K keys, H heads, G key heads, D head width, E model width.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.core.kernels import Kernel, Mask, fused
+from clearformer.core.past import NOTHING, FrozenKV, Heads, Past
+from clearformer.core.positions import Position
+
+
+class Attention(nn.Module):
+    """Multi-head attention (eq. 12); grouped when there are fewer key heads than heads."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        bias: bool = True,
+        output_bias: bool = True,
+        position: Position | None = None,
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
+        kernel: Kernel = fused,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        key_heads = heads if key_heads is None else key_heads
+        if width % heads:
+            raise ValueError(
+                f"width is {width} and heads is {heads}, but the heads must divide the width: "
+                f"use {_nearest_divisor(width, heads)} heads"
+            )
+        if heads % key_heads:
+            raise ValueError(
+                f"heads is {heads} and key_heads is {key_heads}, but the key heads must divide "
+                f"the heads: use {_nearest_divisor(heads, key_heads)} key heads"
+            )
+        self.heads = heads
+        self.key_heads = key_heads
+        self.head_width = width // heads
+        self.project = nn.Linear(width, (heads + 2 * key_heads) * self.head_width, bias=bias)
+        self.output = nn.Linear(width, width, bias=output_bias)
+        self.position = Position() if position is None else position
+        self.query_norm = nn.Identity() if query_norm is None else query_norm
+        self.key_norm = nn.Identity() if key_norm is None else key_norm
+        self.kernel = kernel
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, mask: Mask, past: Past = NOTHING) -> Tensor:
+        q, k, v = past.read(x, self)  # (B, H, T, D), (B, G, K, D), (B, G, K, D)
+        q, bias = self.position.score(q, k)
+        y = self.kernel(q, k, v, mask, bias, self.dropout if self.training else 0.0)
+        merged = y.transpose(1, 2).flatten(-2)  # (B, T, E)
+        return self.output(merged)  # (B, T, E)
+
+    def queries_keys_values(self, x: Tensor, start: int) -> Heads:
+        """Eq. 4 for tokens at positions `start` and on: q, k and v in one matrix product."""
+        q, k, v = self._split(self.project(x)).split(
+            (self.heads, self.key_heads, self.key_heads), dim=1
+        )
+        positions = torch.arange(start, start + x.shape[1], device=x.device)
+        q = self.position.turn(self.query_norm(q), positions)
+        k = self.position.turn(self.key_norm(k), positions)
+        return q, k, v
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Queries alone, where the keys are another sequence's; positions do not compare."""
+        rows = slice(0, self.heads * self.head_width)
+        return self.query_norm(self._split(self._project_rows(x, rows)))  # (B, H, T, D)
+
+    def keys_values(self, x: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """Keys and values alone, of tokens at positions `start` and on."""
+        rows = slice(self.heads * self.head_width, None)
+        k, v = self._split(self._project_rows(x, rows)).chunk(2, dim=1)  # each (B, G, T, D)
+        positions = torch.arange(start, start + x.shape[1], device=x.device)
+        return self.position.turn(self.key_norm(k), positions), v
+
+    def freeze(self, context: Tensor) -> FrozenKV:
+        """Keys and values of another sequence (B, K, E), made once for all later queries."""
+        return FrozenKV(*self.keys_values(context, start=0))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)  # (B, heads, T, D)
+
+    def _project_rows(self, x: Tensor, rows: slice) -> Tensor:
+        bias = None if self.project.bias is None else self.project.bias[rows]
+        return F.linear(x, self.project.weight[rows], bias)
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    divisors = [d for d in range(1, number + 1) if number % d == 0]
+    return min(divisors, key=lambda d: abs(d - wanted))

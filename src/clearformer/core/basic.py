@@ -1,0 +1,60 @@
+"""The first equations: self-attention before it has a single parameter.
+
+Start here. Everything else in `core/` is this file plus parameters, speed and structure.
+
+Axes: B batch, T tokens, E model width, H heads, D head width (E = H * D).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def attend_loop(x: Tensor) -> Tensor:
+    """Eq. 1, eq. 2 and eq. 3 as they are written, one number at a time."""
+    outputs = []
+    for x_i in x:
+        raw = [(x_i * x_j).sum() for x_j in x]  # eq. 1: how related is j to i?
+        # Softmax does not change when the same number is taken from every score; taking
+        # the largest keeps exp from overflowing.
+        largest = max(raw)
+        exponentials = [torch.exp(score - largest) for score in raw]
+        total = sum(exponentials)
+        weights = [exponential / total for exponential in exponentials]  # eq. 2: sum to one
+        outputs.append(sum(w_ij * x_j for w_ij, x_j in zip(weights, x, strict=True)))  # eq. 3
+    return torch.stack(outputs)  # (T, E)
+
+
+def attend(x: Tensor) -> Tensor:
+    """The same three equations as two matrix products and a softmax, for any batch."""
+    raw = x @ x.transpose(-2, -1)  # (B, T, T)  eq. 1
+    weights = raw.softmax(dim=-1)  # (B, T, T)  eq. 2, one row for each output
+    return weights @ x  # (B, T, E)  eq. 3
+
+
+def multi_head_loop(
+    x: Tensor,
+    to_queries: Tensor,
+    to_keys: Tensor,
+    to_values: Tensor,
+    unify: Tensor,
+    heads: int,
+) -> Tensor:
+    """Queries, keys, values (eq. 4), scaling (eq. 9) and heads (eq. 12), one head at a time.
+
+    The four matrices are E x E and act on column vectors, as the equations write them. A head
+    owns a slice of the *width*: the published figure slices the time axis instead, which mixes
+    up who may be looked at with what is looked for (docs/errata.md, 1).
+    """
+    queries = x @ to_queries.T  # (B, T, E)  eq. 4
+    keys = x @ to_keys.T  # (B, T, E)
+    values = x @ to_values.T  # (B, T, E)
+    head_width = x.shape[-1] // heads
+    outputs = []
+    for head in range(heads):
+        own = slice(head * head_width, (head + 1) * head_width)
+        q, k, v = queries[..., own], keys[..., own], values[..., own]  # (B, T, D)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(head_width)  # (B, T, T)  eq. 6, eq. 9
+        outputs.append(scores.softmax(dim=-1) @ v)  # (B, T, D)  eq. 7, eq. 8
+    return torch.cat(outputs, dim=-1) @ unify.T  # (B, T, E)  eq. 12

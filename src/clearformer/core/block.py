@@ -1,0 +1,154 @@
+"""The transformer block: attention lets the tokens talk, the feed-forward layer thinks.
+
+Around each of the two goes a residual connection and a norm. Which comes first is a value:
+`post_norm` as in the seeds and the original paper, `pre_norm` as in GPT-2 and after.
+
+Axes: B batch, T tokens, E model width, F hidden width.
+"""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.core.attention import Attention
+from clearformer.core.kernels import Mask
+from clearformer.core.past import NOTHING, Past
+
+Activation = Callable[[Tensor], Tensor]
+Part = Callable[[Tensor], Tensor]
+Residual = Callable[[Tensor, Part, nn.Module, nn.Module], Tensor]
+
+
+def post_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tensor:
+    """Eq. 14: add, then normalise. The stack's output is normalised as it is."""
+    return norm(x + dropout(part(x)))
+
+
+def pre_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tensor:
+    """Eq. 15: normalise, then add. Nothing stands on the way from the input to the output."""
+    return x + dropout(part(norm(x)))
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(0, x), written over x: the hidden layer is the largest tensor of a block, and writing
+    it twice costs more than computing it. Nothing before an activation needs its output again.
+    """
+    return F.relu(x, inplace=True)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The approximation of GELU that GPT-2 was trained with."""
+    return F.gelu(x, approximate="tanh")
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    return relu(x).square()
+
+
+class FeedForward(nn.Module):
+    """A small network, the same for each token, without a look at the others (eq. 16)."""
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        activation: Activation = relu,
+        *,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, hidden, bias=bias)
+        self.down = nn.Linear(hidden, width, bias=bias)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # Tokens as plain rows: a compiled backward pass can then use the hidden layer as it
+        # was saved; with the batch axis kept it saves a second copy of the activation's sign.
+        rows = x.flatten(0, -2)  # (B*T, E)
+        hidden = self.dropout(self.activation(self.up(rows)))  # (B*T, F)
+        y: Tensor = self.down(hidden)
+        return y.view_as(x)  # (B, T, E)
+
+
+class GatedFeedForward(nn.Module):
+    """Two ways up, one of them a gate on the other: SwiGLU when the activation is SiLU (eq. 22)."""
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        activation: Activation = F.silu,
+        *,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 2 * hidden, bias=bias)  # gate and value in one product
+        self.down = nn.Linear(hidden, width, bias=bias)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = self.up(x).chunk(2, dim=-1)  # each (B, T, F)
+        return self.down(self.dropout(self.activation(gate) * value))  # (B, T, E)
+
+
+class Block(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(
+        self,
+        attention: Attention,
+        feed_forward: nn.Module,
+        norms: tuple[nn.Module, nn.Module],
+        residual: Residual = post_norm,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_norm, self.feed_forward_norm = norms
+        self.feed_forward = feed_forward
+        self.residual = residual
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Mask, past: Past = NOTHING) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            return self.attention(x, mask, past)
+
+        x = self.residual(x, attend, self.attention_norm, self.dropout)
+        return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
+
+
+class DecoderBlock(nn.Module):
+    """Self-attention, cross-attention, feed-forward: the original decoder's block."""
+
+    def __init__(
+        self,
+        attention: Attention,
+        cross_attention: Attention,
+        feed_forward: nn.Module,
+        norms: tuple[nn.Module, nn.Module, nn.Module],
+        residual: Residual = post_norm,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.cross_attention = cross_attention
+        self.attention_norm, self.cross_attention_norm, self.feed_forward_norm = norms
+        self.feed_forward = feed_forward
+        self.residual = residual
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Mask, past: Past, source_mask: Mask, source: Past) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            return self.attention(x, mask, past)
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            return self.cross_attention(x, source_mask, source)
+
+        x = self.residual(x, attend, self.attention_norm, self.dropout)
+        x = self.residual(x, attend_to_source, self.cross_attention_norm, self.dropout)
+        return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)

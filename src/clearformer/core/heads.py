@@ -1,0 +1,148 @@
+"""What the last hidden states are good for: the next token, a hidden token, a class.
+
+A head gives logits, and the loss as a sum over its valid targets together with their number,
+one entry for each objective; whoever trains divides, once, over the whole batch.
+
+Axes: B batch, T tokens, E model width, V vocabulary, C classes.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.core.block import Activation
+from clearformer.core.embedding import first_kept
+
+IGNORE = -100  # the target of a place that has none
+
+SumAndCount = tuple[Tensor, Tensor]
+Pool = Callable[[Tensor, Tensor | None], Tensor]
+
+
+class NextToken(nn.Module):
+    """A score for each word of the vocabulary; `project` may share the embedding's weight.
+
+    A `cap` keeps every logit between -cap and cap, smoothly.
+    """
+
+    def __init__(self, project: nn.Linear, cap: float | None = None) -> None:
+        super().__init__()
+        self.project = project
+        self.cap = cap
+
+    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+        logits: Tensor = self.project(hidden)  # (B, T, V)
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+        return cross_entropy(self(hidden), targets)  # eq. 23
+
+
+class MaskedToken(nn.Module):
+    """BERT's: one more layer and a norm before the vocabulary."""
+
+    def __init__(
+        self, width: int, activation: Activation, norm: nn.Module, project: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.transform = nn.Linear(width, width)
+        self.activation = activation
+        self.norm = norm
+        self.project = project
+
+    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+        return self.project(self.norm(self.activation(self.transform(hidden))))  # (B, T, V)
+
+    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+        return cross_entropy(self(hidden), targets)
+
+
+def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+    """The average of the real tokens (eq. 27), as in the first seed."""
+    if keep is None:
+        return hidden.mean(dim=1)  # (B, E)
+    kept = keep[:, :, None].to(hidden.dtype)
+    return (hidden * kept).sum(dim=1) / kept.sum(dim=1).clamp(min=1)  # (B, E)
+
+
+def max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+    """The largest value of each component over the real tokens; zeros if there are none."""
+    if keep is None:
+        return hidden.amax(dim=1)  # (B, E)
+    lowest = torch.finfo(hidden.dtype).min
+    largest = hidden.masked_fill(~keep[:, :, None], lowest).amax(dim=1)  # (B, E)
+    return largest.masked_fill(~keep.any(dim=1, keepdim=True), 0.0)
+
+
+def first_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+    """The first real token: BERT's <cls>."""
+    if keep is None:
+        return hidden[:, 0]  # (B, E)
+    rows = torch.arange(hidden.shape[0], device=hidden.device)
+    return hidden[rows, first_kept(keep)]  # (B, E)
+
+
+class Pooler(nn.Module):
+    """BERT's: the first token through a layer and a tanh."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(width, width)
+
+    def forward(self, hidden: Tensor, keep: Tensor | None) -> Tensor:
+        return torch.tanh(self.transform(first_pool(hidden, keep)))  # (B, E)
+
+
+class Classifier(nn.Module):
+    """One class for a whole sequence: pool, then project (eq. 27)."""
+
+    def __init__(self, pool: Pool, width: int, classes: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.pool = pool
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(width, classes)
+
+    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+        return self.project(self.dropout(self.pool(hidden, keep)))  # (B, C)
+
+    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+        return cross_entropy(self(hidden, keep), targets)
+
+
+class NextSentence(Classifier):
+    """Does the second sentence follow the first? A classifier of two on BERT's pooled token."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(Pooler(width), width, classes=2)
+
+
+class Pretraining(nn.Module):
+    """BERT's two objectives on the same hidden states."""
+
+    def __init__(self, masked: MaskedToken, sentence: NextSentence) -> None:
+        super().__init__()
+        self.masked = masked
+        self.sentence = sentence
+
+    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.masked(hidden, keep), self.sentence(hidden, keep)  # (B, T, V), (B, 2)
+
+    def loss(
+        self, hidden: Tensor, targets: tuple[Tensor, Tensor], keep: Tensor | None = None
+    ) -> SumAndCount:
+        sums, counts = zip(
+            self.masked.loss(hidden, targets[0], keep),
+            self.sentence.loss(hidden, targets[1], keep),
+            strict=True,
+        )
+        return torch.cat(sums), torch.cat(counts)  # each (2,)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> SumAndCount:
+    """Sum of -log p(target) over the valid targets, and how many they are: each (1,)."""
+    # In float32: the sum of many small logarithms is the first thing half precision loses.
+    rows = logits.float().flatten(0, -2)  # (B*T, V)
+    total = F.cross_entropy(rows, targets.flatten(), ignore_index=IGNORE, reduction="sum")
+    return total[None], (targets != IGNORE).sum()[None]

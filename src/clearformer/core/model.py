@@ -1,0 +1,142 @@
+"""The two models there are, by shape of computation: one stack, or two.
+
+Every architecture of the seeds is a `Transformer` or a `Seq2Seq` with other parts put in.
+
+Axes: B batch, T tokens, S source tokens, K tokens with those of the past, E model width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from clearformer.core.block import DecoderBlock
+from clearformer.core.embedding import Embedding
+from clearformer.core.heads import SumAndCount
+from clearformer.core.past import FrozenKV, Past
+from clearformer.core.stack import DecoderStack, Stack
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a `Transformer` learns from. Targets are token ids or classes; IGNORE = no target."""
+
+    tokens: Tensor  # (B, T)
+    targets: Any  # (B, T), (B,), or both for BERT's two objectives
+    keep: Tensor | None = None  # (B, T), True = a real token
+    segments: Tensor | None = None  # (B, T)
+
+
+class Transformer(nn.Module):
+    """Tokens in, logits out: embedding, stack, head."""
+
+    def __init__(self, embedding: Embedding, stack: Stack, head: nn.Module) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.stack = stack
+        self.head = head
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        keep: Tensor | None = None,
+        segments: Tensor | None = None,
+        pasts: Sequence[Past] | None = None,
+    ) -> Tensor:
+        """Hidden states (B, T, E) of `tokens` (B, T); keep is (B, K), past included."""
+        start = pasts[0].length if pasts else 0
+        x = self.embedding(tokens, keep, segments, start)  # (B, T, E)
+        return self.stack(x, keep, pasts)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        keep: Tensor | None = None,
+        segments: Tensor | None = None,
+        pasts: Sequence[Past] | None = None,
+    ) -> Any:
+        """Logits, whatever their shape: it is the head's."""
+        hidden = self.hidden(tokens, keep, segments, pasts)
+        return self.head(hidden, None if keep is None else keep[:, -tokens.shape[1] :])
+
+    def loss(self, batch: Batch, pasts: Sequence[Past] | None = None) -> SumAndCount:
+        hidden = self.hidden(batch.tokens, batch.keep, batch.segments, pasts)
+        return self.head.loss(hidden, batch.targets, batch.keep)  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """What a `Seq2Seq` learns from: `target` goes in, shifted; `targets` is to come out."""
+
+    source: Tensor  # (B, S)
+    target: Tensor  # (B, T)
+    targets: Tensor  # (B, T)
+    source_keep: Tensor | None = None  # (B, S)
+    target_keep: Tensor | None = None  # (B, T)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An encoded sequence, as each decoder layer will look at it."""
+
+    pasts: Sequence[FrozenKV]
+    keep: Tensor | None  # (B, S)
+
+
+class Seq2Seq(nn.Module):
+    """Encoder and decoder: the decoder sees its own past and all of the encoded source."""
+
+    def __init__(
+        self,
+        source_embedding: Embedding,
+        encoder: Stack,
+        target_embedding: Embedding,
+        decoder: DecoderStack,
+        head: nn.Module,
+    ) -> None:
+        super().__init__()
+        self.source_embedding = source_embedding
+        self.encoder = encoder
+        self.target_embedding = target_embedding
+        self.decoder = decoder
+        self.head = head
+
+    def encode(self, source: Tensor, keep: Tensor | None = None) -> Source:
+        """Read the source (B, S) once; its keys and values serve every decoding step."""
+        context: Tensor = self.encoder(self.source_embedding(source, keep), keep)  # (B, S, E)
+        pasts = [_cross_attention(block).freeze(context) for block in self.decoder.blocks]
+        return Source(pasts, keep)
+
+    def hidden(
+        self,
+        target: Tensor,
+        source: Source,
+        keep: Tensor | None = None,
+        pasts: Sequence[Past] | None = None,
+    ) -> Tensor:
+        """Hidden states (B, T, E) of the target so far, given the encoded source."""
+        start = pasts[0].length if pasts else 0
+        x = self.target_embedding(target, keep, start=start)  # (B, T, E)
+        return self.decoder(x, source.pasts, source.keep, keep, pasts)
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_keep: Tensor | None = None,
+        target_keep: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (B, T, V) of what follows each target token: teacher forcing."""
+        hidden = self.hidden(target, self.encode(source, source_keep), target_keep)
+        return self.head(hidden)
+
+    def loss(self, batch: PairBatch) -> SumAndCount:
+        source = self.encode(batch.source, batch.source_keep)
+        hidden = self.hidden(batch.target, source, batch.target_keep)
+        return self.head.loss(hidden, batch.targets)  # type: ignore[operator]
+
+
+def _cross_attention(block: nn.Module) -> Any:
+    assert isinstance(block, DecoderBlock)
+    return block.cross_attention

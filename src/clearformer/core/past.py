@@ -1,0 +1,138 @@
+"""Where keys and values come from, besides the tokens at hand.
+
+A past lives outside the model and is handed in, one for each layer. `Nothing` is the usual
+case. `KVCache` remembers keys and values while a text grows, `FrozenKV` holds those of another
+sequence (cross-attention), `HiddenMemory` the hidden states of earlier segments
+(Transformer-XL).
+
+Writing has two phases. `read` uses what is committed and keeps what is new as pending;
+`advance` commits it, once the step is over: after the forward pass when generating, after the
+backward pass when training. A past that updated itself while being read would feed activation
+checkpointing, which runs the forward pass twice, another memory the second time: wrong
+gradients, and no error.
+
+Axes: B batch, T tokens, K keys, G key heads, D head width, E model width.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+Heads = tuple[Tensor, Tensor, Tensor]  # q (B, H, T, D), k and v (B, G, K, D)
+
+
+class Projection(Protocol):
+    """What a past may ask of an attention: vectors (B, T, E) to heads, placed from `start`."""
+
+    def queries(self, x: Tensor) -> Tensor: ...
+
+    def keys_values(self, x: Tensor, start: int) -> tuple[Tensor, Tensor]: ...
+
+    def queries_keys_values(self, x: Tensor, start: int) -> Heads: ...
+
+
+class Past:
+    """Base of all pasts, and the past of a sequence that has none."""
+
+    length: int = 0  # keys that come before those of the tokens at hand
+
+    def read(self, x: Tensor, project: Projection) -> Heads:
+        """Queries of x, and every key and value they may meet."""
+        return project.queries_keys_values(x, start=0)
+
+    def advance(self) -> None:
+        """Commit what the last `read` left pending."""
+
+
+class Nothing(Past):
+    """No past: keys and values are those of the tokens at hand."""
+
+
+NOTHING = Nothing()
+
+
+class KVCache(Past):
+    """Keys and values of all tokens so far, preallocated, written in place."""
+
+    def __init__(
+        self,
+        batch: int,
+        key_heads: int,
+        capacity: int,
+        head_width: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        room = (batch, key_heads, capacity, head_width)
+        self.keys = torch.zeros(room, dtype=dtype, device=device)
+        self.values = torch.zeros(room, dtype=dtype, device=device)
+        self.length = 0
+        self.pending = 0
+
+    def read(self, x: Tensor, project: Projection) -> Heads:
+        q, k, v = project.queries_keys_values(x, start=self.length)
+        if k.requires_grad:
+            raise ValueError(
+                "a KVCache is written in place and carries no gradient: "
+                "run the model under torch.inference_mode() or torch.no_grad()"
+            )
+        end = self.length + k.shape[-2]
+        if end > self.keys.shape[-2]:
+            raise ValueError(
+                f"the cache holds {self.keys.shape[-2]} tokens, but this step needs {end}: "
+                f"make it with capacity={end}"
+            )
+        self.keys[:, :, self.length : end] = k
+        self.values[:, :, self.length : end] = v
+        self.pending = end - self.length
+        return q, self.keys[:, :, :end], self.values[:, :, :end]
+
+    def advance(self) -> None:
+        self.length, self.pending = self.length + self.pending, 0
+
+
+class FrozenKV(Past):
+    """Keys and values of another sequence, made once: cross-attention's only source."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        self.keys = keys
+        self.values = values
+
+    def read(self, x: Tensor, project: Projection) -> Heads:
+        return project.queries(x), self.keys, self.values
+
+
+class HiddenMemory(Past):
+    """The last `capacity` hidden states that entered a layer, as they were, without gradient."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.states: Tensor | None = None  # (B, K, E)
+        self.pending: Tensor | None = None
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        return 0 if self.states is None else self.states.shape[1]
+
+    def read(self, x: Tensor, project: Projection) -> Heads:
+        q, k, v = project.queries_keys_values(x, start=self.length)
+        if self.states is None:
+            self.pending = self._latest(x)
+            return q, k, v
+        if self.states.shape[0] != x.shape[0] or self.states.shape[2] != x.shape[2]:
+            raise ValueError(
+                f"the memory holds {self.states.shape[0]} sequences of width "
+                f"{self.states.shape[2]}, but the input has {x.shape[0]} of width {x.shape[2]}: "
+                f"start with a new memory"
+            )
+        old_k, old_v = project.keys_values(self.states, start=0)
+        self.pending = self._latest(torch.cat((self.states, x), dim=1))
+        return q, torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
+
+    def _latest(self, states: Tensor) -> Tensor:
+        return states[:, max(0, states.shape[1] - self.capacity) :].detach()
+
+    def advance(self) -> None:
+        if self.pending is not None:
+            self.states, self.pending = self.pending, None

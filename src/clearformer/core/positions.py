@@ -1,0 +1,151 @@
+"""Where a token stands: without this file a transformer sees a set, not a sequence.
+
+Two places to say it. `Learned` and `Sinusoidal` are added to the embeddings, as in the seeds.
+`Rotary`, `RelativeXL` and `ALiBi` act inside attention, on the scores, so that only the
+distance between two tokens matters; each is a `Position`.
+
+Axes: B batch, T tokens, Q queries, K keys, H heads, D head width, E model width.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class Learned(nn.Module):
+    """A vector for each position, learned like a word's (eq. 17)."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(length, width)
+
+    def forward(self, positions: Tensor, end: int) -> Tensor:
+        """Vectors for `positions`, all below `end`: (..., T) -> (..., T, E)."""
+        # `end` is known without reading the tensor, which would wait for the device.
+        if end > self.table.num_embeddings:
+            raise ValueError(
+                f"the sequence has {end} tokens, but the learned positions end at "
+                f"{self.table.num_embeddings}: shorten it, or build the model with length={end}"
+            )
+        return self.table(positions)  # (..., T, E)
+
+
+class Sinusoidal(nn.Module):
+    """Sines and cosines of falling frequency, taking turns along the width (eq. 18)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        if width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, got {width}")
+        self.width = width
+
+    def forward(self, positions: Tensor, end: int) -> Tensor:
+        """Vectors for `positions`, of any size: (..., T) -> (..., T, E)."""
+        angles = _angles(positions, self.width, base=10_000.0)  # (..., T, E/2)
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # (..., T, E)
+
+
+class Position(nn.Module):
+    """A position scheme inside attention; this one does nothing (a set, not a sequence)."""
+
+    def turn(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Change fresh queries or keys (B, H, T, D) by their positions (T,), before caching."""
+        return x
+
+    def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Queries to score with, and what is added to the scaled scores, as (B, H, Q, K)."""
+        return q, None
+
+
+class Rotary(Position):
+    """Turn each pair of query and key components by an angle that grows with position (eq. 19).
+
+    A product of two turned vectors depends on the difference of their angles alone. Component
+    d is paired with d + D/2, as in Llama and GPT-NeoX; the original text pairs neighbours,
+    which is the same up to the order of the components.
+    """
+
+    def __init__(self, base: float = 10_000.0) -> None:
+        super().__init__()
+        self.base = base
+
+    def turn(self, x: Tensor, positions: Tensor) -> Tensor:
+        angles = _angles(positions, x.shape[-1], self.base)  # (T, D/2)
+        cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        first, second = x.chunk(2, dim=-1)  # each (B, H, T, D/2)
+        return torch.cat(
+            (first * cosine - second * sine, second * cosine + first * sine), dim=-1
+        )  # (B, H, T, D)
+
+
+class RelativeXL(Position):
+    """Transformer-XL: content and distance are scored apart (eq. 20).
+
+        score_ij = (q_i + u) . k_j  +  (q_i + v) . r_(i-j)
+
+    `content` is u, `distance` is v, and r is a projected sinusoid of the distance. The first
+    product is the kernel's own, with q + u for q; the second is the bias.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.width = width
+        self.project = nn.Linear(width, width, bias=False)
+        self.content = nn.Parameter(torch.zeros(heads, width // heads))  # u
+        self.distance = nn.Parameter(torch.zeros(heads, width // heads))  # v
+
+    def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
+        queries, keys = q.shape[-2], k.shape[-2]
+        # Distances i - j from the farthest behind, K-1, to the farthest ahead, -(Q-1).
+        distances = torch.arange(keys - 1, -queries, -1, device=q.device)  # (K+Q-1,)
+        angles = _angles(distances, self.width, base=10_000.0)
+        waves = torch.cat((angles.sin(), angles.cos()), dim=-1).to(q.dtype)  # (K+Q-1, E)
+        r = self.project(waves).unflatten(-1, self.distance.shape).transpose(0, 1)  # (H, K+Q-1, D)
+        by_distance = (q + self.distance[:, None, :]) @ r.transpose(-2, -1)  # (B, H, Q, K+Q-1)
+        bias = _distance_to_key(by_distance, keys) / math.sqrt(q.shape[-1])  # (B, H, Q, K)
+        return q + self.content[:, None, :], bias
+
+
+class ALiBi(Position):
+    """A penalty that grows with distance, at a rate of its own for each head (eq. 21)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slopes = alibi_slopes(heads)
+
+    def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
+        queries, keys = q.shape[-2], k.shape[-2]
+        key = torch.arange(keys, device=q.device)
+        query = torch.arange(keys - queries, keys, device=q.device)
+        distance = (query[:, None] - key[None, :]).abs()  # (Q, K)
+        slopes = torch.tensor(self.slopes, dtype=q.dtype, device=q.device)
+        return q, -slopes[:, None, None] * distance  # (H, Q, K)
+
+
+def alibi_slopes(heads: int) -> tuple[float, ...]:
+    """Falling powers of two; between two powers of two, every other slope of the next one."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    finer = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * power, 2)]
+    return tuple(slopes + finer[: heads - power])
+
+
+def _angles(positions: Tensor, width: int, base: float) -> Tensor:
+    """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2)."""
+    # In float32 whatever the model's precision: bfloat16 cannot tell position 256 from 257.
+    steps = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
+    return positions[..., None].float() * base ** (-steps / width)
+
+
+def _distance_to_key(by_distance: Tensor, keys: int) -> Tensor:
+    """Re-index the last axis from distance to key: (B, H, Q, K+Q-1) -> (B, H, Q, K).
+
+    Row i holds its distances shifted by one place more than row i + 1. Reading the rows as one
+    long line and cutting it into rows one shorter undoes that, without a copy or a loop.
+    """
+    queries, distances = by_distance.shape[-2:]
+    if queries == 1:
+        return by_distance  # one row is not shifted against any other
+    line = by_distance.flatten(-2)[..., queries - 1 : queries * distances - 1]
+    return line.unflatten(-1, (queries, distances - 1))[..., :keys]

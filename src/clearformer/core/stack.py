@@ -1,0 +1,88 @@
+"""N blocks, one after the other.
+
+Two things go round in turn over the layers: the pattern (a Sparse Transformer alternates two)
+and how a block is run (`plainly`, or `recomputed` to save memory). A tuple of one is the usual
+case: every layer the same.
+
+Axes: B batch, T tokens, K keys, E model width, N layers.
+"""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from clearformer.core.kernels import Mask
+from clearformer.core.past import NOTHING, Past
+from clearformer.core.patterns import Full, Pattern
+
+Run = Callable[..., Tensor]
+
+
+def plainly(block: nn.Module, *arguments: object) -> Tensor:
+    """Keep what the backward pass will need."""
+    return block(*arguments)
+
+
+def recomputed(block: nn.Module, *arguments: object) -> Tensor:
+    """Keep only the block's input and compute the rest again for the backward pass."""
+    return checkpoint(block, *arguments, use_reentrant=False)
+
+
+class Stack(nn.Module):
+    """Blocks in a row, then a final norm (pre-norm stacks need one; else it does nothing)."""
+
+    def __init__(
+        self,
+        blocks: Sequence[nn.Module],
+        patterns: Sequence[Pattern] = (Full(),),
+        norm: nn.Module | None = None,
+        runs: Sequence[Run] = (plainly,),
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.patterns = tuple(patterns)
+        self.norm = nn.Identity() if norm is None else norm
+        self.runs = tuple(runs)
+
+    def pattern(self, layer: int) -> Pattern:
+        return self.patterns[layer % len(self.patterns)]
+
+    def forward(
+        self, x: Tensor, keep: Tensor | None = None, pasts: Sequence[Past] | None = None
+    ) -> Tensor:
+        pasts = _one_for_each_layer(pasts, len(self.blocks))
+        for layer, (block, past) in enumerate(zip(self.blocks, pasts, strict=True)):
+            mask = Mask(self.pattern(layer), keep)
+            x = self.runs[layer % len(self.runs)](block, x, mask, past)  # (B, T, E)
+        return self.norm(x)
+
+
+class DecoderStack(Stack):
+    """Blocks that also look at another sequence, each through keys and values of its own."""
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        sources: Sequence[Past],
+        source_keep: Tensor | None = None,
+        keep: Tensor | None = None,
+        pasts: Sequence[Past] | None = None,
+    ) -> Tensor:
+        pasts = _one_for_each_layer(pasts, len(self.blocks))
+        source_mask = Mask(Full(), source_keep)
+        for layer, (block, past, source) in enumerate(
+            zip(self.blocks, pasts, sources, strict=True)
+        ):
+            mask = Mask(self.pattern(layer), keep)
+            run = self.runs[layer % len(self.runs)]
+            x = run(block, x, mask, past, source_mask, source)  # (B, T, E)
+        return self.norm(x)
+
+
+def _one_for_each_layer(pasts: Sequence[Past] | None, layers: int) -> Sequence[Past]:
+    if pasts is None:
+        return [NOTHING] * layers
+    if len(pasts) != layers:
+        raise ValueError(f"got {len(pasts)} pasts for {layers} layers: there must be one for each")
+    return pasts

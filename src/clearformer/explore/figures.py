@@ -1,0 +1,68 @@
+"""Pictures for papers and slides: matplotlib figures of patterns and of attention.
+
+Text stays text in SVG and PDF; colours and limits come from the data.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from clearformer.core.patterns import Pattern
+
+matplotlib.rcParams.update({"svg.fonttype": "none", "pdf.fonttype": 42})
+
+
+def pattern(value: Pattern, length: int, title: str = "") -> Figure:
+    """Who may look at whom: a row for each query, dark where it may look."""
+    figure = Figure(figsize=(4.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(value.density(length, min(length, 256)).numpy(), cmap="Blues", vmin=0, vmax=1)
+    axes.set(xlabel="key", ylabel="query", title=title)
+    return figure
+
+
+def ladder(stages: Sequence[tuple[str, Tensor]], tokens: Sequence[str], title: str = "") -> Figure:
+    """Tables of scores and weights side by side, each number written in its cell."""
+    size = len(tokens)
+    figure = Figure(figsize=(1.2 + len(stages) * max(2.4, 0.55 * size), 1.2 + 0.5 * size))
+    figure.set_layout_engine("constrained")
+    figure.suptitle(title)
+    for axes, (name, table) in zip(
+        figure.subplots(1, len(stages), squeeze=False)[0], stages, strict=True
+    ):
+        finite = table[table.isfinite()]
+        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+        # Weights lie between 0 and 1 on one scale of colour; scores are centred on zero.
+        is_weights = low >= 0 and high <= 1
+        bound = max(abs(low), abs(high), 1e-9)
+        limits = (0.0, 1.0) if is_weights else (-bound, bound)
+        colours = matplotlib.colormaps["viridis" if is_weights else "RdBu_r"].with_extremes(
+            bad="0.85"
+        )
+        shown = table.masked_fill(~table.isfinite(), float("nan"))
+        axes.imshow(shown.numpy(), cmap=colours, vmin=limits[0], vmax=limits[1])
+        axes.set_title(name)
+        axes.set_xticks(range(size), tokens, rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(size), tokens)
+        if size <= 12:
+            _write_numbers(axes, table, limits, is_weights)
+    return figure
+
+
+def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], light: bool) -> None:
+    low, high = limits
+    for i, row in enumerate(table.tolist()):
+        for j, value in enumerate(row):
+            place = (value - low) / (high - low)
+            dark = place < 0.6 if light else not 0.15 < place < 0.85
+            text = "−∞" if value == float("-inf") else f"{value:.2f}".replace("-", "−")
+            colour = "white" if dark and text != "−∞" else "black"
+            axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=8)  # type: ignore[attr-defined]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture; the ending says which kind."""
+    figure.savefig(path, dpi=150)

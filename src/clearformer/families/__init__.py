@@ -1,0 +1,62 @@
+"""Every architecture of the seeds as a function that returns a config: ten numbers and a source.
+
+`preset("gpt2-xl")` is `gpt2("xl")`. A family is a row of values over one core; nothing here
+is a module, and nothing imports torch.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from clearformer.config import AnyModelConfig, nearest
+from clearformer.families.bert import BERT, bert
+from clearformer.families.classifier import CLASSIFIER, classifier
+from clearformer.families.generator import GENERATOR, generator
+from clearformer.families.gpt2 import GPT2, gpt2
+from clearformer.families.modern import MODERN, modern
+from clearformer.families.original import ORIGINAL, original
+from clearformer.families.sparse import SPARSE, sparse
+from clearformer.families.xl import XL, xl
+
+__all__ = [
+    "FAMILIES",
+    "bert",
+    "classifier",
+    "generator",
+    "gpt2",
+    "modern",
+    "original",
+    "preset",
+    "presets",
+    "sparse",
+    "xl",
+]
+
+# name: (the function, its sizes)
+FAMILIES: Mapping[str, tuple[Callable[[str], AnyModelConfig], Mapping[str, Any]]] = {
+    "classifier": (classifier, CLASSIFIER),
+    "generator": (generator, GENERATOR),
+    "original": (original, ORIGINAL),
+    "bert": (bert, BERT),
+    "gpt2": (gpt2, GPT2),
+    "xl": (xl, XL),
+    "sparse": (sparse, SPARSE),
+    "modern": (modern, MODERN),
+}
+
+
+def presets() -> list[str]:
+    """Every name that `preset` knows, in the order of the seeds."""
+    return [f"{family}-{size}" for family, (_, sizes) in FAMILIES.items() for size in sizes]
+
+
+def preset(name: str) -> AnyModelConfig:
+    """A config by its name, family and size; a family alone means its first size."""
+    family, _, size = name.partition("-")
+    if family not in FAMILIES:
+        raise ValueError(f"there is no model {name!r}: {nearest(name, [*FAMILIES, *presets()])}")
+    make, sizes = FAMILIES[family]
+    size = size or next(iter(sizes))
+    if size not in sizes:
+        known = [f"{family}-{each}" for each in sizes]
+        raise ValueError(f"there is no model {name!r}: {nearest(name, known)}")
+    return make(size)

@@ -1,0 +1,37 @@
+"""BERT (Devlin et al. 2018): an encoder that learns from hidden words and next sentences."""
+
+from clearformer.config import Dropout, Full, LayerNorm, Learned, ModelConfig, Pretraining
+
+# layers, width, heads: base and large from section 3 of the paper, the smaller ones from
+# Turc et al. 2019. hidden is 4 * width, a head 64 wide, throughout.
+BERT = {
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+}
+
+
+def bert(size: str = "base") -> ModelConfig:
+    layers, width, heads = BERT[size]
+    return ModelConfig(
+        name=f"bert-{size}",
+        vocabulary=30_522,
+        length=512,
+        layers=layers,
+        width=width,
+        heads=heads,
+        hidden=4 * width,
+        residual="post",
+        activation="gelu",
+        position=Learned(),
+        patterns=(Full(),),
+        head=Pretraining(),
+        norm=LayerNorm(epsilon=1e-12),
+        embedding_norm=LayerNorm(epsilon=1e-12),
+        segments=2,
+        dropout=Dropout(embedding=0.1, attention=0.1, residual=0.1),
+        init="normal",
+    )

@@ -1,0 +1,49 @@
+"""What the years since the seeds have settled on: rotary positions, RMS norms, no biases.
+
+RMSNorm: Zhang and Sennrich 2019. SwiGLU: Shazeer 2020. Rotary: Su et al. 2021. Grouped
+queries: Ainslie et al. 2023. Query-key norm: Henry et al. 2020. The combination is Llama's
+(Touvron et al. 2023) with the query-key norm of later models.
+"""
+
+from clearformer.config import (
+    Biases,
+    Causal,
+    KVCache,
+    ModelConfig,
+    NextToken,
+    RMSNorm,
+    Rotary,
+)
+
+# layers, width, heads, key heads, hidden, length. Sizes of our own; hidden is about 8/3 of the
+# width, so that three matrices cost what two of 4 * width did.
+MODERN = {
+    "small": (12, 256, 4, 4, 704, 256),
+    "tiny": (4, 128, 4, 4, 352, 256),
+    "medium": (12, 512, 8, 4, 1408, 512),
+    "large": (24, 1024, 16, 4, 2816, 1024),
+}
+
+
+def modern(size: str = "small") -> ModelConfig:
+    layers, width, heads, key_heads, hidden, length = MODERN[size]
+    return ModelConfig(
+        name=f"modern-{size}",
+        vocabulary=256,
+        length=length,
+        layers=layers,
+        width=width,
+        heads=heads,
+        key_heads=key_heads,
+        hidden=hidden,
+        residual="pre",
+        activation="swiglu",
+        position=Rotary(),
+        patterns=(Causal(),),
+        head=NextToken(tied=False),
+        past=KVCache(),
+        norm=RMSNorm(),
+        query_key_norm=RMSNorm(),
+        biases=Biases(attention=False, attention_output=False, feed_forward=False),
+        init="modern",
+    )

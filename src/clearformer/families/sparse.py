@@ -1,0 +1,50 @@
+"""Sparse Transformers (Child et al. 2019): a context of thousands, a few keys for each query."""
+
+from clearformer.config import (
+    Causal,
+    Dropout,
+    Fixed,
+    KVCache,
+    Learned,
+    Local,
+    ModelConfig,
+    NextToken,
+    Pattern,
+    Strided,
+)
+
+# layers, width, heads, length, dropout, patterns. enwik8: section 7.2 of the paper (fixed, a
+# stride of 128, 32 summary places). strided: the same shape with the paper's other pattern,
+# its two halves on alternating layers.
+SPARSE: dict[str, tuple[int, int, int, int, float, tuple[Pattern, ...]]] = {
+    "enwik8": (30, 512, 8, 12_288, 0.4, (Causal() & Fixed(stride=128, summary=32),)),
+    "strided": (
+        30,
+        512,
+        8,
+        12_288,
+        0.4,
+        (Causal() & Local(window=128), Causal() & Strided(stride=128)),
+    ),
+}
+
+
+def sparse(size: str = "enwik8") -> ModelConfig:
+    layers, width, heads, length, dropout, patterns = SPARSE[size]
+    return ModelConfig(
+        name=f"sparse-{size}",
+        vocabulary=256,
+        length=length,
+        layers=layers,
+        width=width,
+        heads=heads,
+        hidden=4 * width,
+        residual="pre",
+        activation="gelu",
+        position=Learned(),
+        patterns=patterns,
+        head=NextToken(tied=False),
+        past=KVCache(),
+        dropout=Dropout(embedding=dropout, residual=dropout),
+        init="sparse",
+    )

@@ -1,0 +1,151 @@
+"""`clearformer attend`: the numbers on the screen are the numbers of the equations."""
+
+import re
+
+import pytest
+import torch
+
+from clearformer.cli.attend import word_vectors
+from clearformer.core.basic import attend
+
+SENTENCE = "mary gave roses to susan"
+
+
+def row(text, start):
+    """The numbers of the first line that starts with these words."""
+    line = next(line for line in text.splitlines() if line.startswith(start))
+    return [
+        float(number.replace("−", "-").replace("∞", "inf"))
+        for number in re.findall(r"−?(?:\d+\.\d+|∞)", line.removeprefix(start))
+    ]
+
+
+def test_parameterless_attention_shows_the_equations(clearformer):
+    text = clearformer("attend", SENTENCE).out
+    x = word_vectors(SENTENCE.split(), width=4, seed=0)
+    raw = x @ x.T
+    assert row(text, "q·k") == [round(value, 2) for value in raw[1].tolist()]
+    assert row(text, "softmax") == [round(value, 2) for value in raw[1].softmax(-1).tolist()]
+    assert "the weights sum to 1.000" in text
+    shown = row(text, "     = ")
+    torch.testing.assert_close(torch.tensor(shown), attend(x)[1], rtol=0, atol=0.0051)
+
+
+def test_every_row_of_weights_sums_to_one(clearformer):
+    text = clearformer("attend", SENTENCE).out
+    for word in SENTENCE.split():
+        assert row(text, f"{word} ")[-1] == 1.0
+
+
+def test_the_same_word_has_the_same_vector(clearformer):
+    vectors = word_vectors(["a", "b", "a"], 4, seed=3)
+    assert vectors[0].equal(vectors[2])
+    assert not vectors[0].equal(vectors[1])
+    assert not vectors[0].equal(word_vectors(["a"], 4, seed=4)[0])
+
+
+def test_a_query_by_word_or_number(clearformer):
+    by_word = clearformer("attend", SENTENCE, "--query", "roses").out
+    assert by_word == clearformer("attend", SENTENCE, "--query", "2").out
+    assert "the word roses looks" in by_word
+
+
+def test_a_causal_mask_hides_the_future(clearformer):
+    text = clearformer("attend", SENTENCE, "--mask", "causal").out
+    assert row(text, "mask")[2:] == [float("-inf")] * 3
+    assert row(text, "softmax")[2:] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt2-small", "bert-tiny", "original-small", "modern", "sparse", "classifier"]
+)
+def test_a_head_of_a_model(clearformer, model):
+    text = clearformer("attend", SENTENCE, "--model", model, "--layer", "1", "--head", "1").out
+    assert "(random weights), layer 1, head 1" in text
+    root = float(re.search(r"÷ √(\d+)", text)[1]) ** 0.5
+    raw, scaled = row(text, "q·k"), row(re.sub(r"÷ √\d+", "÷", text), "÷")
+    assert scaled == pytest.approx([value / root for value in raw], abs=0.006)
+    for word in SENTENCE.split():
+        assert row(text, f"{word} ")[-1] == 1.0
+
+
+def test_transformer_xl_shows_its_bias_of_distance(clearformer):
+    text = clearformer("attend", SENTENCE, "--model", "xl", "--mask", "none").out
+    scaled, bias = row(re.sub(r"÷ √\d+", "÷", text), "÷"), row(text, "+ bias")
+    expected = [a + b for a, b in zip(scaled, bias, strict=True)]
+    assert row(text, "mask") == pytest.approx(expected, abs=0.011)
+
+
+def errors(text):
+    return [float(error) for error in re.findall(r"P f\(x\)\| = (\S+),", text)]
+
+
+def test_shuffling_moves_the_outputs_along(clearformer):
+    (error,) = errors(clearformer("attend", SENTENCE, "--shuffle").out)
+    assert error < 1e-5
+
+
+def test_shuffling_shows_that_positions_break_the_symmetry(clearformer):
+    text = clearformer("attend", SENTENCE, "--model", "gpt2", "--shuffle").out
+    without, with_positions = errors(text)
+    assert without < 1e-5
+    assert with_positions > 1e-3
+    assert "order matters" in text
+
+
+def test_a_picture_is_drawn(clearformer, tmp_path):
+    picture = tmp_path / "out.png"
+    assert clearformer("attend", SENTENCE, "--picture", str(picture)).code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_odd_words_are_shown_as_they_are(clearformer):
+    text = clearformer("attend", "[/bold] <b> [red]x").out
+    assert "[/bold]" in text
+    assert "[red]x" in text
+
+
+def test_a_single_word_looks_at_itself(clearformer):
+    assert "the word alone looks" in clearformer("attend", "alone").out
+
+
+def test_what_does_not_fit_is_said(clearformer):
+    assert "of 40 words" in clearformer("attend", " ".join(f"word{i}" for i in range(40))).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((" ",), "the text has no words: give some, as in clearformer attend 'to be'"),
+        (
+            ("a b", "--query", "c"),
+            "query is 'c', but it must be one of the words (a, b) or a number from 0 to 1",
+        ),
+        (("a b", "--width", "0"), "width is 0, but a vector has at least 1 number"),
+        (
+            ("a b", "--model", "gpt2", "--layer", "12"),
+            "layer is 12, but gpt2-small has layers 0 to 11",
+        ),
+        (
+            ("a b", "--model", "gpt2", "--head", "-1"),
+            "head is -1, but gpt2-small has heads 0 to 11",
+        ),
+        (("a b", "--model", "gpt3"), "there is no model 'gpt3': did you mean 'gpt2'?"),
+        (("a b", "--picture", "x.doc"), "the picture 'x.doc' must end in one of .png, .svg, .pdf"),
+    ],
+)
+def test_bad_input_is_one_sentence(clearformer, arguments, complaint):
+    outcome = clearformer("attend", *arguments)
+    assert outcome.complaint == complaint
+    assert outcome.out == ""
+
+
+def test_a_picture_into_nowhere_is_refused(clearformer, tmp_path):
+    outcome = clearformer("attend", "a b", "--picture", str(tmp_path / "no" / "x.png"))
+    assert outcome.complaint == f"there is no folder {tmp_path / 'no'} to write x.png into"
+
+
+def test_a_text_longer_than_the_positions_is_refused(clearformer):
+    words = " ".join(["word"] * 300)
+    complaint = clearformer("attend", words, "--model", "generator").complaint
+    assert complaint.startswith("the sequence has 300 tokens, but the learned positions end at 256")

@@ -1,0 +1,88 @@
+"""`clearformer describe`: published counts, shapes and memory, without making the model."""
+
+import re
+
+import pytest
+
+from clearformer import build
+from clearformer.families import presets
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_is_described(clearformer, name):
+    outcome = clearformer("describe", name)
+    assert outcome.code == 0
+    assert outcome.out.startswith(name)
+    assert "pattern, " in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("gpt2-small", "total                  124,439,808"),
+        ("gpt2-xl", "total                1,557,611,200"),
+        ("bert-base", "encoder + pooler       109,482,240"),
+        ("bert-large", "encoder + pooler       335,141,888"),
+    ],
+)
+def test_published_counts_are_printed(clearformer, name, line):
+    assert line in clearformer("describe", name).out
+
+
+def test_parts_add_up_to_the_total(clearformer):
+    text = clearformer("describe", "original-base").out
+    section = text.split("parameters by part")[1].split("memory")[0]
+    *parts, total = [int(n.replace(",", "")) for n in re.findall(r" +([\d,]{2,}|0)\n", section)]
+    assert sum(parts) == total > 0
+
+
+def test_shared_matrices_are_named(clearformer):
+    assert "(the same as embedding.token)" in clearformer("describe", "gpt2").out
+    assert "the same as" not in clearformer("describe", "generator").out
+
+
+def test_the_seeds_arithmetic(clearformer):
+    """16 tables of 1024 x 1024 in float32: 64 MB; 4 for each of 12 heads and layers."""
+    text = clearformer("describe", "gpt2-small", "--batch", "16").out
+    assert "a batch of 16: 64.0 MiB" in text
+    assert "36.0 GiB   4 (before and after softmax, and their gradients) × 12 heads × 12" in text
+    # The seed: at most twelve 4-head layers of such tables in 12 GB.
+    four_heads_twelve_layers = 4 * 4 * 12 * 64e6
+    assert four_heads_twelve_layers == pytest.approx(12e9, rel=0.03)
+
+
+def test_no_weights_are_allocated(clearformer, monkeypatch):
+    made = []
+    outline = build.outline
+    monkeypatch.setattr(build, "outline", lambda config: made.append(outline(config)) or made[-1])
+    clearformer("describe", "gpt2-xl")
+    assert {p.device.type for model in made for p in model.parameters()} == {"meta"}
+
+
+def test_patterns_are_drawn(clearformer, tmp_path):
+    picture = tmp_path / "pattern.svg"
+    text = clearformer("describe", "sparse-strided", "--picture", str(picture)).out
+    assert "pattern, layers 0, 2, …: Causal & Local(128)" in text
+    assert "pattern, layers 1, 3, …: Causal & Strided(128)" in text
+    assert "<svg" in picture.read_text()
+
+
+def test_without_a_name_all_presets_are_listed(clearformer):
+    text = clearformer("describe").out
+    assert [line.split()[0] for line in text.splitlines()] == presets()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("gpt2-smal",), "there is no model 'gpt2-smal': did you mean 'gpt2-small'?"),
+        (("bret",), "there is no model 'bret': did you mean 'bert'?"),
+        (("gpt2", "--batch", "0"), "batch is 0, but it must be at least 1"),
+    ],
+)
+def test_bad_input_is_one_sentence(clearformer, arguments, complaint):
+    assert clearformer("describe", *arguments).complaint == complaint
+
+
+def test_an_unlike_name_lists_what_there_is(clearformer):
+    assert "known: classifier, generator" in clearformer("describe", "zzzzzz").complaint

@@ -1,0 +1,43 @@
+"""The command line as a whole: help, version, and one clear line for every mistake."""
+
+import subprocess
+import sys
+
+import pytest
+
+from clearformer import __version__
+
+
+def test_help_names_every_verb(clearformer):
+    outcome = clearformer("--help")
+    assert outcome.code == 0
+    assert "attend" in outcome.out
+    assert "describe" in outcome.out
+    assert clearformer().out == outcome.out
+
+
+def test_version(clearformer):
+    assert clearformer("--version").out == f"clearformer {__version__}\n"
+
+
+def test_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "clearformer", "--version"], capture_output=True, text=True
+    )
+    assert done.stdout == f"clearformer {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("atend",), ["atend", "attend, describe"]),
+        (("attend", "a b", "--layr", "1"), ["--layr", "--layer"]),
+        (("attend", "a b", "--layer", "one"), ["--layer", "one"]),
+        (("attend",), ["text", "words to attend to", "attend --help"]),
+        (("attend", "a b", "--mask", "some"), ["--mask", "some", "causal"]),
+    ],
+)
+def test_a_mistake_in_the_words_is_one_line(clearformer, arguments, words):
+    complaint = clearformer(*arguments).complaint
+    for word in words:
+        assert word in complaint

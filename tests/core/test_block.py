@@ -1,0 +1,192 @@
+"""The block: norms where they belong, every dropout in its place, exact gradients."""
+
+import math
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearformer.core import kernels
+from clearformer.core.attention import Attention
+from clearformer.core.block import (
+    Block,
+    DecoderBlock,
+    FeedForward,
+    GatedFeedForward,
+    gelu_tanh,
+    post_norm,
+    pre_norm,
+    relu,
+    squared_relu,
+)
+from clearformer.core.kernels import Mask
+from clearformer.core.past import NOTHING
+from clearformer.core.patterns import Causal, Full
+from clearformer.core.positions import Rotary
+
+WIDTH, HIDDEN, HEADS = 8, 12, 2
+
+ACTIVATIONS = {
+    "relu": (relu, lambda x: max(0.0, x)),
+    "gelu": (F.gelu, lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2),
+    "gelu_tanh": (
+        gelu_tanh,
+        lambda x: x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    ),
+    "squared_relu": (squared_relu, lambda x: max(0.0, x) ** 2),
+    "silu": (F.silu, lambda x: x / (1 + math.exp(-x))),
+}
+FEED_FORWARDS = {
+    **{name: (FeedForward, activation) for name, (activation, _) in ACTIVATIONS.items()},
+    "swiglu": (GatedFeedForward, F.silu),
+    "gated gelu": (GatedFeedForward, F.gelu),
+}
+RESIDUALS = {"pre": pre_norm, "post": post_norm}
+
+
+def block(residual, feed_forward, width=WIDTH, **dropout):
+    make, activation = FEED_FORWARDS[feed_forward]
+    return Block(
+        Attention(width, HEADS, dropout=dropout.get("attention", 0.0)),
+        make(width, HIDDEN, activation, dropout=dropout.get("hidden", 0.0)),
+        (nn.LayerNorm(width), nn.LayerNorm(width)),
+        RESIDUALS[residual],
+        dropout.get("residual", 0.0),
+    )
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_their_formulas(name):
+    activation, formula = ACTIVATIONS[name]
+    x = torch.linspace(-4, 4, 33, dtype=torch.float64)
+    expected = torch.tensor([formula(number) for number in x.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(activation(x.clone()), expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_feed_forward_is_two_layers_for_each_token(bias):
+    feed_forward = FeedForward(WIDTH, HIDDEN, gelu_tanh, bias=bias)
+    x = torch.randn(2, 3, WIDTH)
+    by_token = [
+        [feed_forward.down(gelu_tanh(feed_forward.up(token))) for token in tokens] for tokens in x
+    ]
+    expected = torch.stack([torch.stack(tokens) for tokens in by_token])
+    torch.testing.assert_close(feed_forward(x), expected)
+    assert (feed_forward.up.bias is not None) == bias
+    assert (feed_forward.down.bias is not None) == bias
+
+
+def test_gated_feed_forward_multiplies_gate_and_value():
+    feed_forward = GatedFeedForward(WIDTH, HIDDEN)
+    to_gate, to_value = feed_forward.up.weight.chunk(2)
+    x = torch.randn(2, 3, WIDTH)
+    gate, value = x @ to_gate.T, x @ to_value.T
+    expected = (gate * torch.sigmoid(gate) * value) @ feed_forward.down.weight.T
+    torch.testing.assert_close(feed_forward(x), expected)
+    assert feed_forward.up.bias is None
+    assert GatedFeedForward(WIDTH, HIDDEN, bias=True).up.bias.shape == (2 * HIDDEN,)
+
+
+@pytest.mark.parametrize("feed_forward", ["relu", "swiglu"])
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_a_block_in_training_with_every_dropout_in_its_place(residual, feed_forward, scrambled):
+    rates = {"attention": 0.2, "hidden": 0.3, "residual": 0.4}
+    layer = scrambled(block(residual, feed_forward, **rates)).train()
+    x = torch.randn(2, 5, WIDTH)
+
+    def attend(x):
+        attention = layer.attention
+        q, k, v = attention.queries_keys_values(x, start=0)
+        weights = F.dropout(kernels.weights(q, k, Mask(Causal()), None), rates["attention"])
+        return attention.output((weights @ v).transpose(1, 2).flatten(-2))
+
+    def think(x):
+        up = layer.feed_forward.up(x)
+        if feed_forward == "swiglu":
+            gate, value = up.chunk(2, dim=-1)
+            hidden = F.silu(gate) * value
+        else:
+            hidden = up.clamp(min=0)
+        return layer.feed_forward.down(F.dropout(hidden, rates["hidden"]))
+
+    def expected(x):
+        for part, norm in ((attend, layer.attention_norm), (think, layer.feed_forward_norm)):
+            if residual == "pre":
+                x = x + F.dropout(part(norm(x)), rates["residual"])
+            else:
+                x = norm(x + F.dropout(part(x), rates["residual"]))
+        return x
+
+    torch.manual_seed(1)
+    given = layer(x, Mask(Causal()))
+    torch.manual_seed(1)
+    torch.testing.assert_close(given, expected(x))
+    rates.update(attention=0.0, hidden=0.0, residual=0.0)
+    torch.testing.assert_close(layer.eval()(x, Mask(Causal())), expected(x))
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_a_decoder_block_attends_to_itself_then_to_the_source_then_thinks(residual, scrambled):
+    layer = scrambled(
+        DecoderBlock(
+            Attention(WIDTH, HEADS),
+            Attention(WIDTH, HEADS),
+            FeedForward(WIDTH, HIDDEN, F.gelu),
+            tuple(nn.LayerNorm(WIDTH) for _ in range(3)),
+            RESIDUALS[residual],
+        )
+    )
+    x, context = torch.randn(2, 4, WIDTH), torch.randn(2, 6, WIDTH)
+    source = layer.cross_attention.freeze(context)
+    parts = [
+        (lambda x: layer.attention(x, Mask(Causal())), layer.attention_norm),
+        (lambda x: layer.cross_attention(x, Mask(), source), layer.cross_attention_norm),
+        (layer.feed_forward, layer.feed_forward_norm),
+    ]
+    expected = x
+    for part, norm in parts:
+        added = expected + part(norm(expected)) if residual == "pre" else None
+        expected = norm(expected + part(expected)) if added is None else added
+    given = layer(x, Mask(Causal()), NOTHING, Mask(), source)
+    torch.testing.assert_close(given, expected)
+
+
+@pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_gradients_are_exact(residual, feed_forward, scrambled):
+    layer = scrambled(block(residual, feed_forward, width=4).double())
+    parameters = dict(layer.named_parameters())
+    keep = torch.tensor([[False, True, True], [True, True, True]])
+
+    def run(x, *values):
+        named = dict(zip(parameters, values, strict=True))
+        return torch.func.functional_call(layer, named, (x, Mask(Causal(), keep)))
+
+    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(run, (x, *parameters.values()))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_a_compiled_block_is_the_same_function(scrambled):
+    layer = scrambled(
+        Block(
+            Attention(WIDTH, HEADS, key_heads=1, position=Rotary()),
+            GatedFeedForward(WIDTH, HIDDEN),
+            (nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)),
+            pre_norm,
+        )
+    )
+    compiled = torch.compile(layer, fullgraph=True)
+    keep = torch.tensor([[False, True, True, True], [True] * 4])
+
+    def run(layer, mask):
+        x = torch.linspace(-2, 2, 2 * 4 * WIDTH).view(2, 4, WIDTH).requires_grad_()
+        y = layer(x, mask)
+        gradients = torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])
+        return [y, *gradients]
+
+    for mask in (Mask(Causal()), Mask(Full(), keep)):
+        torch.testing.assert_close(run(compiled, mask), run(layer, mask), atol=1e-5, rtol=1e-4)

@@ -1,0 +1,181 @@
+"""Where keys and values come from: what is committed, what is pending, what is refused."""
+
+import re
+
+import pytest
+import torch
+
+from clearformer.core.attention import Attention
+from clearformer.core.kernels import Mask
+from clearformer.core.past import NOTHING, FrozenKV, HiddenMemory, KVCache
+from clearformer.core.patterns import Causal
+from clearformer.core.positions import Rotary
+
+BATCH, HEADS, KEY_HEADS, WIDTH = 2, 4, 2, 16
+HEAD_WIDTH = WIDTH // HEADS
+
+
+@pytest.fixture
+def attention():
+    return Attention(WIDTH, HEADS, key_heads=KEY_HEADS, position=Rotary())
+
+
+@pytest.fixture
+def x():
+    return torch.randn(BATCH, 7, WIDTH)
+
+
+def cache(capacity, batch=BATCH):
+    return KVCache(batch, KEY_HEADS, capacity, HEAD_WIDTH)
+
+
+def assert_all_close(given, expected):
+    for one, other in zip(given, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_no_past_has_only_the_tokens_at_hand(attention, x):
+    assert NOTHING.length == 0
+    assert_all_close(NOTHING.read(x, attention), attention.queries_keys_values(x, start=0))
+
+
+def test_a_cache_continues_where_it_was_committed(attention, x):
+    past = cache(capacity=7)
+    q, k, v = attention.queries_keys_values(x, start=0)
+    with torch.no_grad():
+        for start, end in [(0, 3), (3, 4), (4, 7)]:
+            assert past.length == start
+            now_q, now_k, now_v = past.read(x[:, start:end], attention)
+            assert_all_close(
+                (now_q, now_k, now_v), (q[:, :, start:end], k[:, :, :end], v[:, :, :end])
+            )
+            past.advance()
+    assert past.length == 7
+
+
+def test_a_cache_may_be_read_again_before_it_is_committed(attention, x):
+    past = cache(capacity=7)
+    with torch.no_grad():
+        past.read(x[:, :3], attention)
+        past.advance()
+        past.read(torch.randn(BATCH, 2, WIDTH), attention)  # a draft that is thrown away
+        again = past.read(x[:, 3:], attention)
+    assert past.length == 3
+    assert_all_close(again[1:], attention.queries_keys_values(x, start=0)[1:])
+    past.advance()
+    past.advance()  # nothing is pending any more
+    assert past.length == 7
+
+
+def test_a_cache_is_written_in_place(attention, x):
+    past = cache(capacity=7)
+    place = past.keys.data_ptr()
+    with torch.inference_mode():
+        _, keys, values = past.read(x, attention)
+    assert past.keys.data_ptr() == keys.data_ptr() == place
+    assert values.data_ptr() == past.values.data_ptr()
+
+
+@torch.no_grad()
+def test_a_full_cache_says_how_much_room_it_needs(attention, x):
+    past = cache(capacity=8)
+    past.read(x, attention)
+    past.advance()
+    message = "the cache holds 8 tokens, but this step needs 10: make it with capacity=10"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        past.read(x[:, :3], attention)
+
+
+def test_a_cache_refuses_to_carry_gradients(attention, x):
+    message = (
+        "a KVCache is written in place and carries no gradient: "
+        "run the model under torch.inference_mode() or torch.no_grad()"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        cache(capacity=7).read(x, attention)
+
+
+def test_a_frozen_past_answers_with_the_other_sequence(attention, x):
+    context = torch.randn(BATCH, 5, WIDTH)
+    frozen = attention.freeze(context)
+    q, k, v = frozen.read(x, attention)
+    assert isinstance(frozen, FrozenKV)
+    assert_all_close((k, v), attention.keys_values(context, start=0))
+    torch.testing.assert_close(q, attention.queries(x))
+    frozen.advance()
+    assert frozen.length == 0
+
+
+def test_a_memory_holds_the_last_hidden_states(attention, x):
+    memory = HiddenMemory(capacity=4)
+    segments = x.split((2, 1, 3, 1), dim=1)
+    seen = x[:, :0]
+    for segment in segments:
+        assert memory.length == min(4, seen.shape[1])
+        memory.read(segment, attention)
+        memory.advance()
+        seen = torch.cat((seen, segment), dim=1)
+        assert torch.equal(memory.states, seen[:, -4:])
+
+
+def test_a_memory_projects_its_states_before_the_tokens_at_hand(attention, x):
+    memory = HiddenMemory(capacity=5)
+    memory.read(x[:, :5], attention)
+    memory.advance()
+    q, k, v = attention.queries_keys_values(x, start=0)
+    assert_all_close(memory.read(x[:, 5:], attention), (q[:, :, 5:], k, v))
+
+
+def test_a_memory_changes_only_when_it_is_advanced(attention, x):
+    memory = HiddenMemory(capacity=4)
+    memory.read(x[:, :4], attention)
+    assert memory.length == 0
+    memory.advance()
+    first = memory.read(x[:, 4:], attention)
+    assert_all_close(memory.read(x[:, 4:], attention), first)
+    memory.advance()
+    memory.advance()  # nothing is pending any more
+    assert torch.equal(memory.states, x[:, -4:])
+
+
+def test_a_memory_of_nothing_is_no_past(attention, x):
+    memory = HiddenMemory(capacity=0)
+    for _ in range(2):
+        assert_all_close(memory.read(x, attention), NOTHING.read(x, attention))
+        memory.advance()
+        assert memory.length == 0
+
+
+def test_gradients_stop_at_the_memory(attention, x):
+    first, second = x[:, :4].clone().requires_grad_(), x[:, 4:].clone().requires_grad_()
+    memory = HiddenMemory(capacity=4)
+    attention(first, Mask(Causal()), memory)
+    memory.advance()
+    assert not memory.states.requires_grad
+    attention(second, Mask(Causal()), memory).sum().backward()
+    assert first.grad is None
+    assert second.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (
+            (3, 2, WIDTH),
+            "the memory holds 2 sequences of width 16, but the input has 3 of width 16: "
+            "start with a new memory",
+        ),
+        (
+            (BATCH, 2, 8),
+            "the memory holds 2 sequences of width 16, but the input has 2 of width 8: "
+            "start with a new memory",
+        ),
+    ],
+)
+def test_a_memory_of_another_batch_is_refused(attention, x, shape, message):
+    memory = HiddenMemory(capacity=4)
+    memory.read(x, attention)
+    memory.advance()
+    other = Attention(shape[-1], HEADS)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        memory.read(torch.randn(shape), other)

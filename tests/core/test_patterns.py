@@ -1,0 +1,141 @@
+"""Who may look at whom: the rules, their composition, and how far influence reaches."""
+
+import itertools
+import re
+
+import pytest
+import torch
+
+from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Pattern, Strided, reach
+
+RULES = {
+    "full": (Full(), lambda i, j: True),
+    "causal": (Causal(), lambda i, j: j <= i),
+    "itself": (Local(1), lambda i, j: i == j),
+    "local": (Local(3), lambda i, j: abs(i - j) <= 2),
+    "strided": (Strided(3), lambda i, j: (i - j) in (-9, -6, -3, 0, 3, 6, 9)),
+    "fixed": (Fixed(4, 1), lambda i, j: i // 4 == j // 4 or j in (3, 7, 11)),
+    "fixed, two summaries": (Fixed(4, 2), lambda i, j: i // 4 == j // 4 or j % 4 in (2, 3)),
+    "graph": (Graph(((0, 2), (2, 0), (3, 1)), 5), lambda i, j: (i, j) in {(0, 2), (2, 0), (3, 1)}),
+    "no edges": (Graph((), 3), lambda i, j: False),
+    "both": (Causal() & Local(2), lambda i, j: j in (i, i - 1)),
+    "either": (Local(2) | Strided(4), lambda i, j: abs(i - j) in (0, 1, 4, 8)),
+    "nested": (Causal() & (Local(2) | Strided(4)), lambda i, j: i - j in (0, 1, 4, 8)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_table_is_the_rule(name):
+    pattern, rule = RULES[name]
+    table = pattern.table(11, 11)
+    assert table.dtype == torch.bool
+    assert table.tolist() == [[rule(i, j) for j in range(11)] for i in range(11)]
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("queries", [1, 4, 11])
+def test_queries_are_the_last_positions(name, queries):
+    pattern, _ = RULES[name]
+    assert torch.equal(pattern.table(queries, 11), pattern.table(11, 11)[-queries:])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_count_is_the_number_of_allowed_pairs(name):
+    pattern, _ = RULES[name]
+    assert pattern.count(11) == int(pattern.table(11, 11).sum())
+
+
+def test_count_of_a_long_sequence_goes_by_pieces():
+    assert Causal().count(6_000) == 6_000 * 6_001 // 2
+
+
+@pytest.mark.parametrize("stride", [8, 16, 32])
+def test_sparse_patterns_allow_few_pairs(stride):
+    length = stride**2
+    strided = Causal() & (Local(stride) | Strided(stride))
+    fixed = Causal() & Fixed(stride, 1)
+    assert strided.count(length) <= 2 * length**1.5
+    assert fixed.count(length) <= 2 * length**1.5
+    assert Causal().count(length) > stride / 4 * strided.count(length)
+
+
+def test_draw_shows_a_row_for_each_query():
+    assert Causal().draw(3) == "■ · ·\n■ ■ ·\n■ ■ ■"
+    assert Fixed(2, 1).draw(4) == "■ ■ · ■\n■ ■ · ■\n· ■ ■ ■\n· ■ ■ ■"
+
+
+def test_patterns_are_values():
+    assert Causal() & Local(3) == Causal() & Local(3)
+    assert Causal() & Local(3) != Causal() | Local(3)
+    assert len({Fixed(4, 1), Fixed(4, 1), Fixed(4, 2)}) == 2
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (Full(),),
+        (Causal(), Causal()),
+        (Causal() & Local(2),) * 3,
+        (Causal() & Local(3), Causal() & Strided(3)),
+        (Causal() & Strided(3), Causal() & Local(2), Causal() & Strided(2)),
+        (Graph(((1, 0),), 8), Graph(((2, 1),), 8)),
+        (Graph(((2, 1),), 8), Graph(((1, 0),), 8)),
+    ],
+)
+def test_reach_is_a_path_of_at_most_one_edge_a_layer(layers):
+    length = 8
+    tables = [pattern.table(length, length).tolist() for pattern in layers]
+
+    def reaches(output, start):
+        """Walk back from the last layer to the input, staying or taking an edge in each."""
+        places = {output}
+        for table in reversed(tables):
+            steps = itertools.product(places, range(length))
+            places = places | {key for query, key in steps if table[query][key]}
+        return start in places
+
+    expected = [[reaches(i, j) for j in range(length)] for i in range(length)]
+    assert reach(layers, length).tolist() == expected
+
+
+def test_two_sparse_layers_reach_the_whole_past_and_one_does_not():
+    whole_past = Causal().table(9, 9)
+    local, strided = Causal() & Local(3), Causal() & Strided(3)
+    assert torch.equal(reach((local, strided), 9), whole_past)
+    assert not torch.equal(reach((local,), 9), whole_past)
+    assert not torch.equal(reach((strided, strided), 9), whole_past)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Local(0), "Local: window is 0, but it must be at least 1"),
+        (lambda: Strided(-2), "Strided: stride is -2, but it must be at least 1"),
+        (lambda: Fixed(0, 1), "Fixed: stride is 0, but it must be at least 1"),
+        (
+            lambda: Fixed(4, 0),
+            "Fixed: summary is 0, but a block of stride 4 has between 1 and 4 summary places",
+        ),
+        (
+            lambda: Fixed(4, 5),
+            "Fixed: summary is 5, but a block of stride 4 has between 1 and 4 summary places",
+        ),
+        (lambda: Graph((), 0), "Graph: nodes is 0, but it must be at least 1"),
+        (
+            lambda: Graph(((0, 1), (1, 3)), 3),
+            "Graph: edge (1, 3) leaves the nodes 0 to 2; number the nodes from 0 or raise nodes",
+        ),
+        (
+            lambda: Graph(((-1, 0),), 3),
+            "Graph: edge (-1, 0) leaves the nodes 0 to 2; number the nodes from 0 or raise nodes",
+        ),
+    ],
+)
+def test_impossible_numbers_are_refused(make, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make()
+
+
+def test_a_pattern_without_a_rule_says_so():
+    with pytest.raises(NotImplementedError):
+        Pattern().table(2, 2)

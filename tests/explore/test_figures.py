@@ -1,0 +1,28 @@
+"""Pictures carry the numbers of what they show."""
+
+import torch
+
+from clearformer.core.patterns import Causal
+from clearformer.explore import figures
+
+
+def test_a_pattern_is_drawn_cell_by_cell():
+    figure = figures.pattern(Causal(), 6, "causal")
+    (axes,) = figure.axes
+    drawn = torch.as_tensor(axes.images[0].get_array().data)
+    assert torch.equal(drawn, torch.ones(6, 6).tril())
+
+
+def test_a_ladder_writes_each_number_and_keeps_infinity_apart():
+    scores = torch.tensor([[1.5, float("-inf")], [-0.25, 2.0]])
+    figure = figures.ladder([("masked", scores), ("weights", torch.eye(2))], ["a", "b"])
+    masked, weights = figure.axes
+    assert [text.get_text() for text in masked.texts] == ["1.50", "−∞", "−0.25", "2.00"]
+    assert masked.images[0].get_clim() == (-2.0, 2.0)
+    assert weights.images[0].get_clim() == (0.0, 1.0)
+    assert [label.get_text() for label in masked.get_xticklabels()] == ["a", "b"]
+
+
+def test_text_stays_text_in_a_vector_picture(tmp_path):
+    figures.save(figures.pattern(Causal(), 4, "a title"), tmp_path / "p.svg")
+    assert "a title" in (tmp_path / "p.svg").read_text()

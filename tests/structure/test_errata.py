@@ -1,0 +1,48 @@
+"""What docs/errata.md says of the seeds, held to by tests (the others stand beside their code)."""
+
+import inspect
+
+import torch
+
+from clearformer.core import basic
+from clearformer.core.attention import Attention
+from clearformer.core.embedding import Embedding
+from clearformer.core.kernels import Mask, weights
+from clearformer.core.patterns import Causal, Full, Local, Pattern, Strided
+from clearformer.core.positions import Learned
+
+
+def test_erratum_2_the_loop_form_is_the_one_with_a_loop():
+    assert "for head in range(heads)" in inspect.getsource(basic.multi_head_loop)
+    assert "for " not in inspect.getsource(Attention.forward)
+
+
+def test_erratum_5_positions_live_where_the_tokens_live():
+    # A device without memory stands in for one that is not the CPU: mixing the two raises.
+    with torch.device("meta"):
+        embedding = Embedding(torch.nn.Embedding(10, 4), position=Learned(8, 4))
+        tokens = torch.zeros(2, 5, dtype=torch.long)
+    assert embedding(tokens).device.type == "meta"
+
+
+def test_erratum_6_the_mask_is_used():
+    attention = Attention(8, 2)
+    x = torch.randn(1, 4, 8)
+    seen, masked = attention(x, Mask(Full())), attention(x, Mask(Causal()))
+    assert not torch.allclose(seen[:, 0], masked[:, 0])
+    torch.testing.assert_close(seen[:, -1], masked[:, -1])
+
+
+def test_erratum_8_a_row_of_equal_scores_is_uniform():
+    q, k = torch.zeros(1, 1, 1, 4), torch.randn(1, 1, 5, 4)
+    torch.testing.assert_close(weights(q, k, Mask(), None), torch.full((1, 1, 1, 5), 0.2))
+
+
+def test_erratum_11_both_readings_of_strided_are_one_pattern():
+    stride, length = 8, 64
+
+    def merged(local: Pattern) -> torch.Tensor:
+        return (Causal() & (local | Strided(stride))).table(length, length)
+
+    assert merged(Local(stride)).equal(merged(Local(stride + 1)))
+    assert merged(Local(stride)).sum() == 708
