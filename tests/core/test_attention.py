@@ -100,9 +100,8 @@ def test_grouped_queries_are_key_heads_used_more_than_once():
 
 
 def test_cross_attention_looks_at_the_other_sequence_only():
-    attention = Attention(WIDTH, HEADS, position=ALiBi(HEADS))
+    attention = Attention(WIDTH, HEADS)
     x, context = torch.randn(3, 4, WIDTH), torch.randn(3, 6, WIDTH)
-    attention.position = Position()
     keep = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]]).bool()
     y = attention(x, Mask(Full(), keep), attention.freeze(context))
     to_q, to_k, to_v = attention.project.weight.chunk(3)

@@ -131,6 +131,14 @@ def test_a_query_that_sees_nothing_yields_exactly_zero(kernel, shape, bias, drop
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_no_nan_arises_on_the_way_either(kernel):
+    """Whoever hunts a NaN with torch's anomaly detection is not led here."""
+    mask = Mask(Causal(), keep_of("whole row"))
+    with torch.autograd.set_detect_anomaly(True):
+        output_and_gradients(KERNELS[kernel], inputs("square", "for each"), mask)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_dropout_falls_on_the_weights(kernel, padded):
     """With the identity for values the output *is* the table of weights."""

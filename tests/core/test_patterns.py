@@ -64,6 +64,27 @@ def test_draw_shows_a_row_for_each_query():
     assert Fixed(2, 1).draw(4) == "■ ■ · ■\n■ ■ · ■\n· ■ ■ ■\n· ■ ■ ■"
 
 
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(("length", "cells"), [(12, 3), (10, 4), (7, 7), (9, 1)])
+def test_density_is_the_share_of_each_cell(name, length, cells):
+    pattern, _ = RULES[name]
+    density = pattern.density(length, cells)
+    bounds = [round(length * cell / cells) for cell in range(cells + 1)]
+    table = pattern.table(length, length).float()
+    for row, column in itertools.product(range(cells), range(cells)):
+        cell = table[bounds[row] : bounds[row + 1], bounds[column] : bounds[column + 1]]
+        torch.testing.assert_close(density[row, column], cell.mean())
+
+
+def test_draw_shades_what_is_too_long_to_show():
+    assert Causal().draw(8, cells=2) == "▓ ·\n■ ▓"  # 10 of 16 in the diagonal cells
+    # A single edge among 64 x 64 does not vanish.
+    assert Graph(((63, 0),), 64).draw(64, cells=4).splitlines()[3] == "░ · · ·"
+    for name, (pattern, _) in RULES.items():
+        lines = pattern.draw(100).splitlines()
+        assert len(lines) == 32, name
+
+
 def test_patterns_are_values():
     assert Causal() & Local(3) == Causal() & Local(3)
     assert Causal() & Local(3) != Causal() | Local(3)

@@ -105,7 +105,9 @@ def relative():
     return position
 
 
-@pytest.mark.parametrize("queries, keys", [(5, 5), (2, 5), (3, 4), (1, 5), (1, 2), (1, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("queries", "keys"), [(5, 5), (2, 5), (3, 4), (2, 2), (1, 5), (1, 2), (1, 1)]
+)
 def test_relative_scores_are_the_four_terms(relative, queries, keys):
     """Eq. 20 for all pairs, also those of a query and a later key (negative distances)."""
     q, k = heads(queries), heads(keys)
@@ -143,7 +145,7 @@ def test_alibi_slopes_are_the_published_ones():
     assert len(alibi_slopes(7)) == 7
 
 
-@pytest.mark.parametrize("queries, keys", [(4, 4), (2, 5), (1, 3)])
+@pytest.mark.parametrize(("queries", "keys"), [(4, 4), (2, 5), (1, 3)])
 def test_alibi_is_minus_slope_times_distance(queries, keys):
     q, k = torch.randn(1, 8, queries, 4), torch.randn(1, 8, keys, 4)
     same, bias = ALiBi(8).score(q, k)

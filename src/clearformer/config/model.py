@@ -1,20 +1,12 @@
-"""What a model is, as plain values: frozen, checked, and the same in JSON.
-
-A choice between kinds is a value of a closed union (`position: Learned | Rotary | ...`), so a
-number that makes sense for one kind only lives in that kind. No torch here: `--help` and
-`families` stay instant. `build.py` turns these values into modules.
-"""
+"""What a model is: positions, patterns, norms, heads, and the numbers that hold them together."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import math
-import types
-import typing
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from clearformer.config.codec import from_json, require
 
 # --- positions -----------------------------------------------------------------------------
 
@@ -41,7 +33,7 @@ class Rotary:
     base: float = 10_000.0
 
     def __post_init__(self) -> None:
-        _require(self, "base", self.base > 0, "above 0")
+        require(self, "base", self.base > 0, "above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +160,7 @@ class Classifier:
     pool: Literal["mean", "max", "first", "pooler"] = "mean"
 
     def __post_init__(self) -> None:
-        _require(self, "classes", self.classes >= 2, "at least 2")
+        require(self, "classes", self.classes >= 2, "at least 2")
 
 
 Head = NextToken | Pretraining | Classifier
@@ -186,7 +178,7 @@ class HiddenMemory:
     length: int
 
     def __post_init__(self) -> None:
-        _require(self, "length", self.length >= 0, "at least 0")
+        require(self, "length", self.length >= 0, "at least 0")
 
 
 Past = KVCache | HiddenMemory
@@ -205,7 +197,7 @@ class Dropout:
 
     def __post_init__(self) -> None:
         for name in ("embedding", "attention", "hidden", "residual"):
-            _require(self, name, 0.0 <= getattr(self, name) < 1.0, "at least 0 and below 1")
+            require(self, name, 0.0 <= getattr(self, name) < 1.0, "at least 0 and below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,12 +239,12 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "length", "layers", "width", "heads", "hidden"):
-            _require(self, name, 1 <= getattr(self, name) <= 2**31, f"between 1 and {2**31}")
+            require(self, name, 1 <= getattr(self, name) <= 2**31, f"between 1 and {2**31}")
         if self.key_heads is not None:
-            _require(self, "key_heads", 1 <= self.key_heads <= self.heads, "between 1 and heads")
+            require(self, "key_heads", 1 <= self.key_heads <= self.heads, "between 1 and heads")
         if self.segments is not None:
-            _require(self, "segments", self.segments >= 1, "at least 1, or absent")
-        _require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
+            require(self, "segments", self.segments >= 1, "at least 1, or absent")
+        require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
 
     @property
     def head_width(self) -> int:
@@ -273,105 +265,13 @@ class Seq2SeqConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self, "decoder_layers", self.decoder_layers >= 1, "at least 1")
+        require(self, "decoder_layers", self.decoder_layers >= 1, "at least 1")
 
 
 AnyModelConfig = Seq2SeqConfig | ModelConfig
 
 
-# --- JSON ----------------------------------------------------------------------------------
-
-
-_KINDS_OF_VALUE = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-
-
-def to_json(value: Any) -> Any:
-    """Plain lists and dictionaries; a dataclass carries its class name as `kind`."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"kind": type(value).__name__, **fields}
-    if isinstance(value, tuple):
-        return [to_json(item) for item in value]
-    return value
-
-
 def model_from_json(data: Any) -> AnyModelConfig:
     """Read what `to_json` wrote; anything unknown, missing or of the wrong type is refused."""
-    config: AnyModelConfig = _decode(AnyModelConfig, data, "model")
+    config: AnyModelConfig = from_json(AnyModelConfig, data, "model")
     return config
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A closing remark for 'unknown name' errors: the nearest known name, or all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-
-
-def _decode(annotation: Any, data: Any, path: str) -> Any:
-    """Turn JSON into the annotated type, naming the field by its path where it does not fit."""
-    origin = typing.get_origin(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return _decode_union(typing.get_args(annotation), data, path)
-    if origin is Literal:
-        choices = typing.get_args(annotation)
-        if data not in choices:
-            raise ValueError(f"{path} is {data!r}: {nearest(str(data), choices)}")
-        return data
-    if origin is tuple:
-        if not isinstance(data, list):
-            raise ValueError(f"{path} is {data!r}, but it must be a list")
-        items = typing.get_args(annotation)
-        if items[-1] is Ellipsis:
-            items = items[:1] * len(data)
-        if len(items) != len(data):
-            raise ValueError(f"{path} has {len(data)} entries, but it must have {len(items)}")
-        pairs = enumerate(zip(items, data, strict=True))
-        return tuple(_decode(item, entry, f"{path}[{i}]") for i, (item, entry) in pairs)
-    if dataclasses.is_dataclass(annotation):
-        return _decode_dataclass(annotation, data, path)
-    # JSON writes 1.0 as 1 in some hands; the other way round would lose something.
-    if annotation is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    if type(data) is not annotation:
-        raise ValueError(f"{path} is {data!r}, but it must be {_KINDS_OF_VALUE[annotation]}")
-    return data
-
-
-def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
-    if data is None and types.NoneType in members:
-        return None
-    kinds: dict[str, Any] = {m.__name__: m for m in members if hasattr(m, "__dataclass_fields__")}
-    if not kinds:
-        return _decode(next(m for m in members if m is not types.NoneType), data, path)
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if str(kind) not in kinds:
-        raise ValueError(f"{path} has kind {kind!r}: {nearest(str(kind), kinds)}")
-    return _decode_dataclass(kinds[str(kind)], data, path)
-
-
-def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
-    if not isinstance(data, dict):
-        raise ValueError(f"{path} is {data!r}, but it must be an object")
-    kind = data.get("kind", annotation.__name__)
-    if kind != annotation.__name__:
-        raise ValueError(f"{path} has kind {kind!r}, but it must be {annotation.__name__!r}")
-    hints = typing.get_type_hints(annotation)
-    known = {f.name for f in dataclasses.fields(annotation)}
-    given = {name: value for name, value in data.items() if name != "kind"}
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{path} has an unknown field {name!r}: {nearest(name, known)}")
-    for f in dataclasses.fields(annotation):
-        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        if required and f.name not in given:
-            raise ValueError(f"{path} lacks the field {f.name!r}")
-    decoded = {name: _decode(hints[name], item, f"{path}.{name}") for name, item in given.items()}
-    return annotation(**decoded)
-
-
-def _require(owner: object, name: str, holds: bool, wanted: str) -> None:
-    if not holds:
-        raise ValueError(
-            f"{type(owner).__name__}: {name} is {getattr(owner, name)!r}, but it must be {wanted}"
-        )

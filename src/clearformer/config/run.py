@@ -1,0 +1,184 @@
+"""What a run is: a model, the data it learns from, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from clearformer.config.codec import from_json, require
+from clearformer.config.model import AnyModelConfig
+
+# --- how the learning rate moves -----------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """Flat after the warm-up."""
+
+    warmup: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear:
+    """Down in a straight line to `final` of the rate."""
+
+    warmup: int = 0
+    final: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """Down along half a cosine to `final` of the rate."""
+
+    warmup: int = 0
+    final: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableThenDecay:
+    """Flat, then down in a straight line over the last `decay` of the run."""
+
+    warmup: int = 0
+    decay: float = 0.4
+    final: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self, "decay", 0 < self.decay <= 1, "above 0 and at most 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InverseSqrt:
+    """The original's: up during the warm-up, then down with the root of the step."""
+
+    warmup: int = 4000
+
+
+Schedule = Constant | Linear | Cosine | StableThenDecay | InverseSqrt
+
+# --- how weights are moved -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW:
+    """Every parameter by its own scale."""
+
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    weight_decay: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Muon:
+    """Matrices of the blocks by an orthogonal update; everything else by AdamW at `adam_lr`."""
+
+    momentum: float = 0.95
+    weight_decay: float = 0.0
+    adam_lr: float = 3e-3
+    adam: AdamW = field(default_factory=AdamW)
+
+
+Optimizer = AdamW | Muon
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One budget (steps, epochs or minutes), and how it is spent."""
+
+    lr: float
+    """Base learning rate."""
+    batch: int
+    """Sequences in a step, over all micro-batches."""
+    steps: int | None = None
+    """Budget in steps."""
+    epochs: float | None = None
+    """Budget in passes over the training data."""
+    minutes: float | None = None
+    """Budget by the clock; the schedule follows it."""
+    accumulate: int = 1
+    """Micro-batches in a step: less memory, the same gradient."""
+    optimizer: Optimizer = field(default_factory=AdamW)
+    schedule: Schedule = field(default_factory=Linear)
+    clip: float | None = 1.0
+    """Largest norm of the gradient."""
+    smoothing: float = 0.0
+    """Share of a target's probability spread over all classes."""
+    ema: float | None = None
+    """Decay of a running average of the weights, used for evaluation."""
+    seed: int = 0
+    evaluations: int = 10
+    """How many evaluations, spread over the run; the last is at its end."""
+    patience: int | None = None
+    """Stop after so many evaluations without improvement."""
+    save_seconds: float = 120.0
+    """Longest time between two checkpoints."""
+    keep: int = 2
+    """Checkpoints to keep, besides the best."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    """CPU threads; none: as many as there are."""
+
+    def __post_init__(self) -> None:
+        require(self, "lr", self.lr > 0, "above 0")
+        require(self, "batch", self.batch >= 1, "at least 1")
+        require(self, "accumulate", self.accumulate >= 1, "at least 1")
+        require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
+        require(self, "evaluations", self.evaluations >= 1, "at least 1")
+        require(self, "smoothing", 0 <= self.smoothing < 1, "at least 0 and below 1")
+        for name in ("steps", "epochs", "minutes", "clip", "patience", "threads"):
+            value = getattr(self, name)
+            require(self, name, value is None or value > 0, "above 0, or absent")
+        if self.ema is not None:
+            require(self, "ema", 0 < self.ema < 1, "between 0 and 1, or absent")
+        if self.batch % self.accumulate:
+            fits = [n for n in range(1, self.batch + 1) if self.batch % n == 0]
+            raise ValueError(
+                f"TrainConfig: accumulate is {self.accumulate}, but it must divide the batch of "
+                f"{self.batch}: one of {', '.join(map(str, fits))}"
+            )
+        budgets = [name for name in ("steps", "epochs", "minutes") if getattr(self, name)]
+        if len(budgets) != 1:
+            raise ValueError(
+                f"TrainConfig: the budget is given in {' and '.join(budgets) or 'nothing'}, "
+                f"but it must be in one of steps, epochs and minutes"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What to learn from: a corpus by name or files of one's own, and how text becomes tokens."""
+
+    source: str
+    """A corpus by name, a file, a folder, a glob, or - for standard input."""
+    validation: str | None = None
+    """A file to evaluate on; none: a part of the source."""
+    validation_share: float = 0.1
+    """How large that part is."""
+    tokenizer: Literal["bytes", "characters", "words", "bpe", "wordpiece"] = "bytes"
+    vocabulary: int | None = None
+    """Size of a trained tokenizer."""
+    text: str = "text"
+    """Column of the texts, in a table."""
+    label: str = "label"
+    """Column of the labels, in a table."""
+    cut: Literal["head", "tail", "ends"] = "head"
+    """Which part of a text longer than the context is kept."""
+
+    def __post_init__(self) -> None:
+        require(self, "validation_share", 0 < self.validation_share < 1, "between 0 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that a run is made from; its JSON beside the run is enough to rebuild it."""
+
+    model: AnyModelConfig
+    data: DataConfig
+    train: TrainConfig
+
+
+def run_from_json(data: Any) -> RunConfig:
+    """Read what `to_json` wrote; anything unknown, missing or of the wrong type is refused."""
+    config: RunConfig = from_json(RunConfig, data, "run")
+    return config

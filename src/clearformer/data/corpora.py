@@ -1,0 +1,134 @@
+"""Texts with a name, found in a folder, in the cache, in Python itself, or downloaded.
+
+A corpus is the same for everyone: its content is checked against a published hash, wherever
+it was found. One whose hash nobody has published is not downloaded.
+"""
+
+import os
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearformer.data.published import (
+    ENWIK8_PARTS,
+    Places,
+    enwik8,
+    imdb,
+    multi30k,
+    shakespeare,
+    wikitext2,
+)
+from clearformer.data.tables import Pairs, Table
+from clearformer.data.texts import Text, in_memory
+from clearformer.text.kinds import nearest
+
+
+@dataclass(frozen=True)
+class _Named:
+    name: str
+    about: str
+    parts: tuple[str, ...]
+
+    def _require(self, part: str) -> str:
+        if part not in self.parts:
+            raise ValueError(
+                f"{self.name} has no part {part!r}, but there are: {', '.join(self.parts)}"
+            )
+        return part
+
+
+@dataclass(frozen=True)
+class TextCorpus(_Named):
+    """A text; where it has no part "validation", some of "train" has to be held back."""
+
+    open: Callable[[str, Places], Text]
+
+    def read(self, part: str, places: Places) -> Text:
+        return self.open(self._require(part), places)
+
+
+@dataclass(frozen=True)
+class LabelledCorpus(_Named):
+    """Many texts, each with a label."""
+
+    open: Callable[[str, Places], Table]
+
+    def read(self, part: str, places: Places) -> Table:
+        return self.open(self._require(part), places)
+
+
+@dataclass(frozen=True)
+class PairCorpus(_Named):
+    """Many texts, each with its translation."""
+
+    open: Callable[[str, Places], Pairs]
+
+    def read(self, part: str, places: Places) -> Pairs:
+        return self.open(self._require(part), places)
+
+
+Corpus = TextCorpus | LabelledCorpus | PairCorpus
+
+
+def corpus(name: str) -> Corpus:
+    """A corpus by its name; `corpus(name).read(part, places)` gives a part of it."""
+    if name not in CORPORA:
+        raise ValueError(f"there is no corpus {name!r}: {nearest(name, CORPORA)}")
+    return CORPORA[name]
+
+
+def python_docs(part: str, places: Places) -> Text:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise ValueError(
+            "python-docs: this Python comes without pydoc_data, its built-in help: "
+            "use another corpus, or Python from python.org"
+        ) from None
+    joined = "\n".join(f"{name}\n\n{topics[name].strip()}\n" for name in sorted(topics))
+    return Text("python-docs", (in_memory("python-docs", joined.encode("utf-8")),))
+
+
+def python_code(part: str, places: Places) -> Text:
+    folder = Path(sysconfig.get_path("stdlib"))
+    left_out = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
+    found = []
+    for here, folders, files in os.walk(folder):
+        folders[:] = set(folders) - left_out  # not entered: other people's packages may be huge
+        found += [Path(here, file) for file in files if file.endswith(".py")]
+    pieces = []
+    for inside, path in sorted((path.relative_to(folder).as_posix(), path) for path in found):
+        data = path.read_bytes()
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError:
+            continue  # a few files are there to be in another encoding
+        if data and b"\0" not in data:
+            pieces.append(in_memory(f"python-code: {inside}", data))
+    if not pieces:
+        raise ValueError(f"python-code: {folder} has no sources: use another corpus")
+    return Text("python-code", tuple(pieces))
+
+
+_ALL: tuple[Corpus, ...] = (
+    TextCorpus(
+        "python-docs", "Python's built-in help: 0.45 MB of English", ("train",), python_docs
+    ),
+    TextCorpus("python-code", "Python's standard library: 12 MB", ("train",), python_code),
+    TextCorpus("shakespeare", "some of Shakespeare's plays: 1.1 MB", ("train",), shakespeare),
+    TextCorpus("enwik8", "Wikipedia of 2006: 100 MB", tuple(ENWIK8_PARTS), enwik8),
+    TextCorpus(
+        "wikitext2", "good Wikipedia articles: 13 MB", ("train", "validation", "test"), wikitext2
+    ),
+    LabelledCorpus(
+        "imdb", "reviews of films, liked or not: 50,000", ("train", "test", "unlabelled"), imdb
+    ),
+    PairCorpus(
+        "multi30k",
+        "captions, English and German: 31,014",
+        ("train", "validation", "test"),
+        multi30k,
+    ),
+)
+CORPORA: Mapping[str, Corpus] = {each.name: each for each in _ALL}

@@ -1,0 +1,115 @@
+"""Downloads: a file whose size and hash are known beforehand, whole or not at all.
+
+What has arrived waits in `NAME.part`, so that the next attempt goes on where the last one was
+cut; only when size and hash are right does it get its name.
+"""
+
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearformer.data.texts import READ, Progress
+
+ATTEMPTS = 3  # without a single new byte
+PATIENCE = 30.0  # seconds without an answer
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A file on the web that must be exactly this one."""
+
+    name: str
+    url: str
+    size: int
+    hashes: tuple[tuple[str, str], ...]  # algorithm and digest
+
+
+def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Path:
+    """The file in `folder`, downloaded unless it is there."""
+    path = folder / pinned.name
+    if path.exists():
+        require_pinned(path, pinned)
+        return path
+    _require_secure(pinned.url)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{pinned.name}.part"
+    if _size(part) > pinned.size:
+        part.unlink()
+    failures = 0
+    reason = "it was cut"
+    while _size(part) < pinned.size:
+        before = _size(part)
+        try:
+            _continue(pinned, part, progress)
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+        failures = 0 if _size(part) > before else failures + 1
+        if failures == ATTEMPTS:
+            arrived = f"{_size(part):,} of {pinned.size:,} bytes"
+            raise ValueError(
+                f"{pinned.url} could not be downloaded ({reason}; {arrived} are there): try again, "
+                f"or fetch it elsewhere and put it into {folder} as {pinned.name}"
+            )
+    try:
+        require_pinned(part, pinned)
+    except ValueError:
+        part.unlink()  # going on from wrong bytes would never end well
+        raise ValueError(
+            f"{pinned.url} is not the file it was: what came has another size or hash and was "
+            f"deleted; fetch the right one elsewhere and put it into {folder} as {pinned.name}"
+        ) from None
+    with part.open("r+b") as file:
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    return path
+
+
+def require_pinned(path: Path, pinned: Pinned) -> None:
+    """Refuse a file of another size or hash."""
+    size = _size(path)
+    right = size == pinned.size
+    for algorithm, digest in pinned.hashes if right else ():
+        with path.open("rb") as file:
+            right = right and hashlib.file_digest(file, algorithm).hexdigest() == digest
+    if not right:
+        raise ValueError(
+            f"{path}: it is damaged or another file ({size:,} bytes, where {pinned.size:,} with a "
+            f"known hash are wanted): delete it, and take it again from {pinned.url}"
+        )
+
+
+def _continue(pinned: Pinned, part: Path, progress: Progress | None) -> None:
+    """Append what is still missing, as far as it comes."""
+    have = _size(part)
+    headers = {"User-Agent": "clearformer", "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    request = urllib.request.Request(pinned.url, headers=headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        _require_secure(answer.url)
+        # A server that knows no ranges sends everything again, from the start.
+        wanted = f"bytes {have}-"
+        goes_on = answer.status == 206 and answer.headers["Content-Range"].startswith(wanted)
+        with part.open("ab" if goes_on else "wb") as file:
+            done = have if goes_on else 0
+            while done < pinned.size and (chunk := answer.read(min(READ, pinned.size - done))):
+                file.write(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(done, pinned.size)
+
+
+def _require_secure(url: str) -> None:
+    """Only https; http to this machine itself is for tests."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and (parts.scheme, parts.hostname) != ("http", "127.0.0.1"):
+        raise ValueError(f"{url} is not https: nothing is downloaded from it")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,168 @@
+"""Tables of one's own: texts with labels, from .csv, .tsv and .jsonl, packed or not."""
+
+import contextlib
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearformer.data.files import read_file
+
+ENDINGS = (".csv", ".tsv", ".jsonl")
+LONGEST = 2**27  # characters in a field of a table
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts, and the label of each unless there are none."""
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] | None
+
+    def __post_init__(self) -> None:
+        assert self.labels is None or len(self.labels) == len(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def select(self, rows: Sequence[int]) -> "Table":
+        """Only these rows, in this order."""
+        labels = self.labels
+        return Table(
+            self.name,
+            tuple(self.texts[row] for row in rows),
+            None if labels is None else tuple(labels[row] for row in rows),
+        )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A text and its translation, many times."""
+
+    name: str
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+Record = tuple[int, dict[str, object]]  # the line it starts at, and its fields by column
+
+
+def is_table(source: str) -> bool:
+    """Whether a path names a table and not a text."""
+    return source.lower().removesuffix(".gz").endswith(ENDINGS)
+
+
+def read_table(path: str | Path, text: str = "text", label: str | None = "label") -> Table:
+    """The columns `text` and `label` of a table; no label: texts alone."""
+    path = Path(path)
+    name = str(path)
+    if not is_table(name):
+        raise ValueError(f"{path}: it is no table: a table ends in {', '.join(ENDINGS)}")
+    content = "".join(read_file(path).decoded())
+    ending = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
+    records = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl}[ending](name, content)
+    texts, labels = [], []
+    for line, record in records:
+        for column in (text, label):
+            if column is not None and column not in record:
+                raise ValueError(
+                    f"{name}, line {line}: there is no column {column!r}, "
+                    f"but there are: {', '.join(record) or 'none'}"
+                )
+        texts.append(_field(name, line, text, record[text]))
+        if label is not None:
+            value = _field(name, line, label, record[label])
+            if not value.strip():
+                raise ValueError(f"{name}, line {line}: the label (column {label!r}) is empty")
+            labels.append(value)
+    if not texts:
+        raise ValueError(f"{name}: there are no rows below the names of the columns")
+    return Table(name, tuple(texts), None if label is None else tuple(labels))
+
+
+def _field(name: str, line: int, column: str, value: object) -> str:
+    """A field as text: JSON may have numbers and booleans for labels."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    raise ValueError(
+        f"{name}, line {line}: column {column!r} holds {value!r:.60}, but a text is needed"
+    )
+
+
+class Commas(csv.excel):
+    """As spreadsheets write it, and an error where it is not."""
+
+    strict = True
+
+
+class Tabs(csv.excel_tab):
+    """Without quotes: a lone quotation mark must not swallow the rows that follow."""
+
+    quoting = csv.QUOTE_NONE
+
+
+def _csv(name: str, content: str) -> Iterator[Record]:
+    return _delimited(name, content, Commas)
+
+
+def _tsv(name: str, content: str) -> Iterator[Record]:
+    return _delimited(name, content, Tabs)
+
+
+def _delimited(name: str, content: str, dialect: type[csv.Dialect]) -> Iterator[Record]:
+    reader = csv.reader(io.StringIO(content, newline=""), dialect)
+    columns: list[str] | None = None
+    line = 1
+    with _long_fields():
+        try:
+            for fields in reader:
+                if columns is None:
+                    columns = fields
+                    if len(set(columns)) != len(columns):
+                        raise ValueError(
+                            f"{name}, line 1: two columns have one name: {', '.join(columns)}"
+                        )
+                elif fields:
+                    if len(fields) != len(columns):
+                        raise ValueError(
+                            f"{name}, line {line}: it has {len(fields)} fields, but there are "
+                            f"{len(columns)} columns: {', '.join(columns)}"
+                        )
+                    yield line, dict(zip(columns, fields, strict=True))
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise ValueError(f"{name}, line {line}: it cannot be read ({error})") from None
+
+
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """The csv module's own limit is 131,072 characters, and one for the whole process."""
+    before = csv.field_size_limit(LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _jsonl(name: str, content: str) -> Iterator[Record]:
+    # Only \n: str.splitlines would also cut at characters that JSON allows inside a string.
+    for line, each in enumerate(content.split("\n"), start=1):
+        if not each.strip():
+            continue
+        try:
+            record = json.loads(each)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{name}, line {line}: it is no JSON ({error})") from None
+        if not isinstance(record, dict):
+            raise ValueError(f"{name}, line {line}: it is {each[:40]}, but an object is needed")
+        yield line, record

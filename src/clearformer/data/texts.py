@@ -1,0 +1,137 @@
+"""A text: bytes that can be read again from the start, and never all have to be in memory.
+
+It may be one file or a thousand, packed or not, or a part of them; whoever reads it sees one
+stream. What it is (its size and sha256) is found by reading it once; that a file has not
+changed since is told by its stamp, without reading.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from clearformer.text.utf8 import ADVICE, NotTextError, text_chunks
+
+READ = 1 << 20  # bytes at a time
+
+Progress = Callable[[int, int | None], None]  # bytes done, and of how many if that is known
+Stamp = tuple[str, int, int]  # path, size, time of the last change in nanoseconds
+
+MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
+UTF8_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file of a text, by a function that reads it from its start."""
+
+    name: str
+    read: Callable[[], Iterator[bytes]]
+    lead: int = 0  # bytes at the front of the file that `read` leaves out: the mark of UTF-8
+    stamp: Stamp | None = None
+
+
+def in_memory(name: str, data: bytes) -> Piece:
+    """A piece that is no file, or cannot be read twice."""
+    return Piece(name, lambda: (data[i : i + READ] for i in range(0, len(data), READ)))
+
+
+@dataclass(frozen=True)
+class Text:
+    """Pieces one after the other, or the bytes from `start` to `stop` of that."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+    start: int = 0
+    stop: int | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes, some at a time."""
+        position = 0
+        # To the end even of a part: a corpus is checked where its last byte has been read.
+        for _, chunk in self._joined():
+            low = max(self.start - position, 0)
+            high = len(chunk) if self.stop is None else min(self.stop - position, len(chunk))
+            if low < high:
+                yield chunk[low:high]
+            position += len(chunk)
+
+    def decoded(self) -> Iterator[str]:
+        """The text, some at a time; what is not UTF-8 is an error with its file and line."""
+        with self.explaining():
+            yield from text_chunks(self.chunks())
+
+    def read(self) -> bytes:
+        return b"".join(self.chunks())
+
+    def part(self, start: int, stop: int | None = None) -> "Text":
+        """The bytes from `start` to `stop` of this text."""
+        first = self.start + start
+        last = self.stop if stop is None else self.start + stop
+        if self.stop is not None and last is not None:
+            last = min(last, self.stop)
+        return replace(self, start=first, stop=last)
+
+    @property
+    def size(self) -> int:
+        return self._measured[0]
+
+    @property
+    def sha256(self) -> str:
+        return self._measured[1]
+
+    @cached_property
+    def _measured(self) -> tuple[int, str]:
+        size, digest = 0, hashlib.sha256()
+        for chunk in self.chunks():
+            size += len(chunk)
+            digest.update(chunk)
+        return size, digest.hexdigest()
+
+    @property
+    def stamp(self) -> str | None:
+        """Equal stamps, equal text; none where a piece is no file."""
+        stamps = [piece.stamp for piece in self.pieces]
+        if any(stamp is None for stamp in stamps):
+            return None
+        what = repr((stamps, self.start, self.stop))
+        return hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Say of a byte that is not text in which file and line it stands."""
+        try:
+            yield
+        except NotTextError as error:
+            raise ValueError(self._explain(error)) from None
+
+    def _joined(self) -> Iterator[tuple[Piece, bytes]]:
+        """Every chunk with its piece; a piece that ends inside a line gets its line break."""
+        last = b"\n"
+        for index, piece in enumerate(self.pieces):
+            if index and not last.endswith(b"\n"):
+                last = b"\n"
+                yield self.pieces[index - 1], last
+            for chunk in piece.read():
+                if chunk:
+                    yield piece, chunk
+                    last = chunk
+
+    def _explain(self, error: NotTextError) -> str:
+        target = self.start + error.offset
+        position, begin, line, head, current = 0, 0, 1, b"", None
+        for piece, chunk in self._joined():
+            if piece is not current:
+                begin, line, head, current = position, 1, chunk[:4], piece
+            inside = target - position
+            if inside < len(chunk):
+                for mark, name in MARKS.items():
+                    if head.startswith(mark):
+                        return f"{piece.name}: it is {name} (by its first bytes): {ADVICE}"
+                line += chunk.count(b"\n", 0, inside)
+                place = target - begin + piece.lead
+                return f"{piece.name}, line {line}: byte {place} {error.reason}: {ADVICE}"
+            line += chunk.count(b"\n")
+            position += len(chunk)
+        return f"{self.name}: {error}"

@@ -1,0 +1,1 @@
+"""From logits to text: how a token is chosen, and one after the other."""

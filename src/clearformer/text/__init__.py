@@ -1,0 +1,22 @@
+"""Tokenizers: how text becomes the ids that a model reads, and ids become text."""
+
+from clearformer.text.kinds import KINDS, from_json, load, save, train
+from clearformer.text.pieces import BytePairs, WordPieces
+from clearformer.text.plain import Bytes, Characters, Words
+from clearformer.text.tokenizer import Ids, Tokenizer, sha256
+
+__all__ = [
+    "KINDS",
+    "BytePairs",
+    "Bytes",
+    "Characters",
+    "Ids",
+    "Tokenizer",
+    "WordPieces",
+    "Words",
+    "from_json",
+    "load",
+    "save",
+    "sha256",
+    "train",
+]

@@ -1,0 +1,298 @@
+"""The `tokenizers` library's JSON, read strictly and written exactly.
+
+A tokenizer file may come from anywhere, and the library trusts it: a bad regular expression
+hangs it, a bad merge ends in a Rust panic, a dropout makes encoding random. So a file is read
+here into the few values that we understand, anything else in it is refused by name, and the
+library only ever sees JSON written from those values.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clearformer.text.utf8 import require_unicode
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
+
+# How text is split before byte pairs are joined: the published patterns, and no other.
+PATTERNS = {
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # BERT's
+
+LONGEST_WORD = 100  # characters; WordPiece calls a longer word unknown
+
+
+@dataclass(frozen=True)
+class BytePairParts:
+    """All there is to a byte-level BPE tokenizer."""
+
+    vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
+    merges: tuple[tuple[str, str], ...]  # the earlier, the sooner
+    pattern: str = "gpt2"
+    whole_words: bool = False  # a word that is in the vocabulary is not built by merges
+    specials: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require_vocabulary(self.vocabulary, self.specials)
+        known = set(self.vocabulary)
+        missing = _byte_alphabet() - known
+        if missing:
+            raise ValueError(
+                f"{len(missing)} of the 256 bytes are missing from the vocabulary, "
+                f"so some text could not be encoded: it is not a byte-level one"
+            )
+        for first, second in self.merges:
+            for part in (first, second, first + second):
+                if part not in known:
+                    raise ValueError(
+                        f"the merge of {first!r} and {second!r} needs {part!r}, "
+                        f"which is not in the vocabulary"
+                    )
+
+
+@dataclass(frozen=True)
+class WordPieceParts:
+    """All there is to a WordPiece tokenizer like BERT's."""
+
+    vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
+    lowercase: bool = True
+    strip_accents: bool | None = None  # None: as `lowercase`
+    separate_chinese: bool = True
+    specials: tuple[str, ...] = SPECIALS
+
+    def __post_init__(self) -> None:
+        _require_vocabulary(self.vocabulary, self.specials)
+        for name in SPECIALS:
+            if name not in self.specials:
+                raise ValueError(f"the special token {name} is missing: WordPiece needs it")
+
+
+def read_byte_pairs(data: Any) -> BytePairParts:
+    """The values in a library's JSON, if it is byte-level BPE as we know it."""
+    _keys(data, "", {"version", "model", "added_tokens", "pre_tokenizer", "decoder", _POST})
+    model = _keys(data.get("model"), "model", {"type", "vocab", "merges", "ignore_merges"})
+    _expect(model, "model", "type", "BPE")
+    if data.get(_POST) is not None:
+        _expect(data[_POST], _POST, "type", "ByteLevel")  # moves offsets, no ids
+    specials = _added(data, vocabulary := _vocabulary(model))
+    merges = []
+    for merge in _list(model.get("merges"), "model.merges"):
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        if (
+            not isinstance(pair, list)
+            or len(pair) != 2
+            or not all(isinstance(p, str) for p in pair)
+        ):
+            raise ValueError(f"model.merges has {merge!r:.60}, but a merge is of two tokens")
+        merges.append((pair[0], pair[1]))
+    return BytePairParts(
+        vocabulary=tuple(vocabulary),
+        merges=tuple(merges),
+        pattern=_read_pattern(data.get("pre_tokenizer")),
+        whole_words=model.get("ignore_merges") is True,
+        specials=specials,
+    )
+
+
+def write_byte_pairs(parts: BytePairParts) -> dict[str, Any]:
+    """JSON that the library reads; it says nothing that `read_byte_pairs` does not know."""
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": PATTERNS[parts.pattern]},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    rest = {**level, "use_regex": False}
+    return _document(
+        parts,
+        model={
+            "type": "BPE",
+            "ignore_merges": parts.whole_words,
+            "merges": [list(merge) for merge in parts.merges],
+        },
+        normalizer=None,
+        # GPT-2's pattern is built in, and faster so.
+        pre_tokenizer={**level, "use_regex": True}
+        if parts.pattern == "gpt2"
+        else {"type": "Sequence", "pretokenizers": [split, rest]},
+        decoder={**level, "use_regex": True},
+    )
+
+
+def read_word_pieces(data: Any) -> WordPieceParts:
+    """The values in a library's JSON, if it is WordPiece as BERT's."""
+    known = {"version", "model", "added_tokens", "normalizer", "pre_tokenizer", "decoder", _POST}
+    _keys(data, "", known)
+    names = {"type", "vocab", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"}
+    model = _keys(data.get("model"), "model", names)
+    _expect(model, "model", "type", "WordPiece")
+    _expect(model, "model", "unk_token", "[UNK]")
+    _expect(model, "model", "continuing_subword_prefix", "##")
+    _expect(model, "model", "max_input_chars_per_word", LONGEST_WORD)
+    _expect(data.get("pre_tokenizer"), "pre_tokenizer", "type", "BertPreTokenizer")
+    normalizer = data.get("normalizer")
+    _expect(normalizer, "normalizer", "type", "BertNormalizer")
+    _expect(normalizer, "normalizer", "clean_text", True)
+    if data.get(_POST) is not None:  # [CLS] text [SEP]: `before` and `after` do that
+        _expect(data[_POST], _POST, "type", "TemplateProcessing", "BertProcessing")
+    specials = _added(data, vocabulary := _vocabulary(model))
+    accents = normalizer.get("strip_accents")
+    return WordPieceParts(
+        vocabulary=tuple(vocabulary),
+        lowercase=normalizer.get("lowercase") is True,
+        strip_accents=None if accents is None else accents is True,
+        separate_chinese=normalizer.get("handle_chinese_chars") is True,
+        specials=specials,
+    )
+
+
+def write_word_pieces(parts: WordPieceParts) -> dict[str, Any]:
+    """JSON that the library reads; it says nothing that `read_word_pieces` does not know."""
+    return _document(
+        parts,
+        model={
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": LONGEST_WORD,
+        },
+        normalizer={
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": parts.separate_chinese,
+            "strip_accents": parts.strip_accents,
+            "lowercase": parts.lowercase,
+        },
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+    )
+
+
+def open_library(document: dict[str, Any]) -> "Library":
+    """The library's tokenizer; loaded only now, since importing it takes a while."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(json.dumps(document))
+
+
+# --- one value at a time -------------------------------------------------------------------
+
+_POST = "post_processor"
+_OFF: tuple[Any, ...] = (None, False, "", [])  # a setting with one of these changes nothing
+
+
+def _document(
+    parts: BytePairParts | WordPieceParts, model: dict[str, Any], **stages: Any
+) -> dict[str, Any]:
+    ids = {token: i for i, token in enumerate(parts.vocabulary)}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": ids[token], "content": token, **plain, "special": True}
+            for token in sorted(parts.specials, key=ids.__getitem__)
+        ],
+        "model": {**model, "vocab": ids},
+        **stages,
+    }
+
+
+def _keys(data: Any, path: str, known: set[str]) -> dict[str, Any]:
+    """A setting that is on and unknown is refused: ignoring it would give other ids."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{path or 'the tokenizer'} is {data!r:.60}, but it must be an object")
+    for key, value in data.items():
+        if key not in known and value not in _OFF:
+            raise ValueError(
+                f"{path + '.' if path else ''}{key} is {value!r:.60}, which is not supported: "
+                f"clearformer would give other ids than the tokenizer's maker meant"
+            )
+    return data
+
+
+def _expect(data: Any, path: str, key: str, *wanted: Any) -> None:
+    got = data.get(key) if isinstance(data, dict) else None
+    if not any(got == each and type(got) is type(each) for each in wanted):
+        names = " or ".join(repr(each) for each in wanted)
+        raise ValueError(f"{path}.{key} is {got!r:.60}, but only {names} is supported")
+
+
+def _list(value: Any, path: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{path} is {value!r:.60}, but it must be a list")
+    return value
+
+
+def _vocabulary(model: dict[str, Any]) -> dict[str, int]:
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, dict):
+        raise ValueError(f"model.vocab is {vocabulary!r:.60}, but it must be an object")
+    return dict(vocabulary)
+
+
+def _added(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[str, ...]:
+    """The special tokens; they and their ids are put into the vocabulary, which is sorted."""
+    specials: list[str] = []
+    for token in _list(data.get("added_tokens", []), "added_tokens"):
+        names = {"id", "content", "special", "normalized"}
+        content = _keys(token, "added_tokens", names).get("content")
+        if not isinstance(content, str) or not content or token.get("special") is not True:
+            raise ValueError(f"added_tokens has {content!r:.60}, which is no special token")
+        if vocabulary.setdefault(content, token.get("id")) != token.get("id"):
+            raise ValueError(f"the special token {content!r} has two ids")
+        specials.append(content)
+    ids = list(vocabulary.values())
+    if not all(type(i) is int for i in ids) or sorted(ids) != list(range(len(ids))):
+        raise ValueError(f"the ids must be 0 to {len(ids) - 1}, each once, and they are not")
+    ordered = sorted(vocabulary.items(), key=lambda item: item[1])
+    vocabulary.clear()
+    vocabulary.update(ordered)
+    return tuple(specials)
+
+
+def _read_pattern(data: Any) -> str:
+    level, pattern = data, "gpt2"
+    if isinstance(data, dict) and data.get("type") == "Sequence":
+        stages = _list(data.get("pretokenizers"), "pre_tokenizer.pretokenizers")
+        if len(stages) != 2:
+            raise ValueError(f"pre_tokenizer has {len(stages)} stages, but 2 are supported")
+        split, level = stages
+        _expect(split, "pre_tokenizer", "type", "Split")
+        _expect(split, "pre_tokenizer", "behavior", "Isolated")
+        _expect(split, "pre_tokenizer", "invert", False)
+        regex = split["pattern"].get("Regex") if isinstance(split.get("pattern"), dict) else None
+        names = {each: name for name, each in PATTERNS.items()}
+        if not isinstance(regex, str) or regex not in names:
+            raise ValueError(
+                f"pre_tokenizer splits by the pattern {regex!r:.120}, which is not one of the "
+                f"published ones ({', '.join(PATTERNS)}): an unknown pattern may hang for ever"
+            )
+        pattern = names[regex]
+    _expect(level, "pre_tokenizer", "type", "ByteLevel")
+    _expect(level, "pre_tokenizer", "add_prefix_space", False)
+    _expect(level, "pre_tokenizer", "use_regex", level is data)
+    return pattern
+
+
+def _require_vocabulary(vocabulary: tuple[str, ...], specials: tuple[str, ...]) -> None:
+    if len(set(vocabulary)) != len(vocabulary) or not all(vocabulary):
+        raise ValueError("the tokens of a vocabulary must be different and not empty")
+    require_unicode("".join(vocabulary))
+    missing = set(specials) - set(vocabulary)
+    if missing:
+        raise ValueError(f"special tokens are not in the vocabulary: {', '.join(sorted(missing))}")
+
+
+def _byte_alphabet() -> set[str]:
+    """GPT-2's printable character for each byte: itself, or one of 256 on."""
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    return {chr(code) for code in printable} | {chr(256 + i) for i in range(256 - len(printable))}

@@ -1,0 +1,98 @@
+"""What every tokenizer can do: text to ids, ids to text, and itself to JSON.
+
+A tokenizer is a value: trained once, never changed, stored with the model that learned its
+ids. `sha256` is its identity, so that no model is ever opened with another's tokenizer.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clearformer.text.utf8 import decode, text_chunks
+
+Ids = NDArray[np.int32]
+
+TOGETHER = 8  # chunks of a stream encoded at a time: the library's tokenizers use all cores
+
+
+class Tokenizer:
+    """Base of all tokenizers: `encode`, `pieces` and `decode` are the rule, the rest follows."""
+
+    kind: ClassVar[str]
+    padding: int = 0  # any id will do: nobody sees padding
+    before: tuple[int, ...] = ()  # ids that open a row that is one whole text
+    after: tuple[int, ...] = ()  # and those that close it
+
+    @property
+    def size(self) -> int:
+        """How many ids there are: the model's vocabulary."""
+        raise NotImplementedError
+
+    def encode(self, text: str) -> Ids:
+        """The ids of a text, without the marks of `before` and `after`."""
+        raise NotImplementedError
+
+    def encode_many(self, texts: Sequence[str]) -> list[Ids]:
+        """The ids of each text."""
+        return [self.encode(text) for text in texts]
+
+    def encode_bytes(self, data: bytes) -> Ids:
+        """The ids of a text in UTF-8; anything else is an error with its place."""
+        return self.encode(decode(data))
+
+    def encode_stream(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
+        """The ids of a text of any length, some at a time, equal to those of the whole."""
+        together: list[str] = []
+        for text in text_chunks(chunks):
+            together.append(text)
+            if len(together) == TOGETHER:
+                yield from self.encode_many(together)
+                together = []
+        yield from self.encode_many(together)
+
+    def decode(self, ids: ArrayLike) -> str:
+        """The text of some ids; a character that is cut shows as \ufffd."""
+        raise NotImplementedError
+
+    def pieces(self, ids: ArrayLike) -> list[str]:
+        """What each id stands for, to be shown."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to make it again, with its `kind`."""
+        raise NotImplementedError
+
+    def checked(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """The ids as an array, none outside the vocabulary."""
+        array = np.asarray(ids, dtype=np.int64).reshape(-1)
+        outside = array[(array < 0) | (array >= self.size)]
+        if outside.size:
+            raise ValueError(
+                f"id {outside[0]} is outside the vocabulary: this tokenizer ({self.kind}) "
+                f"has the ids 0 to {self.size - 1}"
+            )
+        return array
+
+
+def sha256(tokenizer: Tokenizer) -> str:
+    """Identity: equal if and only if the JSON is, whatever its order and spacing in a file."""
+    canonical = json.dumps(tokenizer.to_json(), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def require_text(kind: str, found: bool) -> None:
+    """A vocabulary cannot be learned from nothing."""
+    if not found:
+        raise ValueError(f"there is no text to learn a {kind} tokenizer from: the input is empty")
+
+
+def require_size(kind: str, size: int, least: int, reason: str) -> None:
+    if size < least:
+        raise ValueError(
+            f"the vocabulary of a {kind} tokenizer is to be {size}, "
+            f"but it must be at least {least}: {reason}"
+        )

@@ -1,0 +1,212 @@
+"""Checkpoints on disk: written whole or not at all, checked before a number of them is used.
+
+A checkpoint is a folder `step-N`. It is written under another name, every file synced, a
+manifest with sizes and hashes last, and then renamed; a reader takes the newest folder whose
+manifest holds. So a process killed at any instant leaves the checkpoint before it untouched.
+Weights are safetensors, everything else JSON: opening one never runs code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+FORMAT = 1
+FOLDER = re.compile(r"(?:\.old-)?step-(\d+)")
+Part = Mapping[str, Tensor] | Mapping[str, Any] | bytes
+Reached = Callable[[str], None]
+
+
+def nothing_happens(point: str) -> None:
+    """No fault: what every run outside a test passes for `reached`."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder whose manifest was found to hold."""
+
+    folder: Path
+    step: int
+    manifest: Mapping[str, Any]
+
+    def json(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        return load_file(self.folder / name)
+
+
+def write(
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    documents: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    reached: Reached = nothing_happens,
+) -> Checkpoint:
+    """Write `folder/step-N` from files of tensors and JSON documents, atomically."""
+    folder.mkdir(parents=True, exist_ok=True)
+    require_space(folder, 1.1 * sum(map(_bytes, tensors.values())) + 2**20)
+    reached("before_write")
+    temporary = folder / f".tmp-step-{step}-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        for name, content in tensors.items():
+            save_file(dict(content), temporary / name)
+            reached(f"after_{Path(name).stem}")
+        for name, document in documents.items():
+            (temporary / name).write_text(json.dumps(document, indent=1, ensure_ascii=False))
+        names = [*tensors, *documents]
+        for name in names:
+            _settle(temporary / name)
+        reached("before_manifest")
+        manifest = {
+            "format": FORMAT,
+            "step": step,
+            **facts,
+            "files": {name: _identity(temporary / name) for name in names},
+        }
+        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        _settle(temporary / "manifest.json")
+        _sync(temporary)
+    except OSError as problem:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise OSError(
+            f"the checkpoint of step {step} could not be written to {folder}: "
+            f"{problem.strerror or problem}; the one before it is untouched"
+        ) from problem
+    reached("before_rename")
+    final = folder / f"step-{step}"
+    if final.exists():
+        # A rename onto a folder that is not empty fails: make room, without a moment in which
+        # neither can be found.
+        old = folder / f".old-step-{step}"
+        shutil.rmtree(old, ignore_errors=True)
+        final.rename(old)
+        reached("during_swap")
+    temporary.rename(final)
+    _sync(folder)
+    reached("after_rename")
+    shutil.rmtree(folder / f".old-step-{step}", ignore_errors=True)
+    return verify(final)
+
+
+def verify(folder: Path) -> Checkpoint:
+    """The checkpoint in `folder`, after every size and hash was found right; else ValueError."""
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text())
+        version, step, files = manifest["format"], int(manifest["step"]), dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise ValueError(f"{folder} has no readable manifest.json ({problem!r})") from None
+    if not isinstance(version, int) or version > FORMAT:
+        raise ValueError(
+            f"{folder} has format {version}, but this clearformer reads up to {FORMAT}: update it"
+        )
+    for name, recorded in files.items():
+        if Path(name).name != name:
+            raise ValueError(f"{folder}: the manifest names {name!r}, which is no plain file name")
+        try:
+            found = _identity(folder / name)
+        except OSError as problem:
+            raise ValueError(f"{folder / name} is not readable: {problem.strerror}") from None
+        if found != recorded:
+            what = "was cut or grew" if found["bytes"] != recorded.get("bytes") else "was altered"
+            raise ValueError(f"{folder / name} {what} since it was written")
+    return Checkpoint(folder, step, manifest)
+
+
+def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that holds; each one passed over is said. None if there is none."""
+    found = [(int(match[1]), path) for path in _folders(folder) if (match := _match(path))]
+    problems = []
+    for _, path in sorted(found, key=lambda entry: (-entry[0], entry[1].name)):
+        try:
+            return verify(path)
+        except (ValueError, SafetensorError) as problem:
+            problems.append(str(problem))
+            say(f"passed over a damaged checkpoint: {problem}")
+    if problems:
+        raise ValueError(
+            f"none of the {len(problems)} checkpoints in {folder} can be read: {problems[0]}; "
+            f"restore one, or start anew in another folder"
+        )
+    return None
+
+
+def tidy(folder: Path) -> None:
+    """Remove what an interrupted write left behind; only once a valid checkpoint was chosen."""
+    for path in _folders(folder):
+        if path.name.startswith((".tmp-", ".old-")):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def prune(folder: Path, keep: int, best: int | None, reached: Reached = nothing_happens) -> None:
+    """Keep the last `keep` checkpoints and the best one."""
+    steps = sorted(
+        (int(match[1]), path)
+        for path in _folders(folder)
+        if (match := re.fullmatch(r"step-(\d+)", path.name))
+    )
+    for step, path in steps[: -max(keep, 2)]:
+        if step != best:
+            # Renamed first: half a folder must not look like a damaged checkpoint.
+            doomed = path.with_name(f".old-{path.name}")
+            path.rename(doomed)
+            reached("during_prune")
+            shutil.rmtree(doomed, ignore_errors=True)
+
+
+def require_space(folder: Path, needed: float) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(
+            f"no space for a checkpoint in {folder}: it needs {needed / 2**20:.1f} MiB, "
+            f"{free / 2**20:.1f} MiB are free; make room and continue with --resume"
+        )
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+
+
+def _match(path: Path) -> re.Match[str] | None:
+    return FOLDER.fullmatch(path.name)
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _settle(path: Path) -> None:
+    """Give a file the mode that the umask asks for (safetensors makes it private) and sync it."""
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,68 @@
+"""What a run writes down as it goes: one JSON object a line, appended, never rewritten.
+
+A line is one `write`, so a kill can tear only the last one; a resumed run cuts that off and
+says from which step it goes on. `read` undoes the repetition: after a resume at step N,
+records of later steps from before it do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+class Records:
+    """An append-only file of JSON lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _cut_torn_tail(path)
+        self._file = path.open("ab", buffering=0)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        line = json.dumps({name: _plain(value) for name, value in record.items()})
+        self._file.write(line.encode() + b"\n")
+
+    def sync(self) -> None:
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The records that count, in order; a torn last line is left out."""
+    records: list[dict[str, Any]] = []
+    for record in _lines(path):
+        if record.get("event") == "resume":
+            records = [r for r in records if r.get("step", 0) <= record["step"]]
+            records = [r for r in records if r.get("event") != "end"]
+        else:
+            records.append(record)
+    return records
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        return
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        yield json.loads(line)
+
+
+def _cut_torn_tail(path: Path) -> None:
+    if path.exists():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(path, whole)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no number for what is not finite; a word says it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
+    return value

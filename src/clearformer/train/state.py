@@ -1,0 +1,155 @@
+"""Everything that a run is at a step boundary, to disk and back, bit for bit.
+
+Weights, the optimizers' slots by parameter name, the running average, the random generator and
+a few numbers. What follows from the config and the step (data order, learning rate) is not
+saved: it is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from clearformer import __version__
+from clearformer.config import RunConfig, to_json
+from clearformer.train import checkpoint
+from clearformer.train.average import Average
+from clearformer.train.checkpoint import Checkpoint, Reached, nothing_happens
+
+
+@dataclass
+class State:
+    """The moving parts of a run, and how far it is."""
+
+    model: nn.Module
+    rules: Sequence[Optimizer]
+    average: Average | None
+    step: int = 0
+    seconds: float = 0.0  # spent training, over all starts
+    best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
+    since_best: int = 0  # evaluations without improvement
+    evaluated: int = 0  # evaluations so far
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def numbers(self) -> dict[str, Any]:
+        return {
+            name: getattr(self, name)
+            for name in ("step", "seconds", "best", "since_best", "evaluated", "counters")
+        }
+
+
+def save(
+    folder: Path,
+    state: State,
+    config: RunConfig,
+    tokenizer: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    reached: Reached = nothing_happens,
+) -> Checkpoint:
+    """Write a checkpoint of `state` into the folder of checkpoints."""
+    tensors = {
+        "model.safetensors": weights(state.model),
+        "optimizer.safetensors": _slots(state.rules),
+        "state.safetensors": _others(state),
+    }
+    documents = {
+        "state.json": state.numbers(),
+        "config.json": to_json(config),
+        "tokenizer.json": tokenizer,
+    }
+    about = {
+        "clearformer": __version__,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "device": str(next(state.model.parameters()).device),
+        "tied": tied(state.model),
+        **facts,
+    }
+    return checkpoint.write(folder, state.step, tensors, documents, about, reached)
+
+
+def restore(found: Checkpoint, state: State) -> None:
+    """Put a checkpoint back into a freshly built state."""
+    load_weights(state.model, found.tensors("model.safetensors"), str(found.folder))
+    slots = found.tensors("optimizer.safetensors")
+    for rule in state.rules:
+        for group in rule.param_groups:
+            for name, parameter in zip(group["names"], group["params"], strict=True):
+                own = {
+                    key.removeprefix(f"{name}."): value
+                    for key, value in slots.items()
+                    if key.rpartition(".")[0] == name
+                }
+                rule.state[parameter] = own
+    others = found.tensors("state.safetensors")
+    if state.average is not None:
+        state.average.load(
+            {k.removeprefix("average."): v for k, v in others.items() if k.startswith("average.")}
+        )
+    torch.set_rng_state(others["generator.cpu"])
+    for name, value in found.json("state.json").items():
+        setattr(state, name, value)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, under its first name; whoever shares it is listed by `tied`."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def tied(model: nn.Module) -> dict[str, str]:
+    """Second names of shared parameters, each with the first."""
+    first: dict[int, str] = {}
+    aliases = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = first.setdefault(id(parameter), name)
+        if owner != name:
+            aliases[name] = owner
+    return aliases
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
+    """Fill a model with weights by name; a missing, extra or misshapen one is refused."""
+    own = dict(model.named_parameters())
+    missing, extra = sorted(own.keys() - found.keys()), sorted(found.keys() - own.keys())
+    if missing or extra:
+        raise ValueError(
+            f"{where} does not fit the model: it lacks {_list(missing)} and has {_list(extra)} "
+            f"too many"
+        )
+    for name, parameter in own.items():
+        if parameter.shape != found[name].shape:
+            raise ValueError(
+                f"{where}: {name} has shape {tuple(found[name].shape)}, "
+                f"but the model wants {tuple(parameter.shape)}"
+            )
+        parameter.copy_(found[name])
+
+
+def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:
+    return {
+        f"{name}.{slot}": value
+        for rule in rules
+        for group in rule.param_groups
+        for name, parameter in zip(group["names"], group["params"], strict=True)
+        for slot, value in rule.state.get(parameter, {}).items()
+    }
+
+
+def _others(state: State) -> dict[str, Tensor]:
+    found = {"generator.cpu": torch.get_rng_state()}
+    if state.average is not None:
+        found |= {f"average.{name}": value for name, value in state.average.weights.items()}
+    return found
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown or "nothing"

@@ -1,0 +1,61 @@
+"""One optimizer step: forward, backward, clip, move. Nothing that is not finite gets through.
+
+The loss is a sum over valid targets divided by their number in the *whole* batch, so cutting a
+batch into micro-batches changes nothing but rounding: (x1 + x2) / (n1 + n2), and never the
+mean of means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+Loss = Callable[[Any], tuple[Tensor, Tensor]]  # a batch to (sums, counts), one per objective
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step did; loss is the number that was optimised."""
+
+    loss: float
+    gradient_norm: float
+    targets: int
+
+
+class NotFiniteError(ArithmeticError):
+    """A loss or a gradient that is no number; the weights are as they were."""
+
+
+def take(
+    loss: Loss,
+    parameters: Iterable[nn.Parameter],
+    rules: Sequence[Optimizer],
+    batches: Sequence[Any],
+    counts: Tensor,
+    clip: float | None,
+) -> Outcome:
+    """Move the parameters by the gradient of all `batches` together, with `counts` targets."""
+    parameters = list(parameters)
+    for rule in rules:
+        rule.zero_grad()
+    total = torch.zeros(())
+    # An objective without a single target adds nothing, and must not divide by zero.
+    divisor = counts.clamp(min=1)
+    for batch in batches:
+        sums, _ = loss(batch)
+        part = (sums / divisor.to(sums.device)).sum()
+        part.backward()
+        total += part.detach().cpu()
+    norm = nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip)
+    if not (torch.isfinite(total) and torch.isfinite(norm)):
+        raise NotFiniteError(f"the loss is {total.item():.4g}, the gradient norm {norm.item():.4g}")
+    targets = int(counts.sum())
+    if targets:
+        for rule in rules:
+            rule.step()
+    return Outcome(total.item(), norm.item(), targets)

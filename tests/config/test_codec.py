@@ -1,0 +1,133 @@
+"""Configs as JSON: there and back unchanged, and refused with a sentence where they do not fit."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from clearformer import config as c
+from clearformer.families import preset, presets
+
+EXTRAS = {
+    "graph": c.Graph(edges=((0, 1), (2, 0)), nodes=3) | c.Local(window=1),
+    "nested": c.Causal() & (c.Local(window=2) | c.Strided(stride=3) | c.Full()),
+}
+
+
+def changed(path, value, name="gpt2-small"):
+    """The JSON of a preset with one value changed; `None` in the place of a value removes it."""
+    data = c.to_json(preset(name))
+    *parents, last = path
+    inner = data
+    for parent in parents:
+        inner = inner[parent]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    return data
+
+
+@pytest.mark.parametrize("name", presets())
+def test_presets_survive_json(name):
+    config = preset(name)
+    again = c.model_from_json(json.loads(json.dumps(c.to_json(config))))
+    assert again == config
+    assert type(again) is type(config)
+
+
+@pytest.mark.parametrize("pattern", EXTRAS)
+def test_patterns_survive_json(pattern):
+    config = dataclasses.replace(preset("gpt2"), patterns=(EXTRAS[pattern],), key_heads=3)
+    assert c.model_from_json(json.loads(json.dumps(c.to_json(config)))) == config
+
+
+def test_optional_values_may_be_absent_or_null():
+    data = c.to_json(preset("gpt2"))
+    assert data["key_heads"] is None
+    del data["key_heads"], data["dropout"]["hidden"], data["biases"]
+    assert c.model_from_json(data) == preset("gpt2")
+
+
+def test_whole_numbers_are_read_as_floats_where_those_are_wanted():
+    config = c.model_from_json(changed(("position",), {"kind": "Rotary", "base": 500}))
+    assert isinstance(config.position.base, float)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            changed(("widht",), 5),
+            "model has an unknown field 'widht': did you mean 'width'?",
+        ),
+        (
+            changed(("dropout", "residuals"), 0.1),
+            "model.dropout has an unknown field 'residuals': did you mean 'residual'?",
+        ),
+        (changed(("width",), None), "model lacks the field 'width'"),
+        (
+            changed(("patterns",), [{"kind": "Local"}]),
+            "model.patterns[0] lacks the field 'window'",
+        ),
+        (changed(("width",), "768"), "model.width is '768', but it must be a whole number"),
+        (changed(("width",), 768.0), "model.width is 768.0, but it must be a whole number"),
+        (changed(("layers",), True), "model.layers is True, but it must be a whole number"),
+        (
+            changed(("dropout", "residual"), False),
+            "model.dropout.residual is False, but it must be a number",
+        ),
+        (changed(("key_heads",), "two"), "model.key_heads is 'two', but it must be a whole number"),
+        (changed(("name",), 7), "model.name is 7, but it must be a text"),
+        (
+            changed(("position", "kind"), "Rotari"),
+            "model.position has kind 'Rotari': did you mean 'Rotary'?",
+        ),
+        (
+            changed(("position", "kind"), "?"),
+            "model.position has kind '?': "
+            "known: NoPosition, Learned, Sinusoidal, Rotary, RelativeXL, ALiBi",
+        ),
+        (
+            changed(("position",), {}),
+            "model.position has kind None: "
+            "known: NoPosition, Learned, Sinusoidal, Rotary, RelativeXL, ALiBi",
+        ),
+        (changed(("head",), {"kind": ["NextToken"]}), "model.head has kind ['NextToken']: "),
+        (changed(("norm",), 5), "model.norm has kind None: known: LayerNorm, RMSNorm"),
+        (
+            changed(("biases", "kind"), "Dropout"),
+            "model.biases has kind 'Dropout', but it must be 'Biases'",
+        ),
+        (changed(("biases",), 5), "model.biases is 5, but it must be an object"),
+        (
+            changed(("activation",), "gelu_than"),
+            "model.activation is 'gelu_than': did you mean 'gelu_tanh'?",
+        ),
+        (changed(("residual",), "both"), "model.residual is 'both': known: pre, post"),
+        (
+            changed(("patterns",), {"kind": "Causal"}),
+            "model.patterns is {'kind': 'Causal'}, but it must be a list",
+        ),
+        (
+            changed(("patterns",), [{"kind": "Graph", "nodes": 3, "edges": [[0, 1, 2]]}]),
+            "model.patterns[0].edges[0] has 3 entries, but it must have 2",
+        ),
+        (
+            changed(("patterns",), [{"kind": "Graph", "nodes": 3, "edges": [[0, "1"]]}]),
+            "model.patterns[0].edges[0][1] is '1', but it must be a whole number",
+        ),
+        ([1, 2], "model has kind None: known: Seq2SeqConfig, ModelConfig"),
+        (changed(("biases", "head"), 1), "model.biases.head is 1, but it must be true or false"),
+        (changed(("heads",), 0), "ModelConfig: heads is 0, but it must be between 1 and"),
+    ],
+)
+def test_json_that_does_not_fit_is_refused(data, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        c.model_from_json(data)
+
+
+def test_nearest_names_the_likeliest_or_all():
+    assert c.nearest("gpt3", ["gpt2", "bert"]) == "did you mean 'gpt2'?"
+    assert c.nearest("zzz", ["gpt2", "bert"]) == "known: gpt2, bert"

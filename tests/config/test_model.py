@@ -1,0 +1,70 @@
+"""What a model is, as values: numbers out of range are refused, derived ones follow."""
+
+import dataclasses
+import re
+
+import pytest
+
+from clearformer import config as c
+from clearformer.families import preset
+
+
+def test_derived_numbers():
+    assert preset("gpt2-xl").head_width == 64
+    assert preset("gpt2").scale == 1.0
+    assert preset("original").scale == pytest.approx(512**0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *(
+            (
+                lambda name=name: dataclasses.replace(preset("gpt2"), **{name: 0}),
+                f"ModelConfig: {name} is 0, but it must be between 1 and 2147483648",
+            )
+            for name in ("vocabulary", "length", "layers", "width", "heads", "hidden")
+        ),
+        (
+            lambda: dataclasses.replace(preset("gpt2"), vocabulary=2**31 + 1),
+            "ModelConfig: vocabulary is 2147483649, but it must be between 1 and 2147483648",
+        ),
+        (
+            lambda: dataclasses.replace(preset("gpt2"), key_heads=13),
+            "ModelConfig: key_heads is 13, but it must be between 1 and heads",
+        ),
+        (
+            lambda: dataclasses.replace(preset("gpt2"), key_heads=0),
+            "ModelConfig: key_heads is 0, but it must be between 1 and heads",
+        ),
+        (
+            lambda: dataclasses.replace(preset("bert"), segments=0),
+            "ModelConfig: segments is 0, but it must be at least 1, or absent",
+        ),
+        (
+            lambda: dataclasses.replace(preset("gpt2"), patterns=()),
+            "ModelConfig: patterns is (), but it must be at least one pattern",
+        ),
+        (
+            lambda: dataclasses.replace(preset("original"), decoder_layers=0),
+            "Seq2SeqConfig: decoder_layers is 0, but it must be at least 1",
+        ),
+        (
+            lambda: c.Dropout(hidden=1.0),
+            "Dropout: hidden is 1.0, but it must be at least 0 and below 1",
+        ),
+        (
+            lambda: c.Dropout(embedding=-0.1),
+            "Dropout: embedding is -0.1, but it must be at least 0 and below 1",
+        ),
+        (lambda: c.Rotary(base=0.0), "Rotary: base is 0.0, but it must be above 0"),
+        (lambda: c.Classifier(classes=1), "Classifier: classes is 1, but it must be at least 2"),
+        (
+            lambda: c.HiddenMemory(length=-1),
+            "HiddenMemory: length is -1, but it must be at least 0",
+        ),
+    ],
+)
+def test_numbers_out_of_range_are_refused(make, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make()

@@ -1,0 +1,124 @@
+"""From token numbers to vectors: each part added, positions counted from the first real token."""
+
+import math
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearformer.core.embedding import Embedding, first_kept
+from clearformer.core.positions import Learned, Sinusoidal
+
+VOCABULARY, WIDTH, LENGTH = 13, 8, 10
+
+
+@pytest.fixture
+def tokens():
+    return torch.randint(VOCABULARY, (3, 6))
+
+
+def token_table():
+    return nn.Embedding(VOCABULARY, WIDTH)
+
+
+def test_an_embedding_is_the_sum_of_its_parts(tokens):
+    embedding = Embedding(
+        token_table(),
+        position=Learned(LENGTH, WIDTH),
+        segment=nn.Embedding(2, WIDTH),
+        scale=math.sqrt(WIDTH),
+        norm=nn.LayerNorm(WIDTH),
+        dropout=0.3,
+    )
+    segments = torch.randint(2, tokens.shape)
+    total = (
+        embedding.token.weight[tokens] * math.sqrt(WIDTH)  # scaled before the position is added
+        + embedding.position.table.weight[:6]
+        + embedding.segment.weight[segments]
+    )
+    torch.manual_seed(1)
+    given = embedding(tokens, segments=segments)
+    torch.manual_seed(1)
+    torch.testing.assert_close(given, F.dropout(embedding.norm(total), 0.3))
+    torch.testing.assert_close(embedding.eval()(tokens, segments=segments), embedding.norm(total))
+
+
+def test_segments_are_the_first_if_none_are_given(tokens):
+    embedding = Embedding(token_table(), segment=nn.Embedding(2, WIDTH))
+    expected = embedding.token(tokens) + embedding.segment.weight[0]
+    torch.testing.assert_close(embedding(tokens), expected)
+
+
+def test_a_bare_embedding_is_a_table(tokens):
+    embedding = Embedding(token_table())
+    assert torch.equal(embedding(tokens), embedding.token.weight[tokens])
+
+
+def test_sinusoidal_positions_take_the_precision_of_the_model(tokens):
+    embedding = Embedding(token_table(), position=Sinusoidal(WIDTH))
+    waves = Sinusoidal(WIDTH)(torch.arange(6), end=6)
+    torch.testing.assert_close(embedding(tokens), embedding.token(tokens) + waves)
+    assert embedding.bfloat16()(tokens).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_positions_continue_after_the_past(tokens, start):
+    embedding = Embedding(token_table(), position=Learned(LENGTH, WIDTH))
+    expected = embedding.token(tokens) + embedding.position.table.weight[start : start + 6]
+    torch.testing.assert_close(embedding(tokens, start=start), expected)
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_positions_count_from_the_first_real_token(tokens, start):
+    embedding = Embedding(token_table(), position=Learned(LENGTH, WIDTH))
+    padding = torch.tensor([0, 1, 3])
+    keep = torch.arange(start + 6) >= padding[:, None]
+    y = embedding(tokens, keep, start=start)
+    for row, first in enumerate(padding.tolist()):
+        for column in range(6):
+            place = start + column - first
+            if place >= 0:
+                expected = embedding.token.weight[tokens[row, column]]
+                expected = expected + embedding.position.table.weight[place]
+                torch.testing.assert_close(y[row, column], expected)
+
+
+def test_the_first_kept_token_is_found_behind_any_padding():
+    keep = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]]).bool()
+    assert first_kept(keep).tolist() == [2, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (
+            torch.zeros(2, 0, dtype=torch.long),
+            "tokens have shape (2, 0), but they must be (batch, length) with at least one token",
+        ),
+        (
+            torch.zeros(4, dtype=torch.long),
+            "tokens have shape (4,), but they must be (batch, length) with at least one token",
+        ),
+        (
+            torch.tensor([[1, 13]]),
+            "token id 13 is outside the vocabulary of 13 (0 to 12): "
+            "was the text encoded with another model's tokenizer?",
+        ),
+        (
+            torch.tensor([[-1, 12]]),
+            "token id -1 is outside the vocabulary of 13 (0 to 12): "
+            "was the text encoded with another model's tokenizer?",
+        ),
+    ],
+)
+def test_impossible_tokens_are_refused(tokens, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Embedding(token_table())(tokens)
+
+
+def test_a_past_that_leaves_no_learned_position_is_refused(tokens):
+    embedding = Embedding(token_table(), position=Learned(LENGTH, WIDTH))
+    with pytest.raises(ValueError, match=r"^the sequence has 11 tokens, but the learned "):
+        embedding(tokens, start=5)

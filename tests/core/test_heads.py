@@ -1,0 +1,140 @@
+"""Logits and losses: what counts, what is pooled, what padding may not touch."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearformer.core import heads
+from clearformer.core.heads import IGNORE
+
+WIDTH, VOCABULARY = 6, 11
+
+POOLS = {
+    "mean": (heads.mean_pool, lambda real: real.mean(dim=0)),
+    "max": (heads.max_pool, lambda real: real.max(dim=0).values),
+    "first": (heads.first_pool, lambda real: real[0]),
+}
+
+
+@pytest.fixture
+def hidden():
+    return torch.randn(3, 5, WIDTH)
+
+
+def test_the_loss_is_a_sum_over_the_valid_targets_and_their_number():
+    logits = torch.randn(2, 3, VOCABULARY)
+    targets = torch.tensor([[4, IGNORE, 0], [IGNORE, IGNORE, 7]])
+    total, count = heads.cross_entropy(logits, targets)
+    by_hand = 0.0
+    for b, t in ((0, 0), (0, 2), (1, 2)):
+        exponentials = [math.exp(logit) for logit in logits[b, t].tolist()]
+        by_hand -= math.log(exponentials[targets[b, t]] / sum(exponentials))
+    assert total.shape == count.shape == (1,)
+    assert total.item() == pytest.approx(by_hand, rel=1e-5)
+    assert count.item() == 3
+
+
+def test_a_batch_without_targets_has_no_loss():
+    logits = torch.randn(2, 3, VOCABULARY, requires_grad=True)
+    total, count = heads.cross_entropy(logits, torch.full((2, 3), IGNORE))
+    total.sum().backward()
+    assert (total.item(), count.item()) == (0.0, 0)
+    assert not logits.grad.any()
+
+
+def test_the_loss_of_half_precision_logits_is_summed_in_float32():
+    logits = torch.randn(64, 64, VOCABULARY).bfloat16()
+    targets = torch.randint(VOCABULARY, (64, 64))
+    total, _ = heads.cross_entropy(logits, targets)
+    expected = F.cross_entropy(logits.double().flatten(0, 1), targets.flatten(), reduction="sum")
+    assert total.dtype == torch.float32
+    assert total.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("cap", [None, 3.0])
+def test_next_token_logits_are_a_projection_maybe_capped(hidden, cap):
+    project = nn.Linear(WIDTH, VOCABULARY)
+    head = heads.NextToken(project, cap)
+    raw = 5 * project(hidden)
+    with torch.no_grad():
+        project.weight.mul_(5)
+        project.bias.mul_(5)
+    expected = raw if cap is None else cap * torch.tanh(raw / cap)
+    torch.testing.assert_close(head(hidden), expected)
+    assert cap is None or (head(hidden).abs() <= cap).all()
+    targets = torch.randint(VOCABULARY, (3, 5))
+    torch.testing.assert_close(head.loss(hidden, targets), heads.cross_entropy(expected, targets))
+
+
+def test_masked_token_logits_go_through_a_layer_and_a_norm(hidden):
+    head = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
+    expected = head.project(head.norm(F.gelu(head.transform(hidden))))
+    torch.testing.assert_close(head(hidden), expected)
+    targets = torch.randint(VOCABULARY, (3, 5))
+    torch.testing.assert_close(head.loss(hidden, targets), heads.cross_entropy(expected, targets))
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_pool_sees_the_real_tokens_only(hidden, pool):
+    function, expected = POOLS[pool]
+    spans = [(0, 5), (0, 2), (3, 5)]  # none, right, left padding
+    keep = torch.tensor([[start <= t < end for t in range(5)] for start, end in spans])
+    by_hand = [expected(row[start:end]) for row, (start, end) in zip(hidden, spans, strict=True)]
+    torch.testing.assert_close(function(hidden, keep), torch.stack(by_hand))
+    torch.testing.assert_close(function(hidden, None), torch.stack([expected(h) for h in hidden]))
+    garbage = hidden.masked_fill(~keep[:, :, None], 1e6)
+    torch.testing.assert_close(function(garbage, keep), torch.stack(by_hand))
+
+
+@pytest.mark.parametrize("pool", ["mean", "max"])
+def test_a_pool_over_nothing_is_zero(hidden, pool):
+    hidden.requires_grad_()
+    keep = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
+    pooled = POOLS[pool][0](hidden, keep)
+    pooled.sum().backward()
+    assert not pooled[1].any()
+    assert not hidden.grad[1].any()
+    assert hidden.grad.isfinite().all()
+
+
+def test_a_classifier_pools_drops_and_projects(hidden):
+    head = heads.Classifier(heads.mean_pool, WIDTH, classes=4, dropout=0.4)
+    keep = torch.tensor([[True] * 5, [True, True, False, False, False], [False] * 4 + [True]])
+    torch.manual_seed(1)
+    given = head.train()(hidden, keep)
+    torch.manual_seed(1)
+    pooled = heads.mean_pool(hidden, keep)
+    torch.testing.assert_close(given, head.project(F.dropout(pooled, 0.4)))
+    torch.testing.assert_close(head.eval()(hidden, keep), head.project(pooled))
+    classes = torch.tensor([3, 0, IGNORE])
+    total, count = head.loss(hidden, classes, keep)
+    expected = F.cross_entropy(head.project(pooled)[:2], classes[:2], reduction="sum")
+    torch.testing.assert_close(total[0], expected)
+    assert count.item() == 2
+
+
+def test_the_pooler_is_the_first_token_through_a_layer_and_a_tanh(hidden):
+    pooler = heads.Pooler(WIDTH)
+    keep = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
+    first = torch.stack((hidden[0, 0], hidden[1, 1], hidden[2, 0]))
+    torch.testing.assert_close(pooler(hidden, keep), torch.tanh(pooler.transform(first)))
+
+
+def test_pretraining_has_two_objectives(hidden):
+    masked = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
+    head = heads.Pretraining(masked, heads.NextSentence(WIDTH))
+    keep = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
+    words, sentence = head(hidden, keep)
+    torch.testing.assert_close(words, masked(hidden))
+    torch.testing.assert_close(sentence, head.sentence(hidden, keep))
+    assert sentence.shape == (3, 2)
+    targets = torch.full((3, 5), IGNORE)
+    targets[1, 2], targets[2, 4] = 7, 0
+    follows = torch.tensor([0, 1, 1])
+    totals, counts = head.loss(hidden, (targets, follows), keep)
+    assert counts.tolist() == [2, 3]
+    torch.testing.assert_close(totals[:1], heads.cross_entropy(words, targets)[0])
+    torch.testing.assert_close(totals[1:], heads.cross_entropy(sentence, follows)[0])

@@ -1,0 +1,174 @@
+"""N blocks: who influences whom, exactly; and how a block is run changes nothing."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearformer.core.attention import Attention
+from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm
+from clearformer.core.kernels import Mask
+from clearformer.core.past import NOTHING, HiddenMemory
+from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided, reach
+from clearformer.core.positions import RelativeXL
+from clearformer.core.stack import DecoderStack, Stack, plainly, recomputed
+
+WIDTH, HEADS, LENGTH = 8, 2, 8
+
+PATTERNS = {
+    "full": (Full(),),
+    "causal": (Causal(),),
+    "local": (Local(2),),
+    "strided": (Strided(3),),
+    "fixed": (Fixed(3, 1),),
+    "graph": (Graph(((0, 3), (3, 5), (5, 1), (6, 6)), LENGTH),),
+    "no one": (Graph((), LENGTH),),
+    "causal and local": (Causal() & Local(2),),
+    "causal and strided": (Causal() & Strided(3),),
+    "causal and fixed": (Causal() & Fixed(3, 1),),
+    "either": (Causal() & (Local(2) | Strided(4)),),
+    "local and strided in turn": (Causal() & Local(2), Causal() & Strided(3)),
+    "backwards in between": (Causal() & Local(2), Graph(((0, 7),), LENGTH)),
+}
+
+
+def block(residual=post_norm, dropout=0.0, position=None):
+    return Block(
+        Attention(WIDTH, HEADS, position=position, dropout=dropout),
+        FeedForward(WIDTH, 2 * WIDTH, F.gelu, dropout=dropout),
+        (nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)),
+        residual,
+        dropout,
+    )
+
+
+@pytest.mark.parametrize("residual", [post_norm, pre_norm])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("patterns", PATTERNS)
+def test_exactly_the_allowed_inputs_influence_an_output(patterns, layers, residual, scrambled):
+    """The Jacobian of a whole stack, zero for zero: no future leaks, and nothing is lost."""
+    blocks = [block(residual) for _ in range(layers)]
+    stack = scrambled(Stack(blocks, PATTERNS[patterns]).double())
+    x = torch.randn(1, LENGTH, WIDTH, dtype=torch.float64)
+    # One output number of each place is enough: it hears of every number its place hears of.
+    jacobian = torch.autograd.functional.jacobian(lambda x: stack(x)[0, :, 0], x)  # (T, 1, T, E)
+    influence = jacobian[:, 0].abs().sum(dim=-1) > 0
+    per_layer = [stack.pattern(layer) for layer in range(layers)]
+    assert torch.equal(influence, reach(per_layer, LENGTH))
+
+
+def test_patterns_and_runs_take_turns(scrambled):
+    ran = []
+
+    def noted(name):
+        def run(block, *arguments):
+            ran.append(name)
+            return block(*arguments)
+
+        return run
+
+    patterns = (Causal(), Local(2), Full())
+    blocks = [block() for _ in range(5)]
+    stack = scrambled(Stack(blocks, patterns, nn.LayerNorm(WIDTH), (noted("a"), noted("b"))))
+    x = torch.randn(2, LENGTH, WIDTH)
+    keep = torch.arange(LENGTH) < torch.tensor([[LENGTH], [5]])
+    expected = x
+    for layer, pattern in enumerate((Causal(), Local(2), Full(), Causal(), Local(2))):
+        expected = blocks[layer](expected, Mask(pattern, keep))
+    torch.testing.assert_close(stack(x, keep), stack.norm(expected))
+    assert ran == ["a", "b", "a", "b", "a"]
+
+
+def test_a_decoder_stack_gives_each_layer_its_own_source(scrambled):
+    blocks = [
+        DecoderBlock(
+            Attention(WIDTH, HEADS),
+            Attention(WIDTH, HEADS),
+            FeedForward(WIDTH, WIDTH),
+            tuple(nn.LayerNorm(WIDTH) for _ in range(3)),
+        )
+        for _ in range(2)
+    ]
+    stack = scrambled(DecoderStack(blocks, (Causal(),), nn.LayerNorm(WIDTH)))
+    x, context = torch.randn(2, 4, WIDTH), torch.randn(2, 6, WIDTH)
+    source_keep = torch.arange(6) < torch.tensor([[6], [3]])
+    keep = torch.arange(4) < torch.tensor([[2], [4]])
+    sources = [layer.cross_attention.freeze(context) for layer in blocks]
+    expected = x
+    for layer, source in zip(blocks, sources, strict=True):
+        masks = Mask(Causal(), keep), Mask(Full(), source_keep)
+        expected = layer(expected, masks[0], NOTHING, masks[1], source)
+    torch.testing.assert_close(stack(x, sources, source_keep, keep), stack.norm(expected))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_pasts_must_be_one_for_each_layer(count):
+    message = f"got {count} pasts for 2 layers: there must be one for each"
+    x, pasts = torch.randn(1, 3, WIDTH), [NOTHING] * count
+    for stack in (Stack([block(), block()]), DecoderStack([block(), block()])):
+        arguments = (x,) if type(stack) is Stack else (x, [NOTHING, NOTHING])
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            stack(*arguments, pasts=pasts)
+
+
+class EagerMemory(HiddenMemory):
+    """A mistake: it commits while it is read."""
+
+    def read(self, x, project):
+        heads = super().read(x, project)
+        self.advance()
+        return heads
+
+
+def gradients_of_segments(stack, x, memory, run):
+    """Three segments, a memory between them, one backward pass for each: all gradients."""
+    stack.zero_grad(set_to_none=True)
+    stack.runs = (run,)
+    torch.manual_seed(1)
+    pasts = [memory(capacity=3) for _ in stack.blocks]
+    segments = []
+    for segment in x.split(3, dim=1):
+        segment = segment.clone().requires_grad_()
+        # The first segment fills the memory: after it a second reading has the same shapes, and
+        # nothing but the numbers can tell.
+        with torch.set_grad_enabled(bool(pasts[0].length)):
+            y = stack(segment, pasts=pasts)
+        if y.requires_grad:
+            y.square().sum().backward()
+            segments.append(segment.grad)
+        for past in pasts:
+            past.advance()
+    return [*segments, *(parameter.grad for parameter in stack.parameters())]
+
+
+@pytest.fixture
+def recurrent(scrambled):
+    blocks = [block(dropout=0.2, position=RelativeXL(WIDTH, HEADS)) for _ in range(2)]
+    return scrambled(Stack(blocks, (Causal(),))).train()
+
+
+def test_recomputing_changes_no_gradient(recurrent):
+    """Bit for bit, with dropout everywhere and a memory advanced after each backward pass."""
+    x = torch.randn(2, 9, WIDTH)
+    kept = gradients_of_segments(recurrent, x, HiddenMemory, plainly)
+    again = gradients_of_segments(recurrent, x, HiddenMemory, recomputed)
+    assert all(torch.equal(one, other) for one, other in zip(kept, again, strict=True))
+    assert all(gradient.any() for gradient in kept)
+
+
+def test_a_memory_that_commits_while_it_is_read_would_be_noticed(recurrent):
+    x = torch.randn(2, 9, WIDTH)
+    kept = gradients_of_segments(recurrent, x, EagerMemory, plainly)
+    again = gradients_of_segments(recurrent, x, EagerMemory, recomputed)
+    assert not all(torch.allclose(one, other) for one, other in zip(kept, again, strict=True))
+
+
+def test_recomputing_really_runs_the_block_twice(recurrent):
+    calls = []
+    for layer in recurrent.blocks:
+        layer.register_forward_pre_hook(lambda *_: calls.append(1))
+    recurrent.runs = (plainly, recomputed)
+    recurrent(torch.randn(1, 3, WIDTH)).sum().backward()
+    assert len(calls) == 3

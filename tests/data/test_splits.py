@@ -1,0 +1,124 @@
+"""What is held back: the same part every time, and apart from the rest."""
+
+import re
+
+import pytest
+
+from clearformer.data.splits import repeated_rows, repeated_text, split_rows, split_text
+from clearformer.data.tables import Table
+from clearformer.data.texts import Text, in_memory
+
+
+def text_of(data):
+    return Text("t", (in_memory("t", data),))
+
+
+def test_the_end_of_a_text_is_held_back():
+    data = b"".join(b"line %d\n" % i for i in range(1000))
+    training, validation = split_text(text_of(data), 0.1)
+    assert training.read() + validation.read() == data
+    assert training.read().endswith(b"\n")
+    assert abs(validation.size / len(data) - 0.1) < 0.01
+    again, _ = split_text(text_of(data), 0.1)
+    assert again.sha256 == training.sha256
+
+
+def test_no_character_is_cut():
+    for extra in range(8):
+        data = ("x" * extra + "漢😀é" * 50).encode()
+        for minimum in (1, 100, 200):
+            training, validation = split_text(text_of(data), 0.3, minimum)
+            assert (
+                training.read() + validation.read()
+            ).decode() == training.read().decode() + validation.read().decode()
+            assert min(training.size, validation.size) >= minimum
+
+
+def test_bytes_that_are_no_text_can_be_split():
+    training, validation = split_text(text_of(b"\x80" * 100), 0.1)
+    assert (training.size, validation.size) == (90, 10)
+
+
+def test_a_minimum_is_kept_even_where_a_line_ends():
+    training, validation = split_text(text_of(b"a" * 90 + b"\n" + b"b" * 9), 0.05, 10)
+    assert (training.size, validation.size) == (87, 13)
+
+
+def test_too_short_a_text():
+    sentence = (
+        "t: it has 100 bytes, but 60 are needed for training and as many to evaluate on: "
+        "give a longer text, or a shorter context"
+    )
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        split_text(text_of(b"x" * 100), 0.1, 60)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.5, float("nan")])
+def test_shares(share):
+    with pytest.raises(
+        ValueError, match=f"the share to hold back is {share}, but it must be between 0 and 1"
+    ):
+        split_text(text_of(b"x" * 100), share)
+
+
+def table_of(count, labels=("a", "b", "c")):
+    """Labels in the ratio 3 : 2 : 1."""
+    kinds = [label for label, times in zip(labels, (3, 2, 1), strict=True) for _ in range(times)]
+    return Table(
+        "rows", tuple(f"text {i}" for i in range(count)), tuple(kinds[i % 6] for i in range(count))
+    )
+
+
+def test_rows_are_held_back_in_equal_shares_of_each_label():
+    table = table_of(600)
+    training, validation = split_rows(table, 0.1, seed=0)
+    assert len(training) + len(validation) == 600
+    assert not set(training.texts) & set(validation.texts)
+    assert [validation.labels.count(label) for label in "abc"] == [30, 20, 10]
+    # in the order of the table
+    assert [int(text[5:]) for text in training.texts] == sorted(
+        int(text[5:]) for text in training.texts
+    )
+
+
+def test_which_rows_depends_on_the_seed_and_not_on_the_order():
+    table = table_of(600)
+    _, first = split_rows(table, 0.1, seed=0)
+    _, again = split_rows(table.select(range(599, -1, -1)), 0.1, seed=0)
+    _, other = split_rows(table, 0.1, seed=1)
+    assert set(first.texts) == set(again.texts) != set(other.texts)
+
+
+def test_equal_texts_stay_together():
+    table = Table("t", tuple(f"{i // 5}" for i in range(200)), None)
+    training, validation = split_rows(table, 0.11, seed=0)
+    assert repeated_rows(training, validation) == 0
+    assert 20 <= len(validation) <= 25
+
+
+def test_too_few_rows():
+    with pytest.raises(
+        ValueError,
+        match="t: 1 different rows are too few to hold back a part of label 'y': give more rows, or a validation file",
+    ):
+        split_rows(Table("t", ("a", "b", "c"), ("x", "x", "y")), 0.1, 0)
+    with pytest.raises(
+        ValueError, match="t: 2 different rows are too few to hold back a part: give"
+    ):
+        split_rows(Table("t", ("a", "a"), None), 0.1, 0)
+
+
+def test_rows_seen_before_are_counted():
+    training = Table("t", ("a", "b ", "c"), None)
+    assert repeated_rows(training, Table("e", ("b", "d", "b", " a"), None)) == 3
+    assert repeated_rows(training, Table("e", ("d",), None)) == 0
+
+
+def test_text_seen_before_is_noticed():
+    data = b"".join(b"line number %d of many\n" % (i * 7919) for i in range(100_000))  # > 1 chunk
+    training, validation = split_text(text_of(data), 0.1)
+    assert repeated_text(training, validation) == 0
+    assert repeated_text(text_of(data), validation) == 1
+    half = text_of(validation.read()[: validation.size // 2] + b"new %d " * 100_000)
+    assert 0.4 < repeated_text(training, half) + repeated_text(validation, half) < 0.9
+    assert repeated_text(text_of(b"abc"), text_of(b"abc")) == 1

@@ -1,0 +1,134 @@
+"""Tables of one's own, and everything that can be wrong with them."""
+
+import csv
+import gzip
+import re
+
+import pytest
+
+from clearformer.data.tables import Table, is_table, read_table
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_csv(written):
+    path = written(
+        "a.csv", '\ufefftext,label,more\r\n"one, ""two""\r\nlines",pos,1\r\n\r\nthree,neg,2\r\n'
+    )
+    table = read_table(path)
+    assert table.texts == ('one, "two"\r\nlines', "three")
+    assert table.labels == ("pos", "neg")
+    assert len(table) == 2
+
+
+def test_tsv_knows_no_quotes(written):
+    path = written("a.tsv", 'label\ttext\nx\t"a lone quote\ny\tfine\n')
+    assert read_table(path).texts == ('"a lone quote', "fine")
+
+
+def test_jsonl(written):
+    lines = '{"t": "a\u2028b", "l": 1}\n\n{"l": true, "t": "c\\nd", "z": []}\r\n{"l": 0.5, "t": ""}'
+    table = read_table(written("a.jsonl", lines), "t", "l")
+    assert table.texts == ("a\u2028b", "c\nd", "")
+    assert table.labels == ("1", "true", "0.5")
+
+
+def test_packed_and_without_labels(written):
+    table = read_table(written("a.csv.gz", gzip.compress(b"text\na\nb\n")), label=None)
+    assert table == Table(table.name, ("a", "b"), None)
+
+
+def test_a_field_of_a_megabyte_leaves_the_global_limit_alone(written):
+    before = csv.field_size_limit()
+    table = read_table(written("a.csv", f"text,label\n{'x' * 2**20},a\nshort,b\n"))
+    assert len(table.texts[0]) == 2**20
+    assert csv.field_size_limit() == before
+
+
+def test_selected_rows():
+    table = Table("t", ("a", "b", "c"), ("1", "2", "3"))
+    assert table.select([2, 0]) == Table("t", ("c", "a"), ("3", "1"))
+    assert Table("t", ("a", "b"), None).select([1]) == Table("t", ("b",), None)
+
+
+def test_what_is_a_table():
+    assert is_table("x.CSV")
+    assert is_table("x.jsonl.gz")
+    assert not is_table("x.txt")
+    assert not is_table("csv")
+
+
+WRONG = [
+    (
+        "a.csv",
+        "review,stars\nx,1\n",
+        ", line 2: there is no column 'text', but there are: review, stars",
+    ),
+    (
+        "a.csv",
+        "text,stars\nx,1\n",
+        ", line 2: there is no column 'label', but there are: text, stars",
+    ),
+    ("a.csv", "text,label\nx,\n", ", line 2: the label (column 'label') is empty"),
+    ("a.csv", "text,label\na,b\nx,  \n", ", line 3: the label (column 'label') is empty"),
+    ("a.csv", "text,label\n", ": there are no rows below the names of the columns"),
+    (
+        "a.csv",
+        'text,label\n"a\nb",x\ny\n',
+        ", line 4: it has 1 fields, but there are 2 columns: text, label",
+    ),
+    (
+        "a.csv",
+        "text,label\nx,y,z\n",
+        ", line 2: it has 3 fields, but there are 2 columns: text, label",
+    ),
+    ("a.csv", "text,text\nx,y\n", ", line 1: two columns have one name: text, text"),
+    ("a.csv", 'text,label\n"x,y\n', ", line 2: it cannot be read (unexpected end of data)"),
+    ("a.csv", 'text,label\n"x" y,z\n', ", line 2: it cannot be read (',' expected after '\"')"),
+    (
+        "a.csv",
+        b"text,label\nfine,a\ncaf\xe9,b\n",
+        ", line 3: byte 21 is 0xE9, which is not UTF-8 there",
+    ),
+    ("a.csv", b"text,label\nx\0,b\n", ", line 2: byte 12 is NUL, as in a binary file or in UTF-16"),
+    ("a.csv", b"", ": it is empty, but a text is needed"),
+    ("a.jsonl", '{"text": "a"}\n', ", line 1: there is no column 'label', but there are: text"),
+    ("a.jsonl", '{"text": "a", "label": null}\n', ", line 1: the label (column 'label') is empty"),
+    (
+        "a.jsonl",
+        '{"text": ["a"], "label": 1}\n',
+        ", line 1: column 'text' holds ['a'], but a text is needed",
+    ),
+    (
+        "a.jsonl",
+        '{"text": "a", "label": 1}\n{"text"\n',
+        ", line 2: it is no JSON (Expecting ':' delimiter",
+    ),
+    ("a.jsonl", "[1, 2]\n", ", line 1: it is [1, 2], but an object is needed"),
+    ("a.jsonl", "[" * 100_000, ", line 1: it is no JSON (maximum recursion depth"),
+    ("a.txt", "text", ": it is no table: a table ends in .csv, .tsv, .jsonl"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), WRONG, ids=lambda each: str(each)[:30])
+def test_what_is_wrong_is_one_sentence(written, name, content, sentence):
+    path = written(name, content)
+    with pytest.raises(ValueError, match="^" + re.escape(f"{path}{sentence}")) as caught:
+        read_table(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(ValueError, match=r"a.csv: there is no such file or folder"):
+        read_table(tmp_path / "a.csv")
+    (tmp_path / "b.csv").mkdir()
+    with pytest.raises(ValueError, match=r"b.csv: it is a folder, but one file is needed"):
+        read_table(tmp_path / "b.csv")

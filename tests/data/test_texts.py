@@ -1,0 +1,86 @@
+"""A text is one stream, whatever it is made of."""
+
+import hashlib
+import re
+
+import pytest
+
+from clearformer.data.texts import Piece, Text, in_memory
+
+
+def text_of(*contents):
+    pieces = tuple(in_memory(f"file{i}", each) for i, each in enumerate(contents))
+    return Text("several", pieces)
+
+
+def test_pieces_follow_each_other_each_on_its_own_line():
+    assert text_of(b"a\nb", b"", b"c\n", b"d").read() == b"a\nb\nc\nd"
+    assert text_of(b"a").read() == b"a"
+
+
+def test_it_can_be_read_again():
+    text = text_of(b"one", b"two")
+    assert text.read() == text.read() == b"one\ntwo"
+    assert text.size == 7
+    assert text.sha256 == hashlib.sha256(b"one\ntwo").hexdigest()
+
+
+def test_parts_and_parts_of_parts():
+    text = text_of(b"0123", b"5678")
+    whole = text.read()
+    for start in range(10):
+        for stop in [*range(start, 12), None]:
+            part = text.part(start, stop)
+            assert part.read() == whole[start:stop]
+            assert part.part(1, 3).read() == whole[start:stop][1:3]
+            assert part.part(2).read() == whole[start:stop][2:]
+            assert part.size == len(whole[start:stop])
+
+
+def test_large_pieces_come_in_chunks():
+    data = bytes(range(256)) * 10_000
+    text = text_of(data)
+    chunks = list(text.chunks())
+    assert len(chunks) == 3
+    assert b"".join(chunks) == data
+    assert text.part(1_000_000, 2_000_000).read() == data[1_000_000:2_000_000]
+
+
+def test_stamps_tell_what_may_have_changed():
+    def stamped(time):
+        return Text("x", (Piece("p", lambda: iter([b"a"]), stamp=("/p", 1, time)),))
+
+    assert text_of(b"a").stamp is None
+    assert stamped(1).stamp == stamped(1).stamp
+    assert len({stamped(1).stamp, stamped(2).stamp, stamped(1).part(0, 1).stamp}) == 3
+
+
+ADVICE = "save the text as UTF-8, or use the byte tokenizer, which takes anything"
+WRONG = [
+    ((b"ok\nfine\n", b"one\ntw\xe9\n"), "file1, line 2: byte 6 is 0xE9, which is not UTF-8 there"),
+    ((b"a\0b",), "file0, line 1: byte 1 is NUL, as in a binary file or in UTF-16"),
+    ((b"a", "añ".encode()[:-1]), "file1, line 1: byte 1 is 0xC3, which is not UTF-8 there"),
+    (("é".encode("utf-16"),), "file0: it is UTF-16 (by its first bytes)"),
+    (("é".encode("utf-32"),), "file0: it is UTF-16 (by its first bytes)"),
+]
+
+
+@pytest.mark.parametrize(("contents", "sentence"), WRONG)
+def test_what_is_no_text_is_said_with_its_place(contents, sentence):
+    with pytest.raises(ValueError, match="^" + re.escape(f"{sentence}: {ADVICE}") + "$"):
+        list(text_of(*contents).decoded())
+
+
+def test_the_place_is_that_in_the_file_even_of_a_part_and_behind_a_mark():
+    text = text_of(b"line\n" * 10 + b"\xff").part(20)
+    with pytest.raises(ValueError, match=r"file0, line 11: byte 50 is 0xFF"):
+        list(text.decoded())
+    marked = Text("m", (Piece("marked", lambda: iter([b"ab\xff"]), lead=3),))
+    with pytest.raises(ValueError, match=r"marked, line 1: byte 5 is 0xFF"):
+        list(marked.decoded())
+
+
+def test_lines_are_counted_over_chunks():
+    piece = Piece("p", lambda: iter([b"a\n", b"b\nc", b"\nd", b"\xff"]))
+    with pytest.raises(ValueError, match=r"p, line 4: byte 7 is 0xFF"):
+        list(Text("t", (piece,)).decoded())

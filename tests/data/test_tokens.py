@@ -1,0 +1,212 @@
+"""Token files: written once, whole or not at all, and never trusted."""
+
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+from clearformer.data import tokens
+from clearformer.data.files import open_text
+from clearformer.data.texts import Text, in_memory
+from clearformer.data.tokens import TokenArray, open_tokens, prepare
+from clearformer.text import Bytes, Words, train
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.txt"
+    path.write_text("the cat and the dog\n" * 500, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache" / "tokens"
+
+
+def files(cache):
+    return sorted(path.name for path in cache.iterdir())
+
+
+def test_ids_are_those_of_the_tokenizer(source, cache):
+    text = open_text(source)
+    for tokenizer, dtype in (
+        (Bytes(), "uint8"),
+        (train("characters", text.decoded()), "uint8"),
+        (train("bpe", text.decoded(), 300), "uint16"),
+        (Words(["the", "cat", *(f"w{i}" for i in range(70_000))]), "uint32"),
+    ):
+        prepared = prepare(text, tokenizer, cache)
+        whole = tokenizer.encode(source.read_text(encoding="utf-8"))
+        assert prepared.read(0, len(prepared)).tolist() == whole.tolist()
+        assert prepared.read(3, 7).dtype == np.int64
+        assert prepared.description.dtype == dtype
+        assert prepared.text_bytes == 10_000
+        assert prepared.path.stat().st_size == len(whole) * np.dtype(dtype).itemsize
+
+
+def test_it_is_made_once(source, cache, monkeypatch):
+    said = []
+    first = prepare(
+        open_text(source), Bytes(), cache, lambda done, total: said.append((done, total))
+    )
+    assert said == [(10_000, None)]
+    assert len(files(cache)) == 2
+    monkeypatch.setattr(tokens, "_write", None)  # calling it would fail
+    assert prepare(open_text(source), Bytes(), cache).sha256 == first.sha256
+    os.utime(source)  # touched, but the same
+    assert prepare(open_text(source), Bytes(), cache).sha256 == first.sha256
+
+
+def test_another_text_tokenizer_or_part_is_another_file(source, cache):
+    text = open_text(source)
+    first = prepare(text, Bytes(), cache)
+    assert prepare(text.part(0, 100), Bytes(), cache).path != first.path
+    assert prepare(text, train("words", text.decoded()), cache).path != first.path
+    source.write_text("changed", encoding="utf-8")
+    second = prepare(open_text(source), Bytes(), cache)
+    assert second.path == first.path
+    assert len(second) == 7
+
+
+def test_a_text_in_memory_is_known_by_its_content(cache, monkeypatch):
+    prepare(Text("m", (in_memory("m", b"abc"),)), Bytes(), cache)
+    assert len(prepare(Text("m", (in_memory("m", b"abcd"),)), Bytes(), cache)) == 4
+    monkeypatch.setattr(tokens, "_write", None)
+    assert len(prepare(Text("m", (in_memory("m", b"abcd"),)), Bytes(), cache)) == 4
+
+
+def damage_cut(path):
+    os.truncate(path, 4096)
+
+
+def damage_flip(path):
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.write_bytes(data)
+
+
+def damage_empty(path):
+    path.write_bytes(b"")
+
+
+def damage_description(path):
+    path.with_suffix(".json").write_text("{}")
+
+
+def damage_missing(path):
+    path.unlink()
+
+
+DAMAGE = [damage_cut, damage_flip, damage_empty, damage_description, damage_missing]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_noticed_and_made_again(source, cache, damage):
+    first = prepare(open_text(source), Bytes(), cache)
+    damage(first.path)
+    with pytest.raises(ValueError, match="delete it, and it will be made again|start again"):
+        open_tokens(first.path)
+    second = prepare(open_text(source), Bytes(), cache)
+    assert second.sha256 == first.sha256
+    second.verify()
+
+
+def test_descriptions_that_lie(source, cache):
+    path = prepare(open_text(source), Bytes(), cache).path
+    about = path.with_suffix(".json")
+    good = json.loads(about.read_text())
+    for field, value in [
+        ("format", 2),
+        ("dtype", "object"),
+        ("count", -1),
+        ("count", 2.0),
+        ("count", 10**15),
+    ]:
+        about.write_text(json.dumps({**good, field: value}))
+        with pytest.raises(
+            ValueError,
+            match="it does not describe a token file|but 1,000,000,000,000,000 were written",
+        ):
+            open_tokens(path)
+
+
+def test_a_file_that_is_cut_while_mapped_is_an_error_and_no_crash(source, cache):
+    """Reading past the end of a mapped file is SIGBUS: the process would be gone."""
+    prepared = prepare(open_text(source), Bytes(), cache)
+    os.truncate(prepared.path, 4096)
+    sentence = f"{prepared.path}: the token file has 4,096 bytes, but 10,000 were written: delete it, and it will be made again"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        prepared.read(9000, 9001)
+
+
+def test_a_file_that_is_changed_or_gone_while_mapped(source, cache):
+    prepared = prepare(open_text(source), Bytes(), cache)
+    os.utime(prepared.path, (1, 1))
+    with pytest.raises(
+        ValueError, match="the token file was changed while it was in use: start again"
+    ):
+        prepared.check()
+    prepared.path.unlink()
+    with pytest.raises(
+        ValueError, match=r"the token file cannot be read \(No such file or directory\)"
+    ):
+        prepared.read(0, 1)
+
+
+def test_what_is_no_text_leaves_nothing_behind(tmp_path, cache):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"ok\nbad \xff\n")
+    with pytest.raises(
+        ValueError, match=r"bad.txt, line 2: byte 7 is 0xFF, which is not UTF-8 there"
+    ):
+        prepare(open_text(path), train("characters", ["abc"]), cache)
+    assert files(cache) == []
+    assert len(prepare(open_text(path), Bytes(), cache)) == 9
+    path.write_bytes(b"  \n")
+    with pytest.raises(ValueError, match=r"bad.txt: it has no tokens, but a text is needed"):
+        prepare(open_text(path), train("words", ["abc"]), cache)
+
+
+def test_a_full_disk(source, cache, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    sentence = rf"{cache}: the token file of {source} cannot be written there \(No space left on device\): free some space"
+    with pytest.raises(ValueError, match=sentence):
+        prepare(open_text(source), Bytes(), cache)
+    assert files(cache) == []
+
+
+def test_a_folder_that_is_a_file(source, tmp_path):
+    with pytest.raises(ValueError, match="cannot be written there"):
+        prepare(open_text(source), Bytes(), source)
+
+
+def test_what_a_killed_process_left_is_removed(source, cache):
+    path = prepare(open_text(source), Bytes(), cache).path
+    prefix = tokens._temporary(path).name.removesuffix(str(os.getpid()))
+    dead = cache / f"{prefix}{2**22 + 1}"  # above the largest process id of Linux
+    alive = cache / f"{prefix}{os.getppid()}"
+    for left in (dead, alive):
+        left.write_bytes(b"half")
+    path.unlink()
+    prepare(open_text(source), Bytes(), cache)
+    assert not dead.exists()
+    assert alive.exists()
+
+
+def test_names_that_are_no_file_names(cache):
+    prepared = prepare(Text("../../é / x", (in_memory("m", b"abc"),)), Bytes(), cache)
+    assert prepared.path.parent == cache
+    assert prepared.path.name.startswith("x-")
+
+
+def test_tokens_in_memory():
+    array = TokenArray(np.arange(5, dtype=np.uint8))
+    assert len(array) == 5
+    assert array.read(1, 3).tolist() == [1, 2]
+    assert array.read(1, 3).dtype == np.int64

@@ -1,0 +1,137 @@
+"""Every family builds, learns, saves, loads, compiles and runs in every precision."""
+
+import re
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_model, save_model
+
+from clearformer.build import build
+from clearformer.config import Seq2SeqConfig
+from clearformer.families import FAMILIES, preset, presets
+
+DTYPES = [torch.bfloat16, torch.float32, torch.float64]
+
+
+def test_names():
+    assert list(FAMILIES) == [
+        "classifier",
+        "generator",
+        "original",
+        "bert",
+        "gpt2",
+        "xl",
+        "sparse",
+        "modern",
+    ]
+    assert {"gpt2-xl", "bert-base", "xl-enwik8-12", "original-big"} <= set(presets())
+    for name in presets():
+        assert preset(name).name == name
+        assert isinstance(preset(name), Seq2SeqConfig) == name.startswith("original")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_alone_is_its_first_size(family):
+    _, sizes = FAMILIES[family]
+    assert preset(family).name == f"{family}-{next(iter(sizes))}"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gtp2-small", "there is no model 'gtp2-small': did you mean 'gpt2-small'?"),
+        ("gpt2-smal", "there is no model 'gpt2-smal': did you mean 'gpt2-small'?"),
+        ("bert-huge-42", "there is no model 'bert-huge-42': did you mean 'bert-"),
+        ("modern-!", "there is no model 'modern-!': did you mean 'modern-"),
+        ("?", "there is no model '?': known: classifier, generator, original, bert, gpt2, "),
+        ("gpt2-0123456789", "there is no model 'gpt2-0123456789': known: gpt2-small, gpt2-medium"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest(name, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        preset(name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_runs_and_learns_in_every_precision(
+    family, dtype, small, scrambled, example, logits, gradients
+):
+    config = small(family)
+    batch = example(config)
+    model = scrambled(build(config))
+    exact = [values.detach() for values in logits(model, batch)]
+    model = model.to(dtype)
+    for values, expected in zip(logits(model, batch), exact, strict=True):
+        assert values.dtype == dtype
+        near = 0.15 if dtype == torch.bfloat16 else 1e-4
+        torch.testing.assert_close(values.float(), expected, atol=near, rtol=near)
+    for name, gradient in gradients(model, batch).items():
+        assert gradient.isfinite().all(), name
+        assert gradient.any(), f"{name} takes no part"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_learns_a_batch_by_heart(family, small, example):
+    """As it is drawn, not scrambled: a few steps lower the loss of one batch by a lot."""
+    config = small(family)
+    batch = example(config)
+    model = build(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        totals, counts = model.loss(batch)
+        loss = (totals / counts).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    losses = [step() for _ in range(40)]
+    assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saves_and_loads_bit_for_bit(family, small, scrambled, example, logits, tmp_path):
+    config = small(family)
+    saved, loaded = scrambled(build(config)), build(config, seed=1)
+    save_model(saved, str(tmp_path / "model.safetensors"))
+    load_model(loaded, str(tmp_path / "model.safetensors"))
+    batch = example(config)
+    assert all(map(torch.equal, logits(saved, batch), logits(loaded, batch)))
+    # The names under which one weight goes are the same as before.
+    assert shared_names(loaded) == shared_names(saved)
+    assert len(list(loaded.parameters())) == len(list(saved.parameters()))
+
+
+def shared_names(model):
+    places = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        places.setdefault(id(parameter), []).append(name)
+    return sorted(places.values())
+
+
+# With inductor for all eight this alone takes 80 seconds on two cores. One post-norm and one
+# pre-norm family go all the way to machine code (and a block does, in core/test_block.py); the
+# others stop before it: captured in one graph, with the backward pass, and run as that.
+BACKENDS = dict.fromkeys(FAMILIES, "aot_eager") | {"classifier": "inductor", "gpt2": "inductor"}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiles_whole_and_stays_the_same_function(family, small, scrambled, example, logits):
+    torch.compiler.reset()
+    config = small(family, layers=1, **({"decoder_layers": 1} if family == "original" else {}))
+    batch = example(config)
+    model = scrambled(build(config))
+
+    def values_and_gradients():
+        values = logits(model, batch)
+        mixed = sum(each.square().sum() for each in values)
+        return [*values, *torch.autograd.grad(mixed, list(model.parameters()))]
+
+    expected = values_and_gradients()
+    model.compile(fullgraph=True, backend=BACKENDS[family])
+    torch.testing.assert_close(values_and_gradients(), expected, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,232 @@
+"""From a config to modules: every value picks its class, weights are shared where they are tied."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearformer import config as c
+from clearformer.build import build, outline, pasts, pattern
+from clearformer.core import block, heads, past, patterns, positions
+from clearformer.families import FAMILIES, preset
+
+PATTERNS = {
+    c.Full(): patterns.Full(),
+    c.Causal(): patterns.Causal(),
+    c.Local(window=3): patterns.Local(3),
+    c.Strided(stride=4): patterns.Strided(4),
+    c.Fixed(stride=4, summary=2): patterns.Fixed(4, 2),
+    c.Graph(edges=((0, 1),), nodes=2): patterns.Graph(((0, 1),), 2),
+    c.Causal() & c.Local(window=3): patterns.Causal() & patterns.Local(3),
+    c.Full() | (c.Causal() & c.Local(window=3)): patterns.Full()
+    | (patterns.Causal() & patterns.Local(3)),
+}
+POSITIONS = {
+    c.NoPosition(): (type(None), positions.Position),
+    c.Learned(): (positions.Learned, positions.Position),
+    c.Sinusoidal(): (positions.Sinusoidal, positions.Position),
+    c.Rotary(base=99.0): (type(None), positions.Rotary),
+    c.RelativeXL(): (type(None), positions.RelativeXL),
+    c.ALiBi(): (type(None), positions.ALiBi),
+}
+ACTIVATIONS = {
+    "relu": (block.FeedForward, block.relu),
+    "gelu": (block.FeedForward, F.gelu),
+    "gelu_tanh": (block.FeedForward, block.gelu_tanh),
+    "squared_relu": (block.FeedForward, block.squared_relu),
+    "swiglu": (block.GatedFeedForward, F.silu),
+}
+
+
+def parameters(model):
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("gpt2-small", 124_439_808),
+        ("gpt2-medium", 354_823_168),
+        ("gpt2-large", 774_030_080),
+        ("gpt2-xl", 1_557_611_200),
+    ],
+)
+def test_gpt2_has_the_published_number_of_parameters(name, count):
+    assert parameters(outline(preset(name))) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("bert-base", 109_482_240), ("bert-large", 335_141_888)]
+)
+def test_bert_with_its_pooler_has_the_published_number_of_parameters(name, count):
+    model = outline(preset(name))
+    of_the_heads = [
+        parameter
+        for part in (model.head.masked, model.head.sentence.project)
+        for parameter in part.parameters()
+        if parameter is not model.embedding.token.weight
+    ]
+    assert parameters(model) - sum(p.numel() for p in of_the_heads) == count
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_outline_is_the_model_without_memory(family, small):
+    config = small(family)
+    built, drawn = build(config), outline(config)
+    assert all(parameter.is_meta for parameter in drawn.parameters())
+    shapes = {name: p.shape for name, p in built.named_parameters()}
+    assert {name: p.shape for name, p in drawn.named_parameters()} == shapes
+
+
+@pytest.mark.parametrize("written", PATTERNS, ids=str)
+def test_patterns(written):
+    assert pattern(written) == PATTERNS[written]
+
+
+@pytest.mark.parametrize("written", POSITIONS, ids=str)
+def test_positions(written, small):
+    added, scored = POSITIONS[written]
+    model = build(small("generator", position=written))
+    assert type(model.embedding.position) is added
+    layers = [layer.attention.position for layer in model.stack.blocks]
+    assert [type(position) for position in layers] == [scored] * 2
+    if scored is positions.Rotary:
+        assert layers[0].base == 99.0
+    if scored is positions.ALiBi:
+        assert layers[0].slopes == positions.alibi_slopes(4)
+    if added is positions.Learned:
+        assert model.embedding.position.table.weight.shape == (12, 16)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name, small):
+    kind, activation = ACTIVATIONS[name]
+    feed_forward = build(small("gpt2", activation=name)).stack.blocks[0].feed_forward
+    assert type(feed_forward) is kind
+    assert feed_forward.activation is activation
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "first", "pooler"])
+def test_pools(pool, small):
+    head = build(small("classifier", head=c.Classifier(classes=5, pool=pool))).head
+    if pool == "pooler":
+        assert type(head.pool) is heads.Pooler
+    else:
+        assert head.pool is getattr(heads, f"{pool}_pool")
+    assert head.project.out_features == 5
+
+
+@pytest.mark.parametrize(("residual", "norm"), [("pre", nn.LayerNorm), ("post", nn.Identity)])
+def test_only_a_pre_norm_stack_ends_with_a_norm(residual, norm, small):
+    for family in ("gpt2", "original"):
+        model = build(small(family, residual=residual))
+        stacks = [model.encoder, model.decoder] if family == "original" else [model.stack]
+        for stack in stacks:
+            assert type(stack.norm) is norm
+            for layer in stack.blocks:
+                assert layer.residual is {"pre": block.pre_norm, "post": block.post_norm}[residual]
+
+
+def test_norms_and_their_epsilons(small):
+    model = build(
+        small("modern", norm=c.LayerNorm(epsilon=1e-3), query_key_norm=c.RMSNorm(epsilon=1e-4))
+    )
+    layer = model.stack.blocks[0]
+    assert (type(layer.attention_norm), layer.attention_norm.eps) == (nn.LayerNorm, 1e-3)
+    assert (type(layer.attention.key_norm), layer.attention.key_norm.eps) == (nn.RMSNorm, 1e-4)
+    assert layer.attention.query_norm is not layer.attention.key_norm
+    assert layer.attention.query_norm.weight.shape == (4,)
+
+
+def test_dropout_and_biases_go_where_they_are_named(small):
+    model = build(
+        small(
+            "gpt2",
+            dropout=c.Dropout(embedding=0.1, attention=0.2, hidden=0.3, residual=0.4),
+            biases=c.Biases(attention=False, attention_output=True, feed_forward=False, head=True),
+        )
+    )
+    layer = model.stack.blocks[1]
+    assert model.embedding.dropout.p == 0.1
+    assert layer.attention.dropout == 0.2
+    assert layer.feed_forward.dropout.p == 0.3
+    assert layer.dropout.p == 0.4
+    assert layer.attention.project.bias is None
+    assert layer.attention.output.bias is not None
+    assert layer.feed_forward.up.bias is layer.feed_forward.down.bias is None
+    assert model.head.project.bias is not None
+    classifier = build(small("classifier", dropout=c.Dropout(residual=0.4)))
+    assert classifier.head.dropout.p == 0.4
+
+
+def test_tied_weights_are_one_weight(small):
+    gpt2, bert, original = (build(small(family)) for family in ("gpt2", "bert", "original"))
+    assert gpt2.head.project.weight is gpt2.embedding.token.weight
+    assert bert.head.masked.project.weight is bert.embedding.token.weight
+    assert bert.head.masked.project.bias is not None
+    assert original.source_embedding.token.weight is original.head.project.weight
+    assert original.target_embedding.token.weight is original.head.project.weight
+    untied = build(small("gpt2", head=c.NextToken(tied=False, cap=20.0)))
+    assert untied.head.project.weight is not untied.embedding.token.weight
+    assert untied.head.cap == 20.0
+
+
+def test_embeddings_are_scaled_normed_and_segmented(small):
+    original, bert = build(small("original")), build(small("bert", segments=3))
+    assert original.source_embedding.scale == original.target_embedding.scale == 4.0
+    assert bert.embedding.norm.eps == 1e-12
+    assert bert.embedding.segment.weight.shape == (3, 16)
+    assert build(small("gpt2")).embedding.segment is None
+
+
+def test_stacks_of_an_encoder_decoder(small):
+    model = build(small("original", layers=1, decoder_layers=3, position=c.Rotary()))
+    assert (len(model.encoder.blocks), len(model.decoder.blocks)) == (1, 3)
+    assert model.encoder.patterns == (patterns.Full(),)
+    assert model.decoder.patterns == (patterns.Causal(),)
+    layer = model.decoder.blocks[0]
+    # Places of two sequences do not compare.
+    assert type(layer.attention.position) is positions.Rotary
+    assert type(layer.cross_attention.position) is positions.Position
+
+
+def test_pasts_have_room_for_every_key_head(small):
+    config = small("modern")
+    history = pasts(config, batch=3, capacity=5, dtype=torch.bfloat16)
+    assert [type(each) for each in history] == [past.KVCache] * 2
+    assert history[0].keys.shape == history[0].values.shape == (3, 2, 5, 4)
+    assert history[0].keys.dtype == torch.bfloat16
+    assert history[0].keys.data_ptr() != history[1].keys.data_ptr()
+    memories = pasts(small("xl", past=c.HiddenMemory(length=7)), batch=3, capacity=5)
+    assert [(type(each), each.capacity) for each in memories] == [(past.HiddenMemory, 7)] * 2
+    assert len(pasts(small("original", decoder_layers=3), batch=1, capacity=2)) == 3
+
+
+def test_an_encoder_keeps_no_past(small):
+    message = "bert-base looks at whole sequences and keeps no past"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        pasts(small("bert"), batch=1, capacity=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"heads": 3},
+            "width is 16 and heads is 3, but the heads must divide the width: use 2 heads",
+        ),
+        (
+            {"patterns": (c.Local(window=0),)},
+            "Local: window is 0, but it must be at least 1",
+        ),
+        (
+            {"width": 15, "heads": 3, "position": c.Sinusoidal()},
+            "sinusoidal positions need an even width, got 15",
+        ),
+    ],
+)
+def test_a_config_that_cannot_be_built_says_why(changes, message, small):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        build(small("generator", **changes))

@@ -1,0 +1,284 @@
+"""The library's JSON: what we know goes through unchanged, anything else is refused by name."""
+
+import copy
+import json
+import random
+import re
+
+import pytest
+
+from clearformer.text.library import (
+    PATTERNS,
+    SPECIALS,
+    BytePairParts,
+    WordPieceParts,
+    open_library,
+    read_byte_pairs,
+    read_word_pieces,
+    write_byte_pairs,
+    write_word_pieces,
+)
+from clearformer.text.pieces import BytePairs, WordPieces
+
+
+@pytest.fixture(scope="module")
+def pairs(prose):
+    return BytePairs.train([prose], 300)
+
+
+@pytest.fixture(scope="module")
+def pieces(prose):
+    return WordPieces.train([prose], 300)
+
+
+def test_reading_gives_back_what_was_written(pairs, pieces):
+    for pattern in PATTERNS:
+        parts = BytePairParts(
+            (*pairs.parts.vocabulary, "<|end|>"), pairs.parts.merges, pattern, True, ("<|end|>",)
+        )
+        assert read_byte_pairs(json.loads(json.dumps(write_byte_pairs(parts)))) == parts
+    parts = WordPieceParts(pieces.parts.vocabulary, lowercase=False, strip_accents=True)
+    assert read_word_pieces(json.loads(json.dumps(write_word_pieces(parts)))) == parts
+
+
+def test_the_library_writes_what_we_can_read(pairs, pieces):
+    """What it adds in its own version of the file is off, or known."""
+    assert read_byte_pairs(json.loads(open_library(pairs.document).to_str())) == pairs.parts
+    assert read_word_pieces(json.loads(open_library(pieces.document).to_str())) == pieces.parts
+
+
+def test_merges_may_be_written_as_lines(pairs):
+    data = copy.deepcopy(pairs.document)
+    data["model"]["merges"] = [" ".join(merge) for merge in data["model"]["merges"]]
+    assert read_byte_pairs(data) == pairs.parts
+
+
+def set_in(data, path, value):
+    data = copy.deepcopy(data)
+    *way, last = path.split(".")
+    inner = data
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    return data
+
+
+def splitting(regex):
+    split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+    level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": False,
+    }
+    return {"type": "Sequence", "pretokenizers": [split, level]}
+
+
+EVIL = ["(a+)+$", "(x|x)*y", "", PATTERNS["gpt2"] + "|(a*)*b", "(?=(a+))+"]
+
+
+@pytest.mark.parametrize("regex", EVIL)
+def test_an_unknown_pattern_is_refused_by_name(pairs, regex):
+    sentence = (
+        f"pre_tokenizer splits by the pattern {regex!r:.120}, which is not one of the published "
+        f"ones (gpt2, llama3, qwen2): an unknown pattern may hang for ever"
+    )
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        read_byte_pairs(set_in(pairs.document, "pre_tokenizer", splitting(regex)))
+
+
+def test_a_known_pattern_is_taken(pairs):
+    for name, regex in PATTERNS.items():
+        data = set_in(pairs.document, "pre_tokenizer", splitting(regex))
+        assert read_byte_pairs(data).pattern == name
+
+
+PAIR_DAMAGE = [
+    (
+        "normalizer",
+        {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""},
+        "normalizer is {'type': 'Replace'",
+    ),
+    (
+        "truncation",
+        {"max_length": 128},
+        "truncation is {'max_length': 128}, which is not supported: "
+        "clearformer would give other ids than the tokenizer's maker meant",
+    ),
+    ("padding", {"pad_id": 0}, "padding is {'pad_id': 0}, which is not supported"),
+    ("model", None, "model is None, but it must be an object"),
+    ("model.type", "Unigram", "model.type is 'Unigram', but only 'BPE' is supported"),
+    ("model.dropout", 0.1, "model.dropout is 0.1, which is not supported"),
+    ("model.byte_fallback", True, "model.byte_fallback is True, which is not supported"),
+    (
+        "model.end_of_word_suffix",
+        "</w>",
+        "model.end_of_word_suffix is '</w>', which is not supported",
+    ),
+    ("model.vocab", [], "model.vocab is [], but it must be an object"),
+    ("model.vocab.!", 4_000_000_000, "the ids must be 0 to 299, each once, and they are not"),
+    ("model.vocab.!", "0", "the ids must be 0 to 299"),
+    ("model.vocab.new", 5, "the ids must be 0 to 300"),
+    ("model.merges", {}, "model.merges is {}, but it must be a list"),
+    ("model.merges", ["a b c"], "model.merges has 'a b c', but a merge is of two tokens"),
+    ("model.merges", [["a", 1]], "model.merges has ['a', 1], but a merge is of two tokens"),
+    (
+        "model.merges",
+        [["Q", "Z"]],
+        "the merge of 'Q' and 'Z' needs 'QZ', which is not in the vocabulary",
+    ),
+    ("pre_tokenizer", None, "pre_tokenizer.type is None, but only 'ByteLevel' is supported"),
+    (
+        "pre_tokenizer.add_prefix_space",
+        True,
+        "pre_tokenizer.add_prefix_space is True, but only False is supported",
+    ),
+    ("pre_tokenizer.use_regex", 1, "pre_tokenizer.use_regex is 1, but only True is supported"),
+    (
+        "pre_tokenizer",
+        {"type": "Sequence", "pretokenizers": []},
+        "pre_tokenizer has 0 stages, but 2 are supported",
+    ),
+    (
+        "post_processor",
+        {"type": "TemplateProcessing"},
+        "post_processor.type is 'TemplateProcessing', but only 'ByteLevel' is supported",
+    ),
+    (
+        "added_tokens",
+        [{"id": 3, "content": "x y", "special": False}],
+        "added_tokens has 'x y', which is no special token",
+    ),
+    (
+        "added_tokens",
+        [{"id": 3, "content": "!", "special": True}],
+        "the special token '!' has two ids",
+    ),
+    (
+        "added_tokens",
+        [{"id": 300, "content": "<s>", "special": True, "lstrip": True}],
+        "added_tokens.lstrip is True, which is not supported",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"), PAIR_DAMAGE, ids=lambda each: str(each)[:30]
+)
+def test_byte_pairs_refuse_what_they_do_not_know(pairs, path, value, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        BytePairs.from_library(set_in(pairs.document, path, value))
+
+
+PIECE_DAMAGE = [
+    ("model.type", "BPE", "model.type is 'BPE', but only 'WordPiece' is supported"),
+    ("model.unk_token", "<unk>", "model.unk_token is '<unk>', but only '[UNK]' is supported"),
+    (
+        "model.max_input_chars_per_word",
+        10**9,
+        "model.max_input_chars_per_word is 1000000000, but only 100 is supported",
+    ),
+    (
+        "model.continuing_subword_prefix",
+        "",
+        "model.continuing_subword_prefix is '', but only '##' is supported",
+    ),
+    ("normalizer", None, "normalizer.type is None, but only 'BertNormalizer' is supported"),
+    ("normalizer.clean_text", False, "normalizer.clean_text is False, but only True is supported"),
+    (
+        "pre_tokenizer.type",
+        "Whitespace",
+        "pre_tokenizer.type is 'Whitespace', but only 'BertPreTokenizer' is supported",
+    ),
+    (
+        "post_processor",
+        {"type": "ByteLevel"},
+        "post_processor.type is 'ByteLevel', "
+        "but only 'TemplateProcessing' or 'BertProcessing' is supported",
+    ),
+    ("added_tokens", [], "the special token [PAD] is missing: WordPiece needs it"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"), PIECE_DAMAGE, ids=lambda each: str(each)[:30]
+)
+def test_word_pieces_refuse_what_they_do_not_know(pieces, path, value, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        WordPieces.from_library(set_in(pieces.document, path, value))
+
+
+def test_a_vocabulary_without_all_bytes():
+    with pytest.raises(ValueError, match="255 of the 256 bytes are missing from the vocabulary"):
+        BytePairParts(("a",), ())
+
+
+def test_tokens_are_different_and_there():
+    with pytest.raises(ValueError, match="must be different and not empty"):
+        WordPieceParts((*SPECIALS, "a", "a"))
+    with pytest.raises(ValueError, match=r"special tokens are not in the vocabulary: \[CLS\]"):
+        WordPieceParts(("[PAD]", "[UNK]", "[SEP]", "[MASK]"))
+    with pytest.raises(ValueError, match=r"U\+D800"):
+        WordPieceParts((*SPECIALS, "a\ud800"))
+
+
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    1e300,
+    "",
+    "x",
+    "(a+)+$",
+    [],
+    [1],
+    {},
+    {"type": "BPE"},
+    [["a", "b"]],
+    2**40,
+]
+
+
+def mutate(data, chance):
+    """One place of a JSON value changed, removed, doubled or swapped."""
+    data = copy.deepcopy(data)
+    places = []
+
+    def walk(value):
+        if isinstance(value, dict | list):
+            keys = list(value) if isinstance(value, dict) else range(len(value))
+            for key in list(keys)[:6]:
+                places.append((value, key))
+                walk(value[key])
+
+    walk(data)
+    value, key = chance.choice(places)
+    if chance.random() < 0.3:
+        del value[key]
+    else:
+        value[key] = chance.choice(JUNK)
+    return data
+
+
+@pytest.mark.parametrize("kind", [BytePairs, WordPieces])
+def test_damaged_files_are_refused_or_work(kind, pairs, pieces, capfd):
+    """Never a panic of the library, which would write a trace past us to the terminal."""
+    document = pairs.document if kind is BytePairs else pieces.document
+    chance = random.Random(0)
+    refused = []
+    for _ in range(400):
+        data = document
+        for _ in range(chance.randrange(1, 4)):
+            data = mutate(data, chance)
+        try:
+            tokenizer = kind.from_library(data)
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            ids = tokenizer.encode("The [MASK] says don't: 漢字 \U0010ffff")
+            assert ids.max() < tokenizer.size
+            tokenizer.decode(ids)
+    assert len(refused) > 200
+    assert not any("\n" in sentence for sentence in refused)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,151 @@
+"""Byte pairs and WordPiece: they lose nothing they should keep, and learn the same everywhere."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clearformer.text.library import SPECIALS, BytePairParts, WordPieceParts
+from clearformer.text.pieces import BytePairs, WordPieces
+
+LEARN = """
+import sys
+from pydoc_data.topics import topics
+from clearformer.text import sha256, train
+prose = [topics[name] for name in sorted(topics)[:25]]
+print(sha256(train("bpe", prose, 500)), sha256(train("wordpiece", prose, 700)))
+"""
+
+
+@pytest.fixture(scope="module")
+def pairs(prose):
+    return BytePairs.train([prose], 600)
+
+
+@pytest.fixture(scope="module")
+def pieces(prose):
+    return WordPieces.train([prose], 700)
+
+
+def test_another_process_learns_the_same():
+    """The library's hash tables have another order in each process; ours must not show it."""
+    outputs = set()
+    for seed in ("1", "2"):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        outputs.add(subprocess.check_output([sys.executable, "-c", LEARN], env=environment))
+    assert len(outputs) == 1
+
+
+def test_byte_pairs_give_every_text_back(pairs, strange_texts):
+    for text in strange_texts:
+        assert pairs.decode(pairs.encode(text)) == text
+
+
+def test_byte_pairs_join_what_is_common(pairs, prose):
+    assert pairs.size == 600
+    assert len(pairs.encode(prose)) < 0.5 * len(prose)
+    assert " the" in pairs.pieces(pairs.encode("on the table"))
+    assert pairs.pieces(pairs.encode("漢")) == ["\ufffd"] * 3
+
+
+def test_a_special_token_is_an_id_and_not_its_name(pairs):
+    end = "<|endoftext|>"
+    parts = pairs.parts
+    special = BytePairs(BytePairParts((*parts.vocabulary, end), parts.merges, specials=(end,)))
+    assert special.specials == {end: 600}
+    ids = special.encode(f"a{end}b")
+    assert 600 not in ids
+    assert special.decode(ids) == f"a{end}b"
+    assert special.decode([*special.encode("a"), 600]) == f"a{end}"
+
+
+def test_at_least_the_bytes():
+    with pytest.raises(
+        ValueError, match="a bpe tokenizer is to be 255, but it must be at least 256"
+    ):
+        BytePairs.train(["abc"], 255)
+    assert BytePairs.train(["abc"], 256).size == 256
+
+
+def test_word_pieces_are_words_and_their_ends(pieces):
+    ids = pieces.encode("The statements are overvalued")
+    shown = pieces.pieces(ids)
+    assert shown[0] == "the"
+    assert any(piece.startswith("##") for piece in shown)
+    assert "".join(piece.removeprefix("##") for piece in shown) == "thestatementsareovervalued"
+    assert pieces.decode(ids) == "the statements are overvalued"
+
+
+def test_the_specials_of_word_pieces(pieces):
+    assert [pieces.specials[name] for name in SPECIALS] == [0, 1, 2, 3, 4]
+    assert (pieces.padding, pieces.before, pieces.after) == (0, (2,), (3,))
+    assert pieces.pieces(pieces.encode("the [MASK] is 漢")) == ["the", "[MASK]", "is", "[UNK]"]
+
+
+def test_case_and_accents_are_kept_by_a_value(prose):
+    assert "the" in WordPieces.train([prose + "É"], 300).parts.vocabulary
+    cased = WordPieces.train([prose + "É" * 9], 300, lowercase=False)
+    assert {"T", "É"} <= set(cased.parts.vocabulary)
+    assert cased.pieces(cased.encode("T É")) == ["T", "É"]
+
+
+def test_characters_beyond_the_limit_are_unknown():
+    many = [chr(code) for code in range(0x4E00, 0x4E00 + 200)]
+    small = WordPieces.train(["".join(many), many[7] * 9], 64)
+    assert small.size <= 64
+    assert small.pieces(small.encode(many[7] + many[199])) == [many[7], "[UNK]"]
+    with pytest.raises(
+        ValueError, match="a wordpiece tokenizer is to be 63, but it must be at least 64"
+    ):
+        WordPieces.train(["a"], 63)
+
+
+@pytest.fixture(scope="module")
+def folder():
+    place = os.environ.get("CLEARFORMER_DATA")
+    if not place:
+        pytest.skip("CLEARFORMER_DATA does not name a folder with gpt2/ and bert/")
+    return Path(place)
+
+
+def test_gpt2_as_published(folder, strange_texts):
+    """The published vocabulary and merges, against the reference implementation."""
+    import json
+
+    from transformers import GPT2Tokenizer
+
+    source = folder / "gpt2"
+    if not source.is_dir():
+        pytest.skip(f"{source} is not there")
+    vocabulary = json.loads((source / "encoder.json").read_text(encoding="utf-8"))
+    lines = (source / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]
+    ordered = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
+    merges = tuple((a, b) for a, b in (line.split(" ") for line in lines))
+    ours = BytePairs(BytePairParts(ordered, merges, specials=("<|endoftext|>",)))
+    assert ours.encode("Hello world, it's 2024").tolist() == [15496, 995, 11, 340, 338, 48609]
+    theirs = GPT2Tokenizer(str(source / "encoder.json"), str(source / "vocab.bpe"))
+    for text in strange_texts:
+        if "<|endoftext|>" not in text:
+            assert ours.encode(text).tolist() == theirs.encode(text)
+
+
+def test_bert_as_published(folder, strange_texts):
+    from transformers import BertTokenizer
+
+    source = folder / "bert" / "vocab.txt"
+    if not source.is_file():
+        pytest.skip(f"{source} is not there")
+    words = tuple(source.read_text(encoding="utf-8").split("\n")[:-1])
+    ours = WordPieces(WordPieceParts(words))
+    row = np.concatenate((ours.before, ours.encode("Walking, don't you?"), ours.after))
+    assert row.tolist() == [101, 3788, 1010, 2123, 1005, 1056, 2017, 1029, 102]
+    theirs = BertTokenizer(str(source))
+    for text in strange_texts:
+        assert ours.encode(text).tolist() == theirs.encode(text, add_special_tokens=False)

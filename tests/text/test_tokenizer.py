@@ -1,0 +1,117 @@
+"""What holds for every tokenizer."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from clearformer.text import KINDS, from_json, sha256, train
+from clearformer.text.utf8 import NotTextError, text_chunks
+
+SIZES = {"bytes": None, "characters": 60, "words": 400, "bpe": 600, "wordpiece": 500}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request, prose):
+    return train(request.param, [prose], SIZES[request.param])
+
+
+def test_every_kind_is_tried():
+    assert set(SIZES) == set(KINDS)
+
+
+def test_ids_are_small_integers_inside_the_vocabulary(tokenizer, strange_texts):
+    assert tokenizer.size <= (SIZES[tokenizer.kind] or 256)
+    for text in strange_texts:
+        ids = tokenizer.encode(text)
+        assert ids.dtype == np.int32
+        assert ids.ndim == 1
+        assert ((ids >= 0) & (ids < tokenizer.size)).all()
+        assert len(tokenizer.pieces(ids)) == len(ids)
+
+
+def test_many_texts_are_each_text(tokenizer, strange_texts):
+    for one, text in zip(tokenizer.encode_many(strange_texts), strange_texts, strict=True):
+        assert np.array_equal(one, tokenizer.encode(text))
+
+
+def test_a_stream_has_the_ids_of_the_whole(tokenizer, prose, monkeypatch):
+    prose = prose[:30_000] + "\r\n windows\r\n" * 50
+    whole = tokenizer.encode(prose)
+    data = prose.encode()
+    for size in (100, 777):
+        monkeypatch.setattr(
+            "clearformer.text.tokenizer.text_chunks", lambda chunks, s=size: text_chunks(chunks, s)
+        )
+        chunks = (data[i : i + 501] for i in range(0, len(data), 501))
+        assert np.array_equal(np.concatenate(list(tokenizer.encode_stream(chunks))), whole)
+
+
+def test_no_cut_makes_decoding_fail(tokenizer, strange_texts):
+    chance = random.Random(0)
+    for text in strange_texts:
+        ids = tokenizer.encode(text)
+        a, b = sorted((chance.randint(0, len(ids)), chance.randint(0, len(ids))))
+        assert isinstance(tokenizer.decode(ids[a:b]), str)
+    assert tokenizer.decode([]) == ""
+    assert isinstance(tokenizer.decode(list(range(tokenizer.size))), str)
+
+
+def test_an_id_outside_is_an_error(tokenizer):
+    for wrong in (-1, tokenizer.size):
+        sentence = (
+            f"id {wrong} is outside the vocabulary: this tokenizer ({tokenizer.kind}) "
+            f"has the ids 0 to {tokenizer.size - 1}"
+        )
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            tokenizer.decode([0, wrong])
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            tokenizer.pieces(np.array([wrong]))
+
+
+def test_bytes_that_are_no_text(tokenizer):
+    assert np.array_equal(tokenizer.encode_bytes("añ".encode()), tokenizer.encode("añ"))
+    if tokenizer.kind == "bytes":
+        assert tokenizer.encode_bytes(b"\xff\0").tolist() == [255, 0]
+    else:
+        with pytest.raises(NotTextError, match="byte 1 is 0xFF"):
+            tokenizer.encode_bytes(b"a\xff")
+
+
+def test_half_a_surrogate_pair_is_refused_by_all(tokenizer):
+    with pytest.raises(ValueError, match=r"character 1 of the text is U\+D83D"):
+        tokenizer.encode("a\ud83d")
+
+
+def test_json_round_trip_keeps_the_identity(tokenizer, strange_texts):
+    again = from_json(tokenizer.to_json())
+    assert type(again) is type(tokenizer)
+    assert again.size == tokenizer.size
+    assert sha256(again) == sha256(tokenizer)
+    assert (again.before, again.after, again.padding) == (
+        tokenizer.before,
+        tokenizer.after,
+        tokenizer.padding,
+    )
+    for text in strange_texts:
+        assert np.array_equal(again.encode(text), tokenizer.encode(text))
+
+
+def test_training_again_gives_the_same(tokenizer, prose):
+    assert sha256(train(tokenizer.kind, [prose], SIZES[tokenizer.kind])) == sha256(tokenizer)
+
+
+def test_another_text_gives_another_identity(tokenizer, prose):
+    other = train(tokenizer.kind, [prose[:2000] + "ÄÖÜ zzz"], SIZES[tokenizer.kind])
+    assert (sha256(other) == sha256(tokenizer)) == (tokenizer.kind == "bytes")
+
+
+def test_nothing_to_learn_from(tokenizer):
+    if tokenizer.kind == "bytes":
+        return
+    for texts in ([], [""]):
+        with pytest.raises(
+            ValueError, match=f"there is no text to learn a {tokenizer.kind} tokenizer from"
+        ):
+            train(tokenizer.kind, texts, SIZES[tokenizer.kind])

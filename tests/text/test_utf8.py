@@ -1,0 +1,86 @@
+"""Strict decoding: the place of the first wrong byte, and chunks that cut no token."""
+
+import random
+import re
+
+import pytest
+
+from clearformer.text.utf8 import NotTextError, decode, require_unicode, text_chunks
+
+ADVICE = "save the text as UTF-8, or use the byte tokenizer, which takes anything"
+
+
+def in_bytes(data, sizes):
+    """The data as a stream of chunks of these sizes, over and over."""
+    place = 0
+    while place < len(data):
+        size = sizes[place % len(sizes)]
+        yield data[place : place + size]
+        place += size
+
+
+def test_decode_is_strict():
+    assert decode("añ漢😀".encode()) == "añ漢😀"
+    with pytest.raises(NotTextError, match=re.escape("byte 3 is 0xE9, which is not UTF-8 there")):
+        decode("caf\u00e9".encode("latin-1"))
+    with pytest.raises(
+        NotTextError, match=re.escape(f"byte 1 is NUL, as in a binary file or in UTF-16: {ADVICE}")
+    ):
+        decode(b"a\0b")
+    with pytest.raises(NotTextError, match="byte 1 is 0xE6"):
+        decode("a漢".encode()[:-1])
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2, 3, 5), (1000,)])
+def test_chunks_join_to_the_text(strange_texts, sizes):
+    text = "".join(strange_texts).replace("\0", "")
+    assert "".join(text_chunks(in_bytes(text.encode(), sizes), 50)) == text
+
+
+def test_chunks_depend_on_the_text_alone(strange_texts):
+    text = "".join(strange_texts).replace("\0", "")
+    first = list(text_chunks([text.encode()], 50))
+    assert len(first) > 10
+    assert max(map(len, first)) <= 50
+    for sizes in ((1,), (7, 64)):
+        assert list(text_chunks(in_bytes(text.encode(), sizes), 50)) == first
+
+
+def test_a_chunk_ends_before_a_space_where_there_is_one():
+    text = " ".join(["word", "  two", "\n\nline"] * 40)
+    chunks = list(text_chunks([text.encode()], 40))
+    assert all(chunk[0] == " " and not chunk[-1].isspace() for chunk in chunks[1:-1])
+    assert all(
+        "<br" not in chunk or "<br />" in chunk for chunk in text_chunks([b"a<br />" * 99], 40)
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_the_place_of_a_wrong_byte_in_a_stream(size):
+    chance = random.Random(size)
+    good = "añ漢😀 z\n".encode() * 20
+    for _ in range(50):
+        place = chance.randrange(len(good))
+        while good[place] & 0xC0 == 0x80:  # at the beginning of a character
+            place += 1
+        for wrong in (b"\xff", b"\0"):
+            data = good[:place] + wrong + good[place:]
+            with pytest.raises(NotTextError) as caught:
+                list(text_chunks(in_bytes(data, (size,)), 30))
+            assert caught.value.offset == place
+
+
+def test_a_character_that_the_end_cuts():
+    with pytest.raises(NotTextError) as caught:
+        list(text_chunks([b"ab", "漢".encode()[:2]]))
+    assert caught.value.offset == 2
+
+
+def test_half_a_surrogate_pair_is_refused():
+    require_unicode("fine 😀")
+    sentence = (
+        "character 2 of the text is U+D800, half of a surrogate pair: "
+        "it has no meaning alone, so leave it out"
+    )
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        require_unicode("ab\ud800c")

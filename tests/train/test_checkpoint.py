@@ -1,0 +1,188 @@
+"""Checkpoints: whole or not at all, and nothing damaged is used."""
+
+import json
+import os
+import stat
+
+import pytest
+import torch
+
+from clearformer.train import checkpoint
+
+POINTS = (
+    "before_write",
+    "after_model",
+    "after_optimizer",
+    "before_manifest",
+    "before_rename",
+    "after_rename",
+    "during_swap",
+)
+
+
+class Crashed(BaseException):
+    """Stands for the process being gone: nothing after it runs, not even an except."""
+
+
+def crash_at(point):
+    def reached(name):
+        if name == point:
+            raise Crashed
+
+    return reached
+
+
+def write(folder, step, value=0.0, **more):
+    tensors = {
+        "model.safetensors": {"weight": torch.full((4, 4), float(value))},
+        "optimizer.safetensors": {"weight.slot": torch.full((4, 4), -float(value))},
+    }
+    documents = {"state.json": {"step": step, "third": 1 / 3}}
+    return checkpoint.write(folder, step, tensors, documents, {"torch": "x"}, **more)
+
+
+def newest(folder):
+    said = []
+    return checkpoint.newest(folder, said.append), said
+
+
+def test_round_trip(tmp_path):
+    write(tmp_path, 3, value=1.5)
+    found, said = newest(tmp_path)
+    assert found.step == 3
+    assert said == []
+    assert found.tensors("model.safetensors")["weight"].equal(torch.full((4, 4), 1.5))
+    assert found.json("state.json") == {"step": 3, "third": 1 / 3}
+    assert found.manifest["torch"] == "x"
+
+
+def test_files_have_the_mode_that_the_umask_gives(tmp_path):
+    old = os.umask(0o027)
+    try:
+        folder = write(tmp_path, 1).folder
+    finally:
+        os.umask(old)
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640, path
+
+
+def test_newest_is_by_step_and_not_by_time(tmp_path):
+    for step in (10, 9, 100):
+        write(tmp_path, step)
+    os.utime(tmp_path / "step-9", (2e9, 2e9))
+    assert newest(tmp_path)[0].step == 100
+
+
+def test_no_checkpoint_is_none_and_no_error(tmp_path):
+    assert newest(tmp_path) == (None, [])
+    assert newest(tmp_path / "absent") == (None, [])
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_at_any_point_leaves_a_valid_checkpoint(tmp_path, point):
+    write(tmp_path, 1, value=1)
+    write(tmp_path, 2, value=2)
+    step = 2 if point == "during_swap" else 3  # a swap needs the folder to be there already
+    with pytest.raises(Crashed):
+        write(tmp_path, step, value=9, reached=crash_at(point))
+    found, _ = newest(tmp_path)
+    expected = {"after_rename": 9.0}.get(point, 2.0)
+    assert found.tensors("model.safetensors")["weight"][0, 0] == expected
+    checkpoint.tidy(tmp_path)
+    if point != "during_swap":
+        assert newest(tmp_path)[0].step == (3 if point == "after_rename" else 2)
+    again = write(tmp_path, step, value=9)
+    assert again.tensors("model.safetensors")["weight"][0, 0] == 9
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".tmp")]
+
+
+def damages(size):
+    yield "empty", lambda content: b""
+    yield "8 bytes", lambda content: content[:8]
+    yield "half", lambda content: content[: size // 2]
+    yield "one byte short", lambda content: content[:-1]
+    for place in (0, size // 2, size - 1):
+        yield (
+            f"bit {place}",
+            lambda content, place=place: (
+                content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+            ),
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
+)
+def test_every_damage_is_noticed_and_the_one_before_is_used(tmp_path, name):
+    write(tmp_path, 1)
+    path = write(tmp_path, 2).folder / name
+    content = path.read_bytes()
+    for what, damage in damages(len(content)):
+        path.write_bytes(damage(content))
+        if name == "manifest.json" and what.startswith("bit"):
+            continue  # white space in it may change without changing what it says
+        found, said = newest(tmp_path)
+        assert found.step == 1, what
+        assert "step-2" in said[0], what
+    path.unlink()
+    assert newest(tmp_path)[0].step == 1
+
+
+def test_when_all_are_damaged_nothing_starts_from_zero(tmp_path):
+    (write(tmp_path, 1).folder / "state.json").unlink()
+    with pytest.raises(ValueError, match=r"none of the 1 checkpoints in .* can be read"):
+        newest(tmp_path)
+
+
+def test_a_newer_format_is_named(tmp_path):
+    path = write(tmp_path, 1).folder / "manifest.json"
+    manifest = json.loads(path.read_text()) | {"format": 7}
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="format 7, but this clearformer reads up to 1"):
+        checkpoint.verify(path.parent)
+
+
+def test_a_manifest_cannot_name_files_elsewhere(tmp_path):
+    path = write(tmp_path, 1).folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"]["../secret"] = {"bytes": 1, "sha256": ""}
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="no plain file name"):
+        checkpoint.verify(path.parent)
+
+
+def test_pruning_keeps_the_last_and_the_best(tmp_path):
+    for step in range(1, 7):
+        write(tmp_path, step)
+    checkpoint.prune(tmp_path, keep=2, best=3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-3", "step-5", "step-6"]
+
+
+def test_a_crash_while_pruning_loses_nothing_that_counts(tmp_path):
+    for step in range(1, 4):
+        write(tmp_path, step)
+    with pytest.raises(Crashed):
+        checkpoint.prune(tmp_path, keep=2, best=None, reached=crash_at("during_prune"))
+    assert newest(tmp_path)[0].step == 3
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+    usage = type("Usage", (), {"free": 100})
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(OSError, match=r"no space for a checkpoint .* 0.0 MiB are free"):
+        write(tmp_path, 2)
+    monkeypatch.undo()
+    assert newest(tmp_path)[0].step == 1
+
+
+def test_a_disk_that_fills_up_while_writing_keeps_the_one_before(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(OSError, match="No space left on device; the one before it is untouched"):
+        write(tmp_path, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
