@@ -1,4 +1,4 @@
-"""What all tests share: two threads, one seed, and a small version of every family."""
+"""What all tests share: one thread (tensors here are tiny), one seed, and a small version of every family."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ from clearformer.config import (
 from clearformer.core.model import Batch, PairBatch
 from clearformer.families import preset
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 SMALL = {
     "vocabulary": 13,

@@ -61,7 +61,7 @@ def block(residual, feed_forward, width=WIDTH, rates=None):
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_are_their_formulas(name):
     activation, formula = ACTIVATIONS[name]
-    x = torch.linspace(-4, 4, 33, dtype=torch.float64)
+    x = torch.linspace(-8, 8, 65, dtype=torch.float64)
     expected = torch.tensor([formula(number) for number in x.tolist()], dtype=torch.float64)
     torch.testing.assert_close(activation(x.clone()), expected)
 

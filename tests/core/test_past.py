@@ -25,8 +25,8 @@ def x():
     return torch.randn(BATCH, 7, WIDTH)
 
 
-def cache(capacity, batch=BATCH):
-    return KVCache(batch, KEY_HEADS, capacity, HEAD_WIDTH)
+def cache(capacity):
+    return KVCache(BATCH, KEY_HEADS, capacity, HEAD_WIDTH)
 
 
 def assert_all_close(given, expected):
@@ -84,6 +84,14 @@ def test_a_full_cache_says_how_much_room_it_needs(attention, x):
     message = "the cache holds 8 tokens, but this step needs 10: make it with capacity=10"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         past.read(x[:, :3], attention)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@torch.no_grad()
+def test_a_cache_of_another_batch_is_refused(attention, size):
+    message = f"the cache holds 2 sequences, but the input has {size}: make it with batch={size}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        cache(capacity=7).read(torch.randn(size, 4, WIDTH), attention)
 
 
 def test_a_cache_refuses_to_carry_gradients(attention, x):

@@ -54,6 +54,16 @@ def test_sinusoidal_positions_need_an_even_width():
         Sinusoidal(7)
 
 
+def test_rotary_positions_need_an_even_head_width():
+    with pytest.raises(ValueError, match=r"^rotary positions need an even head width, got 3$"):
+        Rotary().turn(torch.randn(1, 2, 5, 3), torch.arange(5))
+
+
+def test_relative_positions_need_an_even_width():
+    with pytest.raises(ValueError, match=r"^relative positions need an even width, got 15$"):
+        RelativeXL(15, 3)
+
+
 def test_no_position_changes_nothing():
     q, k = heads(3), heads(3)
     assert Position().turn(q, torch.arange(3)) is q

@@ -99,7 +99,8 @@ def test_bombs(quiet_folder, monkeypatch):
     path.write_bytes(gzip.compress(b"0" * 5_000_000, 9))
     assert sum(map(len, gzip_chunks(path))) == 5_000_000  # so little does no harm
     monkeypatch.setattr(archives, "GRACE", 2_000_000)
-    sentence = f"{path}: it unpacks to more than 200 times its {path.stat().st_size:,} bytes: if you trust it"
+    size = path.stat().st_size
+    sentence = f"{path}: it unpacks to more than 200 times its {size:,} bytes: if you trust it"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         list(gzip_chunks(path))
     tar = make_tar(quiet_folder / "bomb.tar.gz", ("other", b"0" * 5_000_000), ("a/pos/1.txt", b"x"))

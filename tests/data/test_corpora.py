@@ -46,9 +46,7 @@ def test_unknown_names_and_parts():
 def test_python_docs_are_there_on_every_machine():
     text = corpus("python-docs").read("train", NOWHERE)
     assert text.size > 300_000
-    assert 'The "assert" statement' in "".join(text.decoded()) or "assert" in "".join(
-        text.decoded()
-    )
+    assert "Assert statements are a convenient way" in "".join(text.decoded())
     assert corpus("python-docs").read("train", NOWHERE).sha256 == text.sha256
 
 
@@ -77,8 +75,8 @@ def test_python_code_is_the_standard_library_in_order():
 
 def test_python_code_leaves_out_what_is_no_text(tmp_path, monkeypatch):
     for name, content in {
-        "b.py": b"b = 1\n", "a/c.py": b"c = 2", "latin.py": b"# \xe9", "nul.py": b"\0", "empty.py": b"",
-        "test/t.py": b"no", "site-packages/s.py": b"no", "x.txt": b"no",
+        "b.py": b"b = 1\n", "a/c.py": b"c = 2", "latin.py": b"# \xe9", "nul.py": b"\0",
+        "empty.py": b"", "test/t.py": b"no", "site-packages/s.py": b"no", "x.txt": b"no",
     }.items():  # fmt: skip
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)

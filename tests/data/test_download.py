@@ -128,7 +128,10 @@ def test_a_longer_file_is_read_no_further(tmp_path):
 
 def test_a_server_that_gives_nothing_more(tmp_path):
     with serve(lambda handler, start: reply(handler, start, upto=1000)) as (url, starts):
-        sentence = f"{url} could not be downloaded (it was cut; 1,000 of 100,000 bytes are there): try again, or fetch it elsewhere and put it into {tmp_path} as file.bin"
+        sentence = (
+            f"{url} could not be downloaded (it was cut; 1,000 of 100,000 bytes are there): "
+            f"try again, or fetch it elsewhere and put it into {tmp_path} as file.bin"
+        )
         with pytest.raises(ValueError, match=re.escape(sentence)):
             fetch(pinned(url), tmp_path)
     assert starts == [0, 1000, 1000, 1000]
@@ -136,11 +139,11 @@ def test_a_server_that_gives_nothing_more(tmp_path):
 
 
 def test_no_file_and_no_server(tmp_path):
-    with serve(lambda handler, start: handler.send_error(404)) as (url, _):
-        with pytest.raises(
-            ValueError, match=r"could not be downloaded \(Not Found; 0 of 100,000 bytes"
-        ):
-            fetch(pinned(url), tmp_path)
+    with (
+        serve(lambda handler, start: handler.send_error(404)) as (url, _),
+        pytest.raises(ValueError, match=r"could not be downloaded \(Not Found; 0 of 100,000 bytes"),
+    ):
+        fetch(pinned(url), tmp_path)
     with pytest.raises(ValueError, match=r"could not be downloaded \(.*refused.*; 0 of") as caught:
         fetch(pinned(url), tmp_path)
     assert "\n" not in str(caught.value)
@@ -161,9 +164,8 @@ def test_only_https(tmp_path):
     def answer(handler, start):
         (elsewhere if handler.path == "/file" else reply)(handler, start)
 
-    with serve(answer) as (url, _):
-        with pytest.raises(ValueError, match="is not https"):
-            fetch(pinned(url), tmp_path)
+    with serve(answer) as (url, _), pytest.raises(ValueError, match="is not https"):
+        fetch(pinned(url), tmp_path)
 
 
 def test_a_file_that_is_there_must_be_the_right_one(tmp_path):
@@ -171,7 +173,10 @@ def test_a_file_that_is_there_must_be_the_right_one(tmp_path):
     wanted = pinned("https://example.org/file")
     for wrong in (CONTENT[:-1], CONTENT[:-1] + b"x", b""):
         path.write_bytes(wrong)
-        sentence = f"{path}: it is damaged or another file ({len(wrong):,} bytes, where 100,000 with a known hash are wanted): delete it, and take it again from https://example.org/file"
+        sentence = (
+            f"{path}: it is damaged or another file ({len(wrong):,} bytes, where 100,000 with a "
+            f"known hash are wanted): delete it, and take it again from https://example.org/file"
+        )
         with pytest.raises(ValueError, match=re.escape(sentence)):
             fetch(wanted, tmp_path)
     path.write_bytes(CONTENT)

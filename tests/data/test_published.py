@@ -146,8 +146,9 @@ def test_enwik8_in_any_wrapping(tmp_path, small_enwik8, name):
 def make_imdb(path, prefix="aclImdb"):
     with tarfile.open(path, "w:gz") as archive:
         for name, content in [
-            ("train/pos/10_9.txt", "great"), ("train/neg/2_1.txt", "bad é"), ("train/pos/9_7.txt", "good"),
-            ("test/pos/0_10.txt", "fine"), ("test/neg/0_2.txt", "poor"), ("train/unsup/5_0.txt", "who knows"),
+            ("train/pos/10_9.txt", "great"), ("train/neg/2_1.txt", "bad é"),
+            ("train/pos/9_7.txt", "good"), ("test/pos/0_10.txt", "fine"),
+            ("test/neg/0_2.txt", "poor"), ("train/unsup/5_0.txt", "who knows"),
             ("train/pos/x.txt", "no"), ("README", "no"), ("train/urls_pos.txt", "no"),
         ]:  # fmt: skip
             info = tarfile.TarInfo(f"{prefix}/{name}")
@@ -192,8 +193,9 @@ def test_imdb_that_is_not(tmp_path):
 def test_multi30k(tmp_path):
     places = Places(folder=tmp_path)
     sentence = (
-        f"multi30k: val.en.gz is not there, and without a published hash it is not downloaded: fetch it "
-        f"from https://github.com/multi30k/dataset (data/task1/raw) and put it into {tmp_path / 'multi30k'}"
+        f"multi30k: val.en.gz is not there, and without a published hash it is not downloaded: "
+        f"fetch it from https://github.com/multi30k/dataset (data/task1/raw) "
+        f"and put it into {tmp_path / 'multi30k'}"
     )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         corpus("multi30k").read("validation", places)
@@ -213,7 +215,7 @@ def test_multi30k(tmp_path):
 
 
 def test_wikitext2(tmp_path):
-    sentence = "wikitext2: wikitext-2-raw-v1.zip is not there, and without a published hash it is not downloaded"
+    sentence = "wikitext2: wikitext-2-raw-v1.zip is not there, and without a published hash it is"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         corpus("wikitext2").read("train", Places(cache=tmp_path))
     with pytest.raises(ValueError, match="put it into a folder that you name"):

@@ -126,6 +126,15 @@ def test_what_is_wrong_is_one_sentence(written, name, content, sentence):
     assert "\n" not in str(caught.value)
 
 
+def test_strange_columns_stay_on_one_line(written):
+    path = written("a.csv", ",".join(f"c{i}" for i in range(30)) + ',"x\ny"\n' + "," * 30 + "\n")
+    with pytest.raises(ValueError, match=r"but there are: c0, c1, .*, c19, \.\.\.$"):
+        read_table(path)
+    path = written("a.csv", '"x\ny",z\n1,2\n')
+    with pytest.raises(ValueError, match=re.escape(r"but there are: 'x\ny', z")):
+        read_table(path)
+
+
 def test_no_file_and_a_folder(tmp_path):
     with pytest.raises(ValueError, match=r"a.csv: there is no such file or folder"):
         read_table(tmp_path / "a.csv")

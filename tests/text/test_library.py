@@ -8,16 +8,13 @@ import re
 import pytest
 
 from clearformer.text.library import (
-    PATTERNS,
-    SPECIALS,
-    BytePairParts,
-    WordPieceParts,
     open_library,
     read_byte_pairs,
     read_word_pieces,
     write_byte_pairs,
     write_word_pieces,
 )
+from clearformer.text.parts import PATTERNS, BytePairParts, WordPieceParts
 from clearformer.text.pieces import BytePairs, WordPieces
 
 
@@ -206,20 +203,6 @@ PIECE_DAMAGE = [
 def test_word_pieces_refuse_what_they_do_not_know(pieces, path, value, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         WordPieces.from_library(set_in(pieces.document, path, value))
-
-
-def test_a_vocabulary_without_all_bytes():
-    with pytest.raises(ValueError, match="255 of the 256 bytes are missing from the vocabulary"):
-        BytePairParts(("a",), ())
-
-
-def test_tokens_are_different_and_there():
-    with pytest.raises(ValueError, match="must be different and not empty"):
-        WordPieceParts((*SPECIALS, "a", "a"))
-    with pytest.raises(ValueError, match=r"special tokens are not in the vocabulary: \[CLS\]"):
-        WordPieceParts(("[PAD]", "[UNK]", "[SEP]", "[MASK]"))
-    with pytest.raises(ValueError, match=r"U\+D800"):
-        WordPieceParts((*SPECIALS, "a\ud800"))
 
 
 JUNK = [

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clearformer.text.library import SPECIALS, BytePairParts, WordPieceParts
+from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_alphabet
 from clearformer.text.pieces import BytePairs, WordPieces
+from clearformer.text.tokenizer import sha256
 
 LEARN = """
 import sys
@@ -41,6 +42,17 @@ def test_another_process_learns_the_same():
         }
         outputs.add(subprocess.check_output([sys.executable, "-c", LEARN], env=environment))
     assert len(outputs) == 1
+
+
+def test_identities_never_change():
+    """A model folder of today must open in ten years: these numbers are part of the format."""
+    alphabet = tuple(sorted(byte_alphabet()))
+    assert sha256(BytePairs(BytePairParts(alphabet, ()))) == (
+        "0fc3a82624322221b1bbda464e12d02cf3fc1f1747b2fcdc8136db40cd9aebcb"
+    )
+    assert sha256(WordPieces(WordPieceParts(SPECIALS))) == (
+        "6382e285ffbeb11c0c29c9fb866abb48a2747b0f3544ae44f732c9d1a7b3a1bb"
+    )
 
 
 def test_byte_pairs_give_every_text_back(pairs, strange_texts):

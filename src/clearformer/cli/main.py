@@ -15,11 +15,11 @@ import tyro
 from clearformer import __version__
 from clearformer.cli.attend import Attend
 from clearformer.cli.describe import Describe
+from clearformer.cli.generate import Generate
+from clearformer.cli.train import Train
+from clearformer.cli.train import parse as parse_train
 
-Verb = (
-    Annotated[Attend, tyro.conf.subcommand("attend", prefix_name=False)]
-    | Annotated[Describe, tyro.conf.subcommand("describe", prefix_name=False)]
-)
+Verb = Train | Generate | Describe | Attend
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -29,26 +29,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments == ["--version"]:
         print(f"clearformer {__version__}")
         sys.exit(0)
-    # Without a verb there is nothing to correct: show what there is.
-    verb = parse(arguments or ["--help"])
     try:
-        verb.run()
+        # Without a verb there is nothing to correct: show what there is.
+        parse(arguments or ["--help"]).run()
     except (ValueError, OSError) as mistake:
         fail(str(mistake))
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def parse(arguments: Sequence[str]) -> Attend | Describe:
+def parse(arguments: Sequence[str]) -> Verb:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            verb: Attend | Describe = tyro.cli(
-                Verb,
+            # The flags of `train` depend on the preset, so it reads its own words.
+            if arguments[:1] == ["train"]:
+                return parse_train(arguments[1:])
+            verb: Verb = tyro.cli(
+                Annotated[Train, tyro.conf.subcommand("train", default=parse_train([]))]
+                | Annotated[Generate, tyro.conf.subcommand("generate")]
+                | Annotated[Describe, tyro.conf.subcommand("describe")]
+                | Annotated[Attend, tyro.conf.subcommand("attend")],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,
-                config=(tyro.conf.OmitArgPrefixes,),
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
             )
             return verb
     except SystemExit as leaving:

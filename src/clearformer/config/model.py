@@ -158,9 +158,12 @@ class Classifier:
 
     classes: int = 2
     pool: Literal["mean", "max", "first", "pooler"] = "mean"
+    names: tuple[str, ...] | None = None  # of the classes, once data has told them
 
     def __post_init__(self) -> None:
         require(self, "classes", self.classes >= 2, "at least 2")
+        named = self.names is None or len(self.names) == self.classes
+        require(self, "names", named, "as many as classes, or absent")
 
 
 Head = NextToken | Pretraining | Classifier

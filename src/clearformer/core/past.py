@@ -77,6 +77,12 @@ class KVCache(Past):
                 "a KVCache is written in place and carries no gradient: "
                 "run the model under torch.inference_mode() or torch.no_grad()"
             )
+        # Writing one sequence into the room of several would succeed, and repeat it.
+        if k.shape[0] != self.keys.shape[0]:
+            raise ValueError(
+                f"the cache holds {self.keys.shape[0]} sequences, but the input has {k.shape[0]}: "
+                f"make it with batch={k.shape[0]}"
+            )
         end = self.length + k.shape[-2]
         if end > self.keys.shape[-2]:
             raise ValueError(

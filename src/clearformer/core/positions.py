@@ -71,6 +71,8 @@ class Rotary(Position):
         self.base = base
 
     def turn(self, x: Tensor, positions: Tensor) -> Tensor:
+        if x.shape[-1] % 2:
+            raise ValueError(f"rotary positions need an even head width, got {x.shape[-1]}")
         angles = _angles(positions, x.shape[-1], self.base)  # (T, D/2)
         cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second = x.chunk(2, dim=-1)  # each (B, H, T, D/2)
@@ -90,6 +92,8 @@ class RelativeXL(Position):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
+        if width % 2:
+            raise ValueError(f"relative positions need an even width, got {width}")
         self.width = width
         self.project = nn.Linear(width, width, bias=False)
         self.content = nn.Parameter(torch.zeros(heads, width // heads))  # u

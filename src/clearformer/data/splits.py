@@ -53,10 +53,11 @@ def split_rows(table: Table, share: float, seed: int) -> tuple[Table, Table]:
         last = ordered[count - 1][0]
         chosen = {row for key, row in ordered if key <= last}
         if len(chosen) == len(ordered):
+            whose = "there are" if table.labels is None else f"label {label!r} has"
+            different = len({key for key, _ in ordered})
             raise ValueError(
-                f"{table.name}: {len(ordered)} different rows are too few to hold back a part"
-                + (f" of label {label!r}" if table.labels is not None else "")
-                + ": give more rows, or a validation file"
+                f"{table.name}: {whose} too few different rows ({different}) "
+                f"to hold back a part: give more rows, or a validation file"
             )
         held |= chosen
     rows = range(len(table))

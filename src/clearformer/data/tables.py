@@ -4,7 +4,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def read_table(path: str | Path, text: str = "text", label: str | None = "label"
             if column is not None and column not in record:
                 raise ValueError(
                     f"{name}, line {line}: there is no column {column!r}, "
-                    f"but there are: {', '.join(record) or 'none'}"
+                    f"but there are: {_listed(record)}"
                 )
         texts.append(_field(name, line, text, record[text]))
         if label is not None:
@@ -84,6 +84,12 @@ def read_table(path: str | Path, text: str = "text", label: str | None = "label"
     if not texts:
         raise ValueError(f"{name}: there are no rows below the names of the columns")
     return Table(name, tuple(texts), None if label is None else tuple(labels))
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names of columns for one line of a message: no line breaks, and not thousands."""
+    known = [name if name.isprintable() else repr(name) for name in names]
+    return ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") if known else "none"
 
 
 def _field(name: str, line: int, column: str, value: object) -> str:
@@ -130,13 +136,13 @@ def _delimited(name: str, content: str, dialect: type[csv.Dialect]) -> Iterator[
                     columns = fields
                     if len(set(columns)) != len(columns):
                         raise ValueError(
-                            f"{name}, line 1: two columns have one name: {', '.join(columns)}"
+                            f"{name}, line 1: two columns have one name: {_listed(columns)}"
                         )
                 elif fields:
                     if len(fields) != len(columns):
                         raise ValueError(
                             f"{name}, line {line}: it has {len(fields)} fields, but there are "
-                            f"{len(columns)} columns: {', '.join(columns)}"
+                            f"{len(columns)} columns: {_listed(columns)}"
                         )
                     yield line, dict(zip(columns, fields, strict=True))
                 line = reader.line_num + 1

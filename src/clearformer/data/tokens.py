@@ -1,14 +1,15 @@
 """Token files: a text encoded once, then mapped into memory, whatever its size.
 
 Beside `NAME.bin` (the ids, little endian, as small as the vocabulary allows) lies `NAME.json`,
-which says what they are. Ids and description are checked when they are opened; a file that is
-cut or changed while it is mapped would end the process without a word (SIGBUS), so its size is
-asked for again before every read.
+which says what they are. Both are checked when they are opened; reading a mapped file that
+was cut meanwhile would end the process without a word (SIGBUS), so its size is asked for again
+before every read.
 """
 
 import glob
 import hashlib
 import json
+import mmap
 import os
 import re
 import socket
@@ -68,10 +69,18 @@ class TokenFile:
     def __init__(self, path: Path, description: Description) -> None:
         self.path = path
         self.description = description
-        self._status = self._look()
-        self._require_size()
         dtype = np.dtype(description.dtype).newbyteorder("<")
-        self._ids: NDArray[Any] = np.memmap(path, dtype, "r", shape=description.count)
+        self._size = description.count * dtype.itemsize
+        try:
+            with path.open("rb") as file:
+                self._require_size(os.fstat(file.fileno()).st_size)
+                self._map = mmap.mmap(file.fileno(), self._size, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise ValueError(
+                f"{path}: the token file cannot be read ({error.strerror}): delete it, "
+                f"and it will be made again"
+            ) from None
+        self._ids: NDArray[Any] = np.frombuffer(self._map, dtype)
 
     @property
     def sha256(self) -> str:
@@ -91,49 +100,40 @@ class TokenFile:
         return self._ids[start:stop].astype(np.int64)
 
     def check(self) -> None:
-        """Refuse to go on if the file is not what it was when it was opened."""
-        if self._look() != self._status:
-            self._require_size()
-            raise ValueError(
-                f"{self.path}: the token file was changed while it was in use: start again"
-            )
+        """Refuse to go on if the mapped file was cut or has grown.
+
+        The file that is mapped and not the one that now has its name: a new file with this
+        name, or none at all, does not disturb whoever has the old one open.
+        """
+        self._require_size(self._map.size())
 
     def verify(self) -> None:
         """Read all of it: every id must be what was written."""
-        with self.path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
-                raise ValueError(
-                    f"{self.path}: its content is not what was written: delete it, "
-                    f"and it will be made again"
-                )
-
-    def _look(self) -> tuple[int, int]:
-        try:
-            status = os.stat(self.path)
-        except OSError as error:
+        self.check()
+        if hashlib.sha256(self._map).hexdigest() != self.sha256:
             raise ValueError(
-                f"{self.path}: the token file cannot be read ({error.strerror}): start again"
-            ) from None
-        return status.st_size, status.st_mtime_ns
+                f"{self.path}: the token file is not what was written: delete it, "
+                f"and it will be made again"
+            )
 
-    def _require_size(self) -> None:
-        size, _ = self._look()
-        wanted = self.description.count * np.dtype(self.description.dtype).itemsize
-        if size != wanted:
+    def _require_size(self, size: int) -> None:
+        if size != self._size:
             raise ValueError(
-                f"{self.path}: the token file has {size:,} bytes, but {wanted:,} were written: "
-                f"delete it, and it will be made again"
+                f"{self.path}: the token file has {size:,} bytes, but {self._size:,} were "
+                f"written: delete it, and it will be made again"
             )
 
 
 def prepare(
     text: Text, tokenizer: Tokenizer, folder: Path, progress: Progress | None = None
 ) -> TokenFile:
-    """The token file of a text in `folder`: the one that is there if it fits, or a new one."""
+    """The token file of a text in `folder`: the one that is there if it fits, or a new one.
+
+    Another text or tokenizer has a file with another name, so whoever uses one keeps it.
+    """
     identity = sha256(tokenizer)
-    what = f"{text.name} {text.start} {text.stop} {identity}"
+    digest = hashlib.sha256(f"{text.stamp or text.sha256} {identity}".encode()).hexdigest()
     slug = re.sub(r"[^A-Za-z0-9]+", "-", Path(text.name).name).strip("-")[:40] or "text"
-    digest = hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     path = folder / f"{slug}-{digest[:16]}.bin"
     old = _reusable(path, text, identity)
     if old is not None:
@@ -180,8 +180,8 @@ def _reusable(path: Path, text: Text, identity: str) -> TokenFile | None:
         return None  # damaged: it is made again
     known = old.description
     unchanged = text.stamp is not None and text.stamp == known.text_stamp
-    same = known.tokenizer == identity and (unchanged or known.text_sha256 == text.sha256)
-    return old if same else None
+    same = unchanged or known.text_sha256 == text.sha256
+    return old if same and known.tokenizer == identity else None
 
 
 def _write(

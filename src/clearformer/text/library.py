@@ -8,71 +8,12 @@ library only ever sees JSON written from those values.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clearformer.text.utf8 import require_unicode
+from clearformer.text.parts import LONGEST_WORD, PATTERNS, BytePairParts, WordPieceParts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
-
-# How text is split before byte pairs are joined: the published patterns, and no other.
-PATTERNS = {
-    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-}
-
-SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # BERT's
-
-LONGEST_WORD = 100  # characters; WordPiece calls a longer word unknown
-
-
-@dataclass(frozen=True)
-class BytePairParts:
-    """All there is to a byte-level BPE tokenizer."""
-
-    vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
-    merges: tuple[tuple[str, str], ...]  # the earlier, the sooner
-    pattern: str = "gpt2"
-    whole_words: bool = False  # a word that is in the vocabulary is not built by merges
-    specials: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        _require_vocabulary(self.vocabulary, self.specials)
-        known = set(self.vocabulary)
-        missing = _byte_alphabet() - known
-        if missing:
-            raise ValueError(
-                f"{len(missing)} of the 256 bytes are missing from the vocabulary, "
-                f"so some text could not be encoded: it is not a byte-level one"
-            )
-        for first, second in self.merges:
-            for part in (first, second, first + second):
-                if part not in known:
-                    raise ValueError(
-                        f"the merge of {first!r} and {second!r} needs {part!r}, "
-                        f"which is not in the vocabulary"
-                    )
-
-
-@dataclass(frozen=True)
-class WordPieceParts:
-    """All there is to a WordPiece tokenizer like BERT's."""
-
-    vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
-    lowercase: bool = True
-    strip_accents: bool | None = None  # None: as `lowercase`
-    separate_chinese: bool = True
-    specials: tuple[str, ...] = SPECIALS
-
-    def __post_init__(self) -> None:
-        _require_vocabulary(self.vocabulary, self.specials)
-        for name in SPECIALS:
-            if name not in self.specials:
-                raise ValueError(f"the special token {name} is missing: WordPiece needs it")
 
 
 def read_byte_pairs(data: Any) -> BytePairParts:
@@ -212,8 +153,10 @@ def _keys(data: Any, path: str, known: set[str]) -> dict[str, Any]:
         raise ValueError(f"{path or 'the tokenizer'} is {data!r:.60}, but it must be an object")
     for key, value in data.items():
         if key not in known and value not in _OFF:
+            name = f"{path}.{key}" if path else key
+            shown = name if name.isprintable() else repr(name)
             raise ValueError(
-                f"{path + '.' if path else ''}{key} is {value!r:.60}, which is not supported: "
+                f"{shown} is {value!r:.60}, which is not supported: "
                 f"clearformer would give other ids than the tokenizer's maker meant"
             )
     return data
@@ -281,18 +224,3 @@ def _read_pattern(data: Any) -> str:
     _expect(level, "pre_tokenizer", "add_prefix_space", False)
     _expect(level, "pre_tokenizer", "use_regex", level is data)
     return pattern
-
-
-def _require_vocabulary(vocabulary: tuple[str, ...], specials: tuple[str, ...]) -> None:
-    if len(set(vocabulary)) != len(vocabulary) or not all(vocabulary):
-        raise ValueError("the tokens of a vocabulary must be different and not empty")
-    require_unicode("".join(vocabulary))
-    missing = set(specials) - set(vocabulary)
-    if missing:
-        raise ValueError(f"special tokens are not in the vocabulary: {', '.join(sorted(missing))}")
-
-
-def _byte_alphabet() -> set[str]:
-    """GPT-2's printable character for each byte: itself, or one of 256 on."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    return {chr(code) for code in printable} | {chr(256 + i) for i in range(256 - len(printable))}

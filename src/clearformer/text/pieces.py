@@ -4,6 +4,7 @@ Learning and encoding are the `tokenizers` library's; what is ours is that the r
 on the text alone, and that nothing unknown in a file reaches the library (`library.py`).
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clearformer.text.library import (
-    SPECIALS,
-    BytePairParts,
-    WordPieceParts,
     open_library,
     read_byte_pairs,
     read_word_pieces,
     write_byte_pairs,
     write_word_pieces,
 )
+from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts
 from clearformer.text.tokenizer import Ids, Tokenizer, require_size, require_text
 from clearformer.text.utf8 import require_unicode
 
@@ -198,8 +197,6 @@ def _alphabet(texts: Iterable[str], limit: int) -> list[str]:
 
 
 def _model(library: "Library") -> dict[str, Any]:
-    import json
-
     model: dict[str, Any] = json.loads(library.to_str())["model"]
     return model
 

@@ -41,9 +41,17 @@ def read(path: Path) -> list[dict[str, Any]]:
         if record.get("event") == "resume":
             records = [r for r in records if r.get("step", 0) <= record["step"]]
             records = [r for r in records if r.get("event") != "end"]
-        else:
+        elif not _evaluated_again(record, records):
             records.append(record)
     return records
+
+
+def _evaluated_again(record: Mapping[str, Any], before: list[dict[str, Any]]) -> bool:
+    """A checkpoint is saved before its step is evaluated, so a resume evaluates it again."""
+    if record.get("event") != "evaluation" or not before:
+        return False
+    last = before[-1]
+    return last.get("event") == "evaluation" and last["step"] == record["step"]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

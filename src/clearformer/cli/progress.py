@@ -1,0 +1,152 @@
+"""How a run is shown: a live line in a terminal, plain lines elsewhere, or JSON."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearformer.train.run import Event, Run
+
+PLAIN_SECONDS = 5.0  # between two plain lines
+
+
+def reporter(quiet: bool, json: bool) -> Reporter:
+    if json:
+        return JsonLines()
+    if quiet:
+        return Reporter()
+    if sys.stdout.isatty() and not os.environ.get("CI"):
+        return Live()
+    return Plain()
+
+
+class Reporter:
+    """Says the result and nothing else; the others say more."""
+
+    def say(self, sentence: str) -> None:
+        print(f"clearformer: {sentence}", file=sys.stderr)
+
+    def start(self, run: Run) -> None:
+        self.figure = run.task.figure
+        self.began: float | None = None
+        self.figures = ""
+        for note in run.task.notes:
+            self.say(f"note: {note}")
+
+    def event(self, event: Event) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def end(self, run: Run) -> None:
+        best = run.state.best
+        if best is not None:
+            name = self.figure.replace("_", " ")
+            print(f"{run.folder}: {name} {best['value']:.4f} at step {best['step']}")
+
+
+class JsonLines(Reporter):
+    """Every event as a line."""
+
+    def event(self, event: Event) -> None:
+        fields = {k: str(v) if k == "folder" else v for k, v in vars(event).items()}
+        print(json_module.dumps({"event": type(event).__name__.lower(), **fields}), flush=True)
+
+    def end(self, run: Run) -> None:
+        pass
+
+
+class Plain(Reporter):
+    """A line now and then, without control characters."""
+
+    def start(self, run: Run) -> None:
+        super().start(run)
+        self.last = 0.0
+        for line in summary(run):
+            print(line)
+        sys.stdout.flush()
+
+    def event(self, event: Event) -> None:
+        from clearformer.train.run import Ended, Evaluation, Step
+
+        match event:
+            case Step() if time.monotonic() - self.last > PLAIN_SECONDS:
+                self.last = time.monotonic()
+                print(self.line(event), flush=True)
+            case Evaluation():
+                print(evaluation_line(event), flush=True)
+            case Ended(reason=reason, step=step):
+                print(f"{reason} at step {step}", flush=True)
+
+    def line(self, event: Any) -> str:
+        if self.began is None:
+            self.began = event.seconds - 1e-9
+            self.first = event.tokens
+        passed = max(event.seconds - self.began, 1e-9)
+        rate = (event.tokens - self.first) / passed
+        left = event.seconds * (1 / max(event.progress, 1e-9) - 1)
+        shown = f", {rate:,.0f} tokens/s, {clock(left)} left" if event.tokens > self.first else ""
+        return f"step {event.step}: loss {event.loss:.4f}{shown}"
+
+
+class Live(Plain):
+    """One live line, and evaluations above it."""
+
+    def start(self, run: Run) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        super().start(run)
+        self.bar = Progress(
+            BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f}%  {task.description}")
+        )
+        self.bar.start()
+        self.row = self.bar.add_task("starting", total=1.0)
+
+    def event(self, event: Event) -> None:
+        from clearformer.train.run import Evaluation, Step
+
+        match event:
+            case Step():
+                self.bar.update(
+                    self.row, completed=min(event.progress, 1.0), description=self.line(event)
+                )
+            case Evaluation():
+                self.bar.console.print(evaluation_line(event), highlight=False)
+
+    def say(self, sentence: str) -> None:
+        if hasattr(self, "bar"):
+            self.bar.console.print(sentence, highlight=False, markup=False)
+        else:
+            super().say(sentence)
+
+    def close(self) -> None:
+        if hasattr(self, "bar"):
+            self.bar.stop()
+
+
+def summary(run: Run) -> list[str]:
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    train = run.config.train
+    budget = f"{train.minutes:g} minutes" if train.minutes else f"{run.total_steps:,} steps"
+    verb = f"continuing at step {run.state.step}" if run.resumed else "training"
+    return [
+        f"{verb}: {run.config.model.name}, {parameters:,} parameters, on "
+        f"{run.config.data.source} ({run.task.steps_per_epoch:,} steps an epoch), {budget}, "
+        f"into {run.folder}"
+    ]
+
+
+def evaluation_line(event: Any) -> str:
+    figures = ", ".join(f"{name.replace('_', ' ')} {v:.4f}" for name, v in event.figures.items())
+    return f"step {event.step}: validation {figures}{'  (best)' if event.best else ''}"
+
+
+def clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,156 @@
+"""`clearformer train gpt2-small --data my.txt --out runs/mine`: start or continue a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from clearformer.data import Places
+
+DEFAULT = "modern-tiny"
+BUDGETS = ("steps", "epochs", "minutes")
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a model on a text or on labelled texts; Ctrl-C saves, --resume goes on."""
+
+    preset: tyro.conf.Positional[str]
+    """A preset (`clearformer describe` lists them)."""
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    out: Path | None = None
+    """The run's folder; none: runs/PRESET-DATA."""
+    resume: bool = False
+    """Go on where the run in the folder stands, or start it."""
+    data_dir: Path | None = None
+    """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    quiet: bool = False
+    """Say only the result."""
+    json: bool = False
+    """Say every event as a line of JSON."""
+
+    def run(self) -> None:
+        from clearformer.cli.progress import reporter
+        from clearformer.train.run import Run
+        from clearformer.train.step import NotFiniteError
+
+        out = self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
+        config = RunConfig(model=self.model, data=self.data, train=self.train)
+        report = reporter(quiet=self.quiet, json=self.json)
+        stopping = Stopping()
+        run = Run(config, out, places(self.data_dir), resume=self.resume, say=report.say)
+        report.start(run)
+        try:
+            with stopping:
+                for event in run.events(stopping.wanted):
+                    report.event(event)
+        except NotFiniteError as problem:
+            report.close()
+            print(f"clearformer: {problem}", file=sys.stderr)
+            sys.exit(3)
+        finally:
+            report.close()
+        report.end(run)
+        sys.exit(stopping.code)
+
+
+class Stopping:
+    """Ctrl-C and SIGTERM end a run at the next step; a second one ends it now."""
+
+    def __init__(self) -> None:
+        self.code = 0
+
+    def __enter__(self) -> Stopping:
+        self.before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for which, handler in self.before.items():
+            signal.signal(which, handler)
+
+    def wanted(self) -> bool:
+        return self.code != 0
+
+    def _ask(self, which: int, frame: object) -> None:
+        if self.code:
+            os._exit(128 + which)
+        self.code = 128 + which
+
+
+def places(folder: Path | None) -> Places:
+    """Where to look for corpora: the flag, the environment, the user's cache."""
+    from clearformer.data import Places
+
+    given = os.environ.get("CLEARFORMER_DATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
+    return Places(folder or (Path(given) if given else None), cache)
+
+
+def parse(arguments: Sequence[str]) -> Train:
+    """Read `clearformer train`'s words: the preset gives the defaults, flags change them.
+
+    A flag may be written by its last word alone (`--minutes` for `--train.minutes`) where only
+    one field has it.
+    """
+    from clearformer.config import Seq2SeqConfig
+    from clearformer.families import preset
+    from clearformer.families.recipes import recipe
+
+    words = list(arguments)
+    name = words[0] if words and not words[0].startswith("-") else None
+    model = preset(name or DEFAULT)
+    if isinstance(model, Seq2SeqConfig):
+        raise ValueError(f"{model.name} cannot be trained yet: choose a generator or a classifier")
+    data, train = recipe(model)
+    default = Train(preset=name or DEFAULT, model=model, data=data, train=train)
+    words = [expand(word, default) for word in words]
+    budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
+    if budget is not None:
+        empty = dict.fromkeys(BUDGETS) | {budget: 1}
+        default = replace(default, train=replace(train, **empty))  # type: ignore[arg-type]
+    return tyro.cli(
+        Train,
+        prog="clearformer train",
+        default=default,
+        args=words,
+        config=(tyro.conf.AvoidSubcommands,),
+    )
+
+
+def expand(word: str, default: Train) -> str:
+    """`--minutes` to `--train.minutes`, and `--data` to `--data.source`."""
+    if not word.startswith("--"):
+        return word
+    flag, equals, value = word[2:].partition("=")
+    flag = {"data": "data.source"}.get(flag, flag)
+    own = {field.name.replace("_", "-") for field in fields(default)}
+    if "." not in flag and flag not in own:
+        paths = [path for path in _paths(default) if path.rpartition(".")[2] == flag]
+        shortest = [p for p in paths if p.count(".") == min(q.count(".") for q in paths)]
+        if len(shortest) == 1:
+            flag = shortest[0]
+    return f"--{flag}{equals}{value}"
+
+
+def _paths(value: Any, path: str = "") -> list[str]:
+    found = []
+    for field in fields(value):
+        inner = getattr(value, field.name)
+        name = f"{path}{field.name.replace('_', '-')}"
+        if is_dataclass(inner):
+            found += _paths(inner, f"{name}.")
+        else:
+            found.append(name)
+    return found

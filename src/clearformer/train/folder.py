@@ -1,0 +1,70 @@
+"""Opening what a run left behind: a model with its tokenizer, from a run or one checkpoint.
+
+A checkpoint carries its own config and tokenizer, so a model cannot be opened with another's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clearformer.build import build
+from clearformer.config import RunConfig, run_from_json
+from clearformer.core.model import Transformer
+from clearformer.text import Tokenizer
+from clearformer.text import from_json as tokenizer_from_json
+from clearformer.text import sha256 as tokenizer_identity
+from clearformer.train import checkpoint, state
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A trained model, ready for use."""
+
+    model: Transformer
+    config: RunConfig
+    tokenizer: Tokenizer
+    found: checkpoint.Checkpoint
+
+
+def open_run(path: Path) -> Opened:
+    """The best checkpoint of a run, or the very one that `path` names."""
+    found = _best(path)
+    config = run_from_json(found.json("config.json"))
+    tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
+    if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
+        raise ValueError(f"{found.folder}: its tokenizer is not the one it was trained with")
+    model = build(config.model)
+    assert isinstance(model, Transformer)
+    tensors = found.tensors("model.safetensors")
+    if config.train.ema is not None:
+        # What was evaluated is the running average, so that is what is used.
+        others = found.tensors("state.safetensors")
+        tensors = {name: others[f"average.{name}"] for name in tensors}
+    state.load_weights(model, tensors, str(found.folder))
+    model.eval()
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    return Opened(model, config, tokenizer, found)
+
+
+def _best(path: Path) -> checkpoint.Checkpoint:
+    if (path / "manifest.json").exists():
+        return checkpoint.verify(path)
+    folder = path / "checkpoints"
+    if not folder.is_dir():
+        raise ValueError(
+            f"{path} is no run: it has no checkpoints folder. Give what --out named in "
+            f"clearformer train"
+        )
+    newest = checkpoint.newest(folder, lambda sentence: None)
+    if newest is None:
+        raise ValueError(f"{path} has no checkpoint yet: let it train a little longer")
+    best = newest.json("state.json")["best"]
+    if best is not None and best["step"] != newest.step:
+        try:
+            return checkpoint.verify(folder / f"step-{best['step']}")
+        except ValueError:
+            return newest  # the best one is damaged or gone; the newest holds
+    return newest

@@ -1,0 +1,387 @@
+"""A run: steps until the budget is spent, with evaluations, checkpoints and a clean end.
+
+`Run` is an iterator of events. The command line draws them, tests assert on them; there are no
+callbacks. Everything that matters is in the run's folder: `config.json`, `tokenizer.json`,
+`metrics.jsonl`, `samples.jsonl`, `checkpoints/step-N/`.
+
+The order at a step boundary is: save, evaluate, look whether to stop, step. So a run that is
+killed while it evaluates goes on with that very evaluation, and nothing is lost to it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearformer.build import build
+from clearformer.config import RunConfig, run_from_json, to_json
+from clearformer.core.heads import IGNORE
+from clearformer.core.model import Batch, Transformer
+from clearformer.data import Places
+from clearformer.text import sha256 as tokenizer_identity
+from clearformer.train import checkpoint, diagnose, optim, schedule, state, step, tasks
+from clearformer.train.average import Average
+from clearformer.train.records import Records
+
+# Settings that a continued run may change; all others would make it another run.
+CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
+COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step."""
+
+    step: int
+    loss: float
+    lr: float
+    gradient_norm: float
+    tokens: int  # targets so far in this start
+    seconds: float  # of training, over all starts
+    progress: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of a step on the validation data; best = better than all before."""
+
+    step: int
+    figures: dict[str, float]
+    best: bool
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint is on disk."""
+
+    step: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last event: why it ended."""
+
+    step: int
+    reason: str  # finished, stopped
+
+
+Event = Step | Evaluation | Saved | Ended
+
+
+class Run:
+    """Training of one config in one folder, started or continued."""
+
+    def __init__(
+        self,
+        config: RunConfig | None,
+        folder: Path,
+        places: Places,
+        *,
+        resume: bool = False,
+        say: Callable[[str], None] = print,
+        reached: checkpoint.Reached = checkpoint.nothing_happens,
+    ) -> None:
+        self.folder = folder
+        self.say = say
+        self.reached = reached
+        require_writable(folder)
+        found = checkpoint.newest(self.checkpoints, say)
+        if found is not None and not resume:
+            raise ValueError(
+                f"{folder} already holds a run at step {found.step}: add --resume to go on with "
+                f"it, or choose another --out"
+            )
+        if found is not None:
+            saved = run_from_json(found.json("config.json"))
+            config = saved if config is None else continued(saved, config)
+        if config is None:
+            raise ValueError(f"{folder} holds no run to resume: give a model and data")
+        torch.set_num_threads(config.train.threads or os.cpu_count() or 1)
+        self.task = tasks.load(config, places)
+        self.config = self.task.config
+        self.data = {
+            "data": self.task.identity,
+            "tokenizer": tokenizer_identity(self.task.tokenizer),
+        }
+        torch.manual_seed(self.config.train.seed)
+        model = build(self.config.model, self.config.train.seed)
+        assert isinstance(model, Transformer)
+        self.model = model.to(device_of(self.config.train.device))
+        decay = self.config.train.ema
+        self.state = state.State(
+            self.model,
+            optim.optimizers(self.model, self.config.train),
+            Average(self.model, decay) if decay else None,
+        )
+        self.saved_step = -1
+        self.resumed = found is not None
+        if found is not None:
+            self._restore(found)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def _restore(self, found: checkpoint.Checkpoint) -> None:
+        for what, identity in self.data.items():
+            if found.manifest.get(what) != identity:
+                raise ValueError(
+                    f"the {what} is not the one that {self.folder} was trained with: "
+                    f"put the old one back, or start a new run in another folder"
+                )
+        state.restore(found, self.state)
+        self.saved_step = found.step
+        for name, now in about_machine().items():
+            if found.manifest.get(name) != now:
+                self.say(
+                    f"note: {name} was {found.manifest.get(name)} and is {now}: "
+                    f"the run goes on, but not bit for bit"
+                )
+        checkpoint.tidy(self.checkpoints)
+
+    def events(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+        """Train until the budget is spent, or until `stop` says so at a step boundary."""
+        with locked(self.folder):
+            self._write_identity()
+            metrics = Records(self.folder / "metrics.jsonl")
+            if self.resumed:
+                metrics.append({"event": "resume", "step": self.state.step})
+            try:
+                yield from self._events(metrics, stop)
+            except step.NotFiniteError:
+                metrics.append(
+                    {"event": "end", "step": self.state.step, "reason": "error", "exit": 3}
+                )
+                raise
+            finally:
+                metrics.close()
+
+    def _events(self, metrics: Records, stop: Callable[[], bool]) -> Iterator[Event]:
+        train, now = self.config.train, self.state
+        began = time.monotonic() - now.seconds
+        last_save = time.monotonic()
+        loss = self._loss()
+        tokens = 0
+
+        def save() -> Saved:
+            now.seconds = time.monotonic() - began
+            metrics.sync()
+            written = state.save(
+                self.checkpoints,
+                now,
+                self.config,
+                self.task.tokenizer.to_json(),
+                self.data,
+                self.reached,
+            )
+            self.saved_step = now.step
+            best = now.best["step"] if now.best else None
+            checkpoint.prune(self.checkpoints, train.keep, best, self.reached)
+            return Saved(now.step, written.folder)
+
+        while True:
+            progress = self._progress(time.monotonic() - began)
+            done = progress >= 1 or self._lost_patience()
+            if done or math.floor(progress * train.evaluations) > now.evaluated:
+                if self.saved_step != now.step:
+                    yield save()
+                    last_save = time.monotonic()
+                if now.evaluated < train.evaluations or done:
+                    yield self._evaluate(metrics, progress)
+            wanted = stop() or (self.folder / "stop").exists()
+            if done or wanted:
+                if self.saved_step != now.step or done:
+                    yield save()
+                (self.folder / "stop").unlink(missing_ok=True)
+                reason = "finished" if done else "stopped"
+                metrics.append({"event": "end", "step": now.step, "reason": reason, "exit": 0})
+                yield Ended(now.step, reason)
+                return
+            factor = schedule.factor(train.schedule, now.step, progress)
+            optim.set_rate(now.rules, factor)
+            outcome = self._step(loss)
+            now.step += 1
+            tokens += outcome.targets
+            if now.average is not None:
+                now.average.update(self.model, now.step)
+            event = Step(
+                now.step,
+                outcome.loss,
+                train.lr * factor,
+                outcome.gradient_norm,
+                tokens,
+                time.monotonic() - began,
+                progress,
+            )
+            metrics.append(vars(event))
+            yield event
+            if time.monotonic() - last_save > train.save_seconds:
+                yield save()
+                last_save = time.monotonic()
+
+    def _loss(self) -> step.Loss:
+        train = self.config.train
+        long = train.minutes is not None and train.minutes >= COMPILE_FROM_MINUTES
+        # Rows come in many lengths, and every new one would be compiled again.
+        fits = isinstance(self.task, tasks.Stream) and shutil.which("c++") is not None
+        if train.compile == "on" or (train.compile == "auto" and long and fits):
+            return torch.compile(self.model.loss)
+        return self.model.loss
+
+    def _step(self, loss: step.Loss) -> step.Outcome:
+        train = self.config.train
+        self.model.train()
+        batch = self.task.batch(self.state.step)
+        counts = (batch.targets != IGNORE).sum()[None]
+        parts = cut(batch, train.accumulate, next(self.model.parameters()).device)
+        try:
+            return step.take(
+                loss, self.model.parameters(), self.state.rules, parts, counts, train.clip
+            )
+        except step.NotFiniteError as problem:
+            where = diagnose.first_not_finite(self.model, parts)
+            raise step.NotFiniteError(
+                f"step {self.state.step + 1}: {problem}; it arose in {where}. The weights before "
+                f"it are kept; a lower --train.lr or --train.clip may help"
+            ) from None
+
+    def _evaluate(self, metrics: Records, progress: float) -> Evaluation:
+        now = self.state
+        with now.average.lent_to(self.model) if now.average else nullcontext():
+            figures = self.task.evaluate(self.model)
+        value = figures[self.task.figure]
+        sign = 1 if self.task.larger_is_better else -1
+        best = now.best is None or sign * value > sign * now.best["value"]
+        now.since_best = 0 if best else now.since_best + 1
+        if best:
+            now.best = {"step": now.step, "value": value}
+        # By progress and not by counting: an evaluation that a long step jumped over is gone.
+        now.evaluated = max(
+            now.evaluated + 1, math.floor(min(progress, 1.0) * self.config.train.evaluations)
+        )
+        metrics.append({"event": "evaluation", "step": now.step, "best": best, **figures})
+        return Evaluation(now.step, figures, best)
+
+    def _progress(self, seconds: float) -> float:
+        train = self.config.train
+        if train.minutes is not None:
+            return seconds / (60 * train.minutes)
+        return self.state.step / self.total_steps
+
+    @property
+    def total_steps(self) -> int:
+        train = self.config.train
+        assert train.minutes is None
+        if train.steps is not None:
+            return train.steps
+        assert train.epochs is not None
+        return max(1, round(train.epochs * self.task.steps_per_epoch))
+
+    def _lost_patience(self) -> bool:
+        patience = self.config.train.patience
+        return patience is not None and self.state.since_best >= patience
+
+    def _write_identity(self) -> None:
+        """What the folder needs besides checkpoints, to be opened by any verb."""
+        write_json(self.folder / "config.json", to_json(self.config))
+        write_json(self.folder / "tokenizer.json", self.task.tokenizer.to_json())
+
+
+def cut(batch: Batch, parts: int, device: torch.device) -> Sequence[Batch]:
+    """A batch in micro-batches, on the device of the model."""
+
+    def pieces(tensor: Any) -> Sequence[Any]:
+        return [None] * parts if tensor is None else tensor.to(device).tensor_split(parts)
+
+    fields = (batch.tokens, batch.targets, batch.keep, batch.segments)
+    return [
+        Batch(*each)
+        for each in zip(*(pieces(field) for field in fields), strict=True)
+        if len(each[0])
+    ]
+
+
+def continued(saved: RunConfig, asked: RunConfig) -> RunConfig:
+    """The saved config with what may be changed taken from the asked one; else ValueError."""
+    wrong = []
+    old, new = to_json(saved), to_json(asked)
+    # What the data told is in the saved config only.
+    new["model"] |= {key: old["model"][key] for key in ("vocabulary", "head")}
+    for part in ("model", "data", "train"):
+        for name, value in old[part].items():
+            if new[part].get(name) != value and name not in CHANGEABLE:
+                wrong.append(f"{part}.{name} ({value} before, {new[part].get(name)} now)")
+    if wrong:
+        raise ValueError(
+            f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "
+            f"start a new run in another folder"
+        )
+    changed = {name: new["train"][name] for name in CHANGEABLE}
+    return run_from_json({**old, "train": {**old["train"], **changed}})
+
+
+def require_writable(folder: Path) -> None:
+    """Find out now, and not at the first checkpoint."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as problem:
+        raise ValueError(
+            f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "
+            f"--out"
+        ) from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process for each run folder; the lock goes with the process, however it ends."""
+    with (folder / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise ValueError(
+                f"{folder} is being trained by another process ({file.read().strip()}): stop it "
+                f"first, or choose another --out"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        yield
+
+
+def about_machine() -> dict[str, Any]:
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def device_of(name: str) -> torch.device:
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def write_json(path: Path, value: Any) -> None:
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False))
+    temporary.replace(path)

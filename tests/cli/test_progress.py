@@ -1,0 +1,20 @@
+"""How a run is shown."""
+
+from clearformer.cli.progress import JsonLines, Live, Plain, Reporter, clock, reporter
+
+
+def test_times_read_as_a_clock():
+    assert [clock(s) for s in (0, 59.6, 61, 3600, 7325)] == [
+        "0:00", "1:00", "1:01", "1:00:00", "2:02:05",
+    ]  # fmt: skip
+
+
+def test_the_way_of_showing_follows_from_where_it_is_shown(monkeypatch):
+    assert type(reporter(quiet=False, json=True)) is JsonLines
+    assert type(reporter(quiet=True, json=False)) is Reporter
+    assert type(reporter(quiet=False, json=False)) is Plain
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("CI", "true")
+    assert type(reporter(quiet=False, json=False)) is Plain
+    monkeypatch.delenv("CI")
+    assert type(reporter(quiet=False, json=False)) is Live

@@ -1,0 +1,132 @@
+"""`clearformer train` and `generate`: from a file of one's own to text, in two commands."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from clearformer.cli.train import expand, parse
+
+TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--key-heads", "1",
+        "--model.hidden", "32", "--batch", "4", "--threads", "1")  # fmt: skip
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CLEARFORMER_DATA", raising=False)
+    path = tmp_path / "mine.txt"
+    path.write_text("\n".join(f"{i} bottles of ale on the wall" for i in range(400)))
+    return str(path)
+
+
+def test_train_continue_generate(clearformer, text, tmp_path):
+    out = str(tmp_path / "run")
+    first = clearformer("train", "--data", text, "--out", out, "--steps", "6", *TINY)
+    assert first.code == 0, first.err
+    assert "training: modern-tiny" in first.out
+    assert "validation loss" in first.out
+    assert "finished at step 6" in first.out
+    assert clearformer("train", "--data", text, "--out", out, "--steps", "6", *TINY).complaint == (
+        f"{out} already holds a run at step 6: add --resume to go on with it, "
+        f"or choose another --out"
+    )
+    again = clearformer("train", "--data", text, "--out", out, "--steps", "9", "--resume", *TINY)
+    assert "continuing at step 6" in again.out
+    assert "finished at step 9" in again.out
+    said = clearformer("generate", out, "1 bottles", "--length", "20", "--seed", "3")
+    assert said.code == 0, said.err
+    assert said.out.startswith("1 bottles")
+    assert (
+        said.out == clearformer("generate", out, "1 bottles", "--length", "20", "--seed", "3").out
+    )
+
+
+def test_every_event_as_json(clearformer, text, tmp_path):
+    out = clearformer(
+        "train", "--data", text, "--out", str(tmp_path / "r"), "--steps", "3", "--json", *TINY
+    ).out
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [e["step"] for e in events if e["event"] == "step"] == [1, 2, 3]
+    assert events[-1] == {"event": "ended", "step": 3, "reason": "finished"}
+
+
+def test_quiet_says_the_result(clearformer, text, tmp_path):
+    out = clearformer(
+        "train", "--data", text, "--out", str(tmp_path / "r"), "--steps", "3", "--quiet", *TINY
+    ).out
+    assert out.count("\n") == 1
+    assert "bits per byte" in out
+
+
+@pytest.mark.parametrize(("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clearformer", "train", "--data", text, "--out", str(out),
+         "--steps", "100000", "--json", *TINY],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    for _ in range(20):
+        process.stdout.readline()
+    process.send_signal(which)
+    rest = process.stdout.read().splitlines()
+    process.stdout.close()
+    assert process.wait(timeout=60) == code
+    ended = json.loads(rest[-1])
+    assert ended["reason"] == "stopped"
+    assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()
+
+
+def test_short_flags_are_expanded():
+    default = parse([])
+    assert expand("--minutes", default) == "--train.minutes"
+    assert expand("--lr=3", default) == "--train.lr=3"
+    assert expand("--data", default) == "--data.source"
+    assert expand("--width", default) == "--model.width"
+    assert expand("--resume", default) == "--resume"
+    assert expand("words", default) == "words"
+    # The longer path is another field: the shorter one wins.
+    assert expand("--vocabulary", default) in ("--vocabulary", "--model.vocabulary")
+
+
+def test_the_preset_gives_the_defaults():
+    read = parse(["gpt2-small", "--train.lr", "3e-4", "--epochs", "2", "--model.layers", "3"])
+    assert (read.model.width, read.model.layers) == (768, 3)
+    assert (read.train.lr, read.train.epochs, read.train.minutes) == (3e-4, 2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("gpt2-smal",), "there is no model 'gpt2-smal': did you mean 'gpt2-small'?"),
+        (("original",), "original-base cannot be trained yet"),
+        (("--lr", "-1"), "lr is -1.0, but it must be above 0"),
+        (("--steps", "3", "--minutes", "2"), "the budget is given in steps and minutes"),
+        (("--batch", "6", "--accumulate", "4"), "it must divide the batch of 6: one of 1, 2, 3, 6"),
+        (("--data", "no-such-file.txt"), "no-such-file.txt: there is no such file or folder"),
+        (("--train.leanr", "3"), "--train.leanr"),
+        (("--tokenizer", "morse"), "--data.tokenizer"),
+    ],
+)
+def test_bad_input_is_one_line(clearformer, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert words in clearformer("train", *arguments).complaint
+
+
+def test_too_short_a_text_is_said(clearformer, text, tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("short")
+    complaint = clearformer("train", "--data", str(path), "--out", str(tmp_path / "r")).complaint
+    assert "it has 5 bytes, but" in complaint
+
+
+def test_generate_refuses_what_it_cannot_open(clearformer, tmp_path):
+    assert "is no run" in clearformer("generate", str(tmp_path), "x").complaint
+    complaint = clearformer("generate", str(tmp_path), "x", "--temperature", "-1").complaint
+    assert complaint == "temperature is -1.0, but it must be at least 0 (0: most likely)"
+    assert "length is 0" in clearformer("generate", str(tmp_path), "x", "--length", "0").complaint

@@ -1,0 +1,254 @@
+"""A run as a whole: it learns, it survives, and a continued run is the run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clearformer.config import DataConfig, RunConfig, StableThenDecay, TrainConfig
+from clearformer.data import Places
+from clearformer.families import modern
+from clearformer.train import checkpoint, records
+from clearformer.train.run import Ended, Evaluation, Run, Saved, Step, continued
+from clearformer.train.step import NotFiniteError
+
+TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 200
+
+
+@pytest.fixture
+def config(tmp_path):
+    source = tmp_path / "text.txt"
+    source.write_text(TEXT)
+    model = modern("tiny")
+    model = replace(
+        model,
+        length=16,
+        layers=2,
+        width=16,
+        hidden=32,
+        heads=2,
+        key_heads=1,
+        dropout=replace(model.dropout, residual=0.1),
+    )
+    return RunConfig(
+        model=model,
+        data=DataConfig(source=str(source)),
+        train=TrainConfig(
+            lr=1e-2,
+            batch=4,
+            steps=12,
+            evaluations=3,
+            threads=1,
+            schedule=StableThenDecay(warmup=3),
+        ),
+    )
+
+
+def start(config, folder, **more):
+    return Run(config, folder, Places(cache=folder.parent / "cache"), **more)
+
+
+def curve(folder):
+    """Everything in metrics.jsonl that does not depend on the clock."""
+    clock = {"seconds", "tokens", "progress"}
+    return [
+        {k: v for k, v in record.items() if k not in clock}
+        for record in records.read(folder / "metrics.jsonl")
+    ]
+
+
+def final(folder):
+    return checkpoint.newest(folder / "checkpoints", print).tensors("model.safetensors")
+
+
+def same_run(one, other):
+    assert curve(one) == curve(other)
+    for name, value in final(one).items():
+        assert value.equal(final(other)[name]), name
+
+
+@pytest.fixture
+def whole(config, tmp_path):
+    folder = tmp_path / "whole"
+    return folder, list(start(config, folder).events())
+
+
+def test_events_and_files_of_a_run(whole, config):
+    folder, events = whole
+    steps = [event for event in events if isinstance(event, Step)]
+    assert [event.step for event in steps] == list(range(1, 13))
+    assert steps[-1].loss < steps[0].loss
+    assert [e.step for e in events if isinstance(e, Evaluation)] == [4, 8, 12]
+    assert events[-1] == Ended(12, "finished")
+    assert steps[0].lr == pytest.approx(config.train.lr / 3)
+    assert {path.name for path in folder.iterdir()} >= {
+        "config.json", "tokenizer.json", "metrics.jsonl", "checkpoints", "lock",
+    }  # fmt: skip
+    assert records.read(folder / "metrics.jsonl")[-1] == {
+        "event": "end", "step": 12, "reason": "finished", "exit": 0,
+    }  # fmt: skip
+    assert json.loads((folder / "config.json").read_text())["model"]["vocabulary"] == 256
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 7, 11])
+def test_stopped_and_continued_is_the_whole_run(whole, config, tmp_path, stop_at):
+    folder = tmp_path / "part"
+    run = start(config, folder)
+    seen = list(run.events(lambda: run.state.step >= stop_at))
+    assert seen[-1] == Ended(stop_at, "stopped")
+    torch.rand(3)
+    list(start(None, folder, resume=True).events())
+    same_run(folder, whole[0])
+
+
+def test_a_stop_file_ends_a_run_and_is_taken_away(config, tmp_path):
+    folder = tmp_path / "stopped"
+    run = start(config, folder)
+    events = run.events()
+    next(events)
+    (folder / "stop").touch()
+    rest = list(events)
+    assert isinstance(rest[-1], Ended)
+    assert rest[-1].reason == "stopped"
+    assert not (folder / "stop").exists()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from clearformer.config import run_from_json
+from clearformer.data import Places
+from clearformer.train.run import Run
+import json, os, signal, torch
+config = run_from_json(json.loads(Path(sys.argv[1]).read_text()))
+folder, point, step = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+state = {}
+def reached(name):
+    if name == point and state["run"].state.step >= step:
+        os.kill(os.getpid(), signal.SIGKILL)
+run = state["run"] = Run(config, folder, Places(cache=folder.parent / "cache"), resume=True,
+                         reached=reached)
+for event in run.events():
+    if point == "step" and run.state.step >= step:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "step"),
+    [("step", 6), ("after_model", 8), ("before_rename", 8), ("after_rename", 4)],
+)
+def test_killed_and_continued_is_the_whole_run(whole, config, tmp_path, point, step):
+    from clearformer.config import to_json
+
+    folder, settings = tmp_path / "killed", tmp_path / "run.json"
+    settings.write_text(json.dumps(to_json(config)))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(settings), str(folder), point, str(step)],
+        capture_output=True,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 99, "lo')  # as a kill in the middle of a write leaves it
+    list(start(config, folder, resume=True).events())
+    same_run(folder, whole[0])
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(whole, config):
+    folder, _ = whole
+    expected = final(folder)
+    (folder / "checkpoints/step-12/model.safetensors").write_bytes(b"cut")
+    said = []
+    run = start(config, folder, resume=True, say=said.append)
+    assert run.state.step == 8
+    assert "step-12/model.safetensors was cut or grew" in said[0]
+    list(run.events())
+    for name, value in final(folder).items():
+        assert value.equal(expected[name]), name
+
+
+def test_a_run_is_not_overwritten(whole, config):
+    with pytest.raises(ValueError, match="already holds a run at step 12: add --resume"):
+        start(config, whole[0])
+
+
+def test_other_settings_are_refused_by_name(config):
+    other = replace(
+        config, model=replace(config.model, width=32), train=replace(config.train, seed=5, steps=99)
+    )
+    with pytest.raises(ValueError, match=r"model.width \(16 before, 32 now\); train.seed \(0 bef"):
+        continued(config, other)
+    longer = replace(config, train=replace(config.train, steps=99))
+    assert continued(config, longer).train.steps == 99
+
+
+def test_other_data_is_refused(whole, config, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT.upper())
+    with pytest.raises(ValueError, match=r"the data is not the one that .* was trained with"):
+        start(config, whole[0], resume=True)
+
+
+def test_two_processes_cannot_train_one_run(config, tmp_path):
+    folder = tmp_path / "shared"
+    events = start(config, folder).events()
+    next(events)
+    with pytest.raises(ValueError, match=rf"another process \(process {os.getpid()} on"):
+        next(start(config, folder, resume=True).events())
+    events.close()
+
+
+def test_nothing_to_resume_is_said(tmp_path):
+    with pytest.raises(ValueError, match="holds no run to resume"):
+        start(None, tmp_path / "empty", resume=True)
+
+
+def test_a_folder_that_is_a_file_is_refused(config, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be written to: File exists; choose another"):
+        start(config, tmp_path / "file")
+
+
+def test_a_loss_that_is_no_number_names_where_it_arose(config, tmp_path):
+    folder = tmp_path / "broken"
+    run = start(config, folder)
+    events = run.events(lambda: False)
+    for event in events:
+        if isinstance(event, Saved):
+            break
+    with torch.no_grad():
+        run.model.stack.blocks[1].feed_forward.up.weight[0, 0] = float("nan")
+    with pytest.raises(NotFiniteError, match=r"step 5: the loss is nan.*blocks.1.feed_forward.up"):
+        list(events)
+    assert records.read(folder / "metrics.jsonl")[-1]["exit"] == 3
+    assert all(torch.isfinite(value).all() for value in final(folder).values())
+
+
+def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
+    hopeless = replace(config.train, lr=1e-12, steps=40, evaluations=20, patience=2)
+    events = list(start(replace(config, train=hopeless), tmp_path / "x").events())
+    assert events[-1].step < 40
+
+
+def test_a_budget_of_minutes_is_kept(config, tmp_path):
+    short = replace(config.train, steps=None, minutes=0.02, evaluations=2)
+    events = list(start(replace(config, train=short), tmp_path / "x").events())
+    steps = [event for event in events if isinstance(event, Step)]
+    assert events[-1].reason == "finished"
+    assert steps[-1].seconds > 1.0
+    assert steps[-1].lr < steps[len(steps) // 2].lr
+
+
+def test_accumulation_changes_nothing_but_rounding(config, tmp_path):
+    def losses(accumulate):
+        quiet = replace(config.model, dropout=replace(config.model.dropout, residual=0.0))
+        train = replace(config.train, accumulate=accumulate, steps=4)
+        changed = replace(config, model=quiet, train=train)
+        events = start(changed, tmp_path / str(accumulate)).events()
+        return [event.loss for event in events if isinstance(event, Step)]
+
+    assert losses(1) == pytest.approx(losses(4), rel=1e-4)

@@ -1,0 +1,128 @@
+"""Data becomes batches, and a model becomes figures."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clearformer.build import build
+from clearformer.config import DataConfig, RunConfig, TrainConfig
+from clearformer.core.model import Batch
+from clearformer.data import Places
+from clearformer.families import bert, classifier, generator
+from clearformer.train import tasks
+
+TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+
+
+def small(config):
+    return replace(config, length=16, layers=1, width=16, heads=2, hidden=32)
+
+
+@pytest.fixture
+def places(tmp_path):
+    return Places(cache=tmp_path)
+
+
+@pytest.fixture
+def stream(tmp_path, places):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {i} of the text\n" for i in range(300)))
+    data = DataConfig(source=str(path), tokenizer="characters")
+    return tasks.load(RunConfig(model=small(generator()), data=data, train=TRAIN), places)
+
+
+@pytest.fixture
+def labels(tmp_path, places):
+    path = tmp_path / "a.csv"
+    rows = [f"good {i} film {'very ' * (i % 30)},yes\nbad {i} film,no\n" for i in range(40)]
+    path.write_text("text,label\n" + "".join(rows))
+    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_share=0.2)
+    return tasks.load(RunConfig(model=small(classifier()), data=data, train=TRAIN), places)
+
+
+def test_a_stream_sets_the_vocabulary(stream):
+    assert stream.config.model.vocabulary == stream.tokenizer.size < 40
+    batch = stream.batch(3)
+    assert batch.tokens.shape == (4, 16)
+    assert batch.tokens[:, 1:].equal(batch.targets[:, :-1])
+    assert stream.chance() == pytest.approx(math.log(stream.tokenizer.size))
+
+
+def test_bits_per_byte_is_the_sum_over_every_token_but_the_first(stream):
+    model = build(stream.config.model)
+    found = stream.evaluate(model)
+    tokens = torch.from_numpy(stream.validation.read(0, len(stream.validation)))
+    total, length = 0.0, stream.config.model.length
+    with torch.inference_mode():
+        model.eval()
+        for start in range(0, len(tokens) - 1, length):
+            # The last window is moved back to be full, and scores only what is left.
+            begin = min(start, len(tokens) - 1 - length)
+            window = tokens[begin : begin + length + 1]
+            bits = -model(window[None, :-1])[0].log_softmax(-1)
+            scored = bits.gather(1, window[1:, None])[:, 0][start - begin :]
+            total += float(scored.sum())
+    assert found["bits_per_byte"] == pytest.approx(
+        total / math.log(2) / (stream.validation.text_bytes - 1), rel=1e-5
+    )
+    assert found["loss"] == pytest.approx(total / (len(tokens) - 1), rel=1e-5)
+
+
+def test_labels_set_classes_and_names(labels):
+    head = labels.config.model.head
+    assert (head.classes, head.names) == (2, ("no", "yes"))
+    batch = labels.batch(0)
+    assert batch.keep.shape == batch.tokens.shape
+    assert batch.targets.shape == (4,)
+    assert any("longer than 16 tokens" in note for note in labels.notes)
+
+
+def test_accuracy_is_the_share_of_right_answers(labels):
+    model = build(labels.config.model)
+    found = tasks.predict(model, labels.validation, labels.config)
+    sums = found.probabilities.sum(1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+    right = [
+        int(row.argmax()) == label
+        for row, label in zip(found.probabilities, labels.validation.labels, strict=True)
+    ]
+    assert labels.evaluate(model)["accuracy"] == pytest.approx(sum(right) / len(right))
+
+
+def test_evaluating_leaves_the_model_as_it_was(labels):
+    model = build(labels.config.model).train()
+    state = torch.get_rng_state()
+    labels.evaluate(model)
+    assert model.training
+    assert torch.get_rng_state().equal(state)
+
+
+def test_text_that_repeats_itself_is_noted(tmp_path, places):
+    path = tmp_path / "b.txt"
+    path.write_text("the same line over and over, nothing else at all in this text here\n" * 500)
+    config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
+    assert "also stands in the training" in tasks.load(config, places).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "source", "message"),
+    [
+        (generator(), "imdb", "imdb is a table, but a generator learns from a text"),
+        (classifier(), "enwik8", "enwik8 has no labels, but a classifier learns from them"),
+        (bert(), "python-docs", "bert-base cannot be trained yet: its head is Pretraining"),
+    ],
+)
+def test_a_task_that_does_not_fit_is_refused(places, model, source, message):
+    config = RunConfig(model=model, data=DataConfig(source=source), train=TRAIN)
+    with pytest.raises(ValueError, match=message):
+        tasks.load(config, places)
+
+
+def test_batches_are_what_the_model_takes(labels):
+    batch = labels.batch(1)
+    assert isinstance(batch, Batch)
+    sums, counts = build(labels.config.model).loss(batch)
+    assert counts.tolist() == [4]
+    assert torch.isfinite(sums).all()
