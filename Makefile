@@ -14,7 +14,7 @@ run: .venv/ready
 	@$(BIN)/clearformer attend "mary gave roses to susan" --picture attend.png
 
 test: .venv/ready-dev
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --quiet
 
 check: .venv/ready-dev
 	@$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What all tests share: one thread (tensors here are tiny), one seed, and a small version of every family."""
+"""What all tests share: one thread (tensors are tiny), one seed, a small version of each family."""
 
 import dataclasses
 

@@ -218,10 +218,6 @@ def test_an_encoder_keeps_no_past(small):
             "width is 16 and heads is 3, but the heads must divide the width: use 2 heads",
         ),
         (
-            {"patterns": (c.Local(window=0),)},
-            "Local: window is 0, but it must be at least 1",
-        ),
-        (
             {"width": 15, "heads": 3, "position": c.Sinusoidal()},
             "sinusoidal positions need an even width, got 15",
         ),

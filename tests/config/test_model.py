@@ -57,6 +57,12 @@ def test_derived_numbers():
             lambda: c.Dropout(embedding=-0.1),
             "Dropout: embedding is -0.1, but it must be at least 0 and below 1",
         ),
+        (lambda: c.Local(window=0), "Local: window is 0, but it must be at least 1"),
+        (lambda: c.Strided(stride=0), "Strided: stride is 0, but it must be at least 1"),
+        (
+            lambda: c.Fixed(stride=4, summary=5),
+            "Fixed: summary is 5, but it must be between 1 and the stride",
+        ),
         (lambda: c.Rotary(base=0.0), "Rotary: base is 0.0, but it must be above 0"),
         (lambda: c.Classifier(classes=1), "Classifier: classes is 1, but it must be at least 2"),
         (

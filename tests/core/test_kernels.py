@@ -180,12 +180,15 @@ def test_mask_is_pattern_and_padding(pattern, padding, queries):
     keep = keep_of(padding)
     mask = Mask(PATTERNS[pattern], keep)
     q, k = torch.zeros(BATCH, 1, queries, 1), torch.zeros(BATCH, 1, KEYS, 1)
-    rule = PATTERNS[pattern].table(queries, KEYS).tolist()
+
+    def seen(row, query, key):
+        """A pair of places, counted from the first real token of the row."""
+        first = 0 if keep is None or not keep[row].any() else keep[row].tolist().index(True)
+        places = torch.tensor([query - first]), torch.tensor([key - first])
+        return bool(PATTERNS[pattern].allows(*places)) and (keep is None or bool(keep[row, key]))
+
     expected = [
-        [
-            [rule[i][j] and (keep is None or bool(keep[b, j])) for j in range(KEYS)]
-            for i in range(queries)
-        ]
+        [[seen(b, i, j) for j in range(KEYS)] for i in range(KEYS - queries, KEYS)]
         for b in range(BATCH)
     ]
     assert mask.table(q, k).expand(BATCH, 1, queries, KEYS)[:, 0].tolist() == expected

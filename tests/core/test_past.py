@@ -94,6 +94,16 @@ def test_a_cache_of_another_batch_is_refused(attention, size):
         cache(capacity=7).read(torch.randn(size, 4, WIDTH), attention)
 
 
+@torch.no_grad()
+def test_a_cache_of_another_precision_is_refused(attention, x):
+    message = (
+        "the cache holds torch.float32, but the model computes torch.bfloat16: "
+        "make it with dtype=torch.bfloat16"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        cache(capacity=7).read(x.bfloat16(), attention.bfloat16())
+
+
 def test_a_cache_refuses_to_carry_gradients(attention, x):
     message = (
         "a KVCache is written in place and carries no gradient: "

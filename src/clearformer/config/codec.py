@@ -82,7 +82,7 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
     if kind != annotation.__name__:
         raise ValueError(f"{path} has kind {kind!r}, but it must be {annotation.__name__!r}")
     hints = typing.get_type_hints(annotation)
-    known = {f.name for f in dataclasses.fields(annotation)}
+    known = [f.name for f in dataclasses.fields(annotation)]
     given = {name: value for name, value in data.items() if name != "kind"}
     for name in given:
         if name not in known:

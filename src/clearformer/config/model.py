@@ -77,12 +77,18 @@ class Local(Composable):
 
     window: int
 
+    def __post_init__(self) -> None:
+        require(self, "window", self.window >= 1, "at least 1")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Strided(Composable):
     """A whole number of strides away."""
 
     stride: int
+
+    def __post_init__(self) -> None:
+        require(self, "stride", self.stride >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +97,10 @@ class Fixed(Composable):
 
     stride: int
     summary: int
+
+    def __post_init__(self) -> None:
+        require(self, "stride", self.stride >= 1, "at least 1")
+        require(self, "summary", 1 <= self.summary <= self.stride, "between 1 and the stride")
 
 
 @dataclass(frozen=True, kw_only=True)

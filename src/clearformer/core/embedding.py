@@ -6,6 +6,8 @@ Axes: B batch, T tokens, K tokens with those of the past, E model width, V vocab
 import torch
 from torch import Tensor, nn
 
+from clearformer.core.kernels import first_kept
+
 
 class Embedding(nn.Module):
     """The input of a stack (eq. 17, eq. 18: the position is added to the word)."""
@@ -67,8 +69,3 @@ class Embedding(nn.Module):
                 f"model's tokenizer?"
             ) from None
         return x
-
-
-def first_kept(keep: Tensor) -> Tensor:
-    """Index of the first real token of each row (B,): position 0, however much padding is left."""
-    return keep.int().argmax(dim=1)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.block import Activation
-from clearformer.core.embedding import first_kept
+from clearformer.core.kernels import first_kept
 
 IGNORE = -100  # the target of a place that has none
 
@@ -142,7 +142,7 @@ class Pretraining(nn.Module):
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> SumAndCount:
     """Sum of -log p(target) over the valid targets, and how many they are: each (1,)."""
-    # In float32: the sum of many small logarithms is the first thing half precision loses.
-    rows = logits.float().flatten(0, -2)  # (B*T, V)
+    # At least float32: the sum of many small logarithms is the first thing half precision loses.
+    rows = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B*T, V)
     total = F.cross_entropy(rows, targets.flatten(), ignore_index=IGNORE, reduction="sum")
     return total[None], (targets != IGNORE).sum()[None]

@@ -79,9 +79,8 @@ def sparse(model: nn.Module) -> None:
         writers = list(_residual_writers(model))
         for writer in writers:
             writer.weight.mul_(1 / math.sqrt(len(writers)))
-        for module in model.modules():
-            if isinstance(module, NextToken):
-                module.project.weight.zero_()
+        for project in _own_outputs(model):
+            project.weight.zero_()
 
 
 def modern(model: nn.Module) -> None:
@@ -94,9 +93,8 @@ def modern(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=1.0)
     for writer in _residual_writers(model):
         nn.init.zeros_(writer.weight)
-    for module in model.modules():
-        if isinstance(module, NextToken):
-            nn.init.normal_(module.project.weight, std=0.02)
+    for project in _own_outputs(model):
+        nn.init.normal_(project.weight, std=0.02)
 
 
 def _attentions(model: nn.Module) -> Iterator[Attention]:
@@ -114,6 +112,14 @@ def _residual_writers(model: nn.Module) -> Iterator[nn.Linear]:
             yield module.output
         elif isinstance(module, FeedForward | GatedFeedForward):
             yield module.down
+
+
+def _own_outputs(model: nn.Module) -> Iterator[nn.Linear]:
+    """The matrices from hidden states to the vocabulary that are not the embedding's."""
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    for module in model.modules():
+        if isinstance(module, NextToken) and id(module.project.weight) not in embeddings:
+            yield module.project
 
 
 def _zero_bias(module: nn.Module) -> None:

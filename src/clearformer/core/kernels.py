@@ -67,7 +67,17 @@ class Mask:
         keep = self.keep[:, None, None, :]  # (B, 1, 1, K)
         if isinstance(self.pattern, Full):
             return keep
-        return keep & self.pattern.table(queries, keys, q.device)  # (B, 1, Q, K)
+        # Positions count from the first real token, or padding on the left would move a
+        # pattern that has a grid, and change what real tokens see.
+        key = torch.arange(keys, device=q.device) - first_kept(self.keep)[:, None]  # (B, K)
+        query = key[:, keys - queries :]  # (B, Q)
+        seen = self.pattern.allows(query[:, :, None], key[:, None, :])  # (B, Q, K)
+        return keep & seen[:, None]  # (B, 1, Q, K)
+
+
+def first_kept(keep: Tensor) -> Tensor:
+    """Index of the first real token of each row (B,): position 0, however much padding is left."""
+    return keep.int().argmax(dim=1)
 
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask, Tensor | None, float], Tensor]
@@ -82,8 +92,8 @@ def weights(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
     if mask.hides_nothing(q.shape[-2]):
         return scores.softmax(dim=-1)  # eq. 7
     hidden = ~mask.table(q, k)
-    # The lowest number and not -inf: a row of nothing but -inf has a softmax of NaN, and so
-    # have its gradients. The second fill makes the hidden weights exactly zero, also there.
+    # The lowest number and not -inf: a row of nothing but -inf has a softmax of NaN. The second
+    # fill makes the hidden weights exactly zero, also in such a row.
     lowest = torch.finfo(scores.dtype).min
     return scores.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
 

@@ -24,7 +24,7 @@ class Batch:
 
     tokens: Tensor  # (B, T)
     targets: Any  # (B, T), (B,), or both for BERT's two objectives
-    keep: Tensor | None = None  # (B, T), True = a real token
+    keep: Tensor | None = None  # (B, K), True = a real token; K = T without a past
     segments: Tensor | None = None  # (B, T)
 
 
@@ -58,11 +58,12 @@ class Transformer(nn.Module):
     ) -> Any:
         """Logits, whatever their shape: it is the head's."""
         hidden = self.hidden(tokens, keep, segments, pasts)
-        return self.head(hidden, None if keep is None else keep[:, -tokens.shape[1] :])
+        return self.head(hidden, _own(keep, tokens))
 
     def loss(self, batch: Batch, pasts: Sequence[Past] | None = None) -> SumAndCount:
         hidden = self.hidden(batch.tokens, batch.keep, batch.segments, pasts)
-        return self.head.loss(hidden, batch.targets, batch.keep)  # type: ignore[operator]
+        own = _own(batch.keep, batch.tokens)
+        return self.head.loss(hidden, batch.targets, own)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,11 @@ class Seq2Seq(nn.Module):
         source = self.encode(batch.source, batch.source_keep)
         hidden = self.hidden(batch.target, source, batch.target_keep)
         return self.head.loss(hidden, batch.targets)  # type: ignore[operator]
+
+
+def _own(keep: Tensor | None, tokens: Tensor) -> Tensor | None:
+    """The part of keep (B, K) that belongs to the tokens at hand (B, T), which come last."""
+    return None if keep is None else keep[:, -tokens.shape[1] :]
 
 
 def _cross_attention(block: nn.Module) -> Any:

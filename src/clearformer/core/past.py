@@ -89,6 +89,11 @@ class KVCache(Past):
                 f"the cache holds {self.keys.shape[-2]} tokens, but this step needs {end}: "
                 f"make it with capacity={end}"
             )
+        if k.dtype != self.keys.dtype:
+            raise ValueError(
+                f"the cache holds {self.keys.dtype}, but the model computes {k.dtype}: "
+                f"make it with dtype={k.dtype}"
+            )
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v
         self.pending = end - self.length

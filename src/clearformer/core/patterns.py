@@ -75,7 +75,8 @@ class Full(Pattern):
     """Everyone sees everyone."""
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return (query >= 0) & (key >= 0)
+        shape = torch.broadcast_shapes(query.shape, key.shape)
+        return torch.ones(shape, dtype=torch.bool, device=query.device)
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,9 @@ class Graph(Pattern):
         if self.edges:
             pairs = torch.tensor(self.edges, device=query.device)  # (edges, 2)
             table[pairs[:, 0], pairs[:, 1]] = True
-        last = self.nodes - 1  # positions past the last node belong to no edge
-        inside = (query <= last) & (key <= last)
-        return inside & table[query.clamp(max=last), key.clamp(max=last)]
+        last = self.nodes - 1  # other positions (padding on either side) belong to no edge
+        inside = (query >= 0) & (key >= 0) & (query <= last) & (key <= last)
+        return inside & table[query.clamp(0, last), key.clamp(0, last)]
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class DecoderStack(Stack):
         pasts: Sequence[Past] | None = None,
     ) -> Tensor:
         pasts = _one_for_each_layer(pasts, len(self.blocks))
+        sources = _one_for_each_layer(sources, len(self.blocks))
         source_mask = Mask(Full(), source_keep)
         for layer, (block, past, source) in enumerate(
             zip(self.blocks, pasts, sources, strict=True)

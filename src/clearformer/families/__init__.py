@@ -55,8 +55,4 @@ def preset(name: str) -> AnyModelConfig:
     if family not in FAMILIES:
         raise ValueError(f"there is no model {name!r}: {nearest(name, [*FAMILIES, *presets()])}")
     make, sizes = FAMILIES[family]
-    size = size or next(iter(sizes))
-    if size not in sizes:
-        known = [f"{family}-{each}" for each in sizes]
-        raise ValueError(f"there is no model {name!r}: {nearest(name, known)}")
-    return make(size)
+    return make(size or next(iter(sizes)))

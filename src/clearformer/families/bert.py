@@ -1,6 +1,7 @@
 """BERT (Devlin et al. 2018): an encoder that learns from hidden words and next sentences."""
 
 from clearformer.config import Dropout, Full, LayerNorm, Learned, ModelConfig, Pretraining
+from clearformer.families.sizes import numbers
 
 # layers, width, heads: base and large from section 3 of the paper, the smaller ones from
 # Turc et al. 2019. hidden is 4 * width, a head 64 wide, throughout.
@@ -15,7 +16,7 @@ BERT = {
 
 
 def bert(size: str = "base") -> ModelConfig:
-    layers, width, heads = BERT[size]
+    layers, width, heads = numbers(BERT, "bert", size)
     return ModelConfig(
         name=f"bert-{size}",
         vocabulary=30_522,

@@ -7,6 +7,7 @@ from clearformer.config import (
     Learned,
     ModelConfig,
 )
+from clearformer.families.sizes import numbers
 
 # layers, width, heads, length. The seed: "at depth 6, with a maximum sequence length of 512";
 # width, heads and vocabulary are those of the experiment that it links to (pbloem/former).
@@ -14,7 +15,7 @@ CLASSIFIER = {"imdb": (6, 128, 8, 512)}
 
 
 def classifier(size: str = "imdb") -> ModelConfig:
-    layers, width, heads, length = CLASSIFIER[size]
+    layers, width, heads, length = numbers(CLASSIFIER, "classifier", size)
     return ModelConfig(
         name=f"classifier-{size}",
         vocabulary=50_000,

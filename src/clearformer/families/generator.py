@@ -1,6 +1,7 @@
 """The first seed's generator: the same blocks behind a causal mask, predicting the next byte."""
 
 from clearformer.config import Biases, Causal, KVCache, Learned, ModelConfig, NextToken
+from clearformer.families.sizes import numbers
 
 # layers, width, heads, length. The seed: "sequences of length 256, using a model of 12
 # transformer blocks and 256 embedding dimension"; 8 heads in the experiment that it links to.
@@ -8,7 +9,7 @@ GENERATOR = {"enwik8": (12, 256, 8, 256)}
 
 
 def generator(size: str = "enwik8") -> ModelConfig:
-    layers, width, heads, length = GENERATOR[size]
+    layers, width, heads, length = numbers(GENERATOR, "generator", size)
     return ModelConfig(
         name=f"generator-{size}",
         vocabulary=256,

@@ -1,6 +1,7 @@
 """GPT-2 (Radford et al. 2019): the generator with the norm moved to the front, and large."""
 
 from clearformer.config import Causal, Dropout, KVCache, Learned, ModelConfig, NextToken
+from clearformer.families.sizes import numbers
 
 # layers, width, heads: table 2 of the paper; heads from the released models (64 wide each).
 GPT2 = {
@@ -12,7 +13,7 @@ GPT2 = {
 
 
 def gpt2(size: str = "small") -> ModelConfig:
-    layers, width, heads = GPT2[size]
+    layers, width, heads = numbers(GPT2, "gpt2", size)
     return ModelConfig(
         name=f"gpt2-{size}",
         vocabulary=50_257,

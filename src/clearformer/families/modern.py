@@ -14,6 +14,7 @@ from clearformer.config import (
     RMSNorm,
     Rotary,
 )
+from clearformer.families.sizes import numbers
 
 # layers, width, heads, key heads, hidden, length. Sizes of our own; hidden is about 8/3 of the
 # width, so that three matrices cost what two of 4 * width did.
@@ -26,7 +27,7 @@ MODERN = {
 
 
 def modern(size: str = "small") -> ModelConfig:
-    layers, width, heads, key_heads, hidden, length = MODERN[size]
+    layers, width, heads, key_heads, hidden, length = numbers(MODERN, "modern", size)
     return ModelConfig(
         name=f"modern-{size}",
         vocabulary=256,

@@ -9,6 +9,7 @@ from clearformer.config import (
     Seq2SeqConfig,
     Sinusoidal,
 )
+from clearformer.families.sizes import numbers
 
 # layers (of each stack), width, heads, hidden, dropout: table 3 of the paper. The vocabulary
 # of about 37,000 joint byte pairs is that of section 5.1.
@@ -21,7 +22,7 @@ ORIGINAL = {
 
 
 def original(size: str = "base") -> Seq2SeqConfig:
-    layers, width, heads, hidden, dropout = ORIGINAL[size]
+    layers, width, heads, hidden, dropout = numbers(ORIGINAL, "original", size)
     return Seq2SeqConfig(
         name=f"original-{size}",
         vocabulary=37_000,

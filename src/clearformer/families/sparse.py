@@ -12,6 +12,7 @@ from clearformer.config import (
     Pattern,
     Strided,
 )
+from clearformer.families.sizes import numbers
 
 # layers, width, heads, length, dropout, patterns. enwik8: section 7.2 of the paper (fixed, a
 # stride of 128, 32 summary places). strided: the same shape with the paper's other pattern,
@@ -30,7 +31,7 @@ SPARSE: dict[str, tuple[int, int, int, int, float, tuple[Pattern, ...]]] = {
 
 
 def sparse(size: str = "enwik8") -> ModelConfig:
-    layers, width, heads, length, dropout, patterns = SPARSE[size]
+    layers, width, heads, length, dropout, patterns = numbers(SPARSE, "sparse", size)
     return ModelConfig(
         name=f"sparse-{size}",
         vocabulary=256,

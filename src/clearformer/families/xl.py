@@ -9,6 +9,7 @@ from clearformer.config import (
     NextToken,
     RelativeXL,
 )
+from clearformer.families.sizes import numbers
 
 # layers, width, heads, hidden, length (= memory), dropout, attention dropout: the released
 # enwik8 scripts, base and large. Their vocabulary is the 204 bytes that occur; ours is all 256.
@@ -19,7 +20,7 @@ XL = {
 
 
 def xl(size: str = "enwik8-12") -> ModelConfig:
-    layers, width, heads, hidden, length, dropout, attention_dropout = XL[size]
+    layers, width, heads, hidden, length, dropout, attention_dropout = numbers(XL, "xl", size)
     return ModelConfig(
         name=f"xl-{size}",
         vocabulary=256,

@@ -44,7 +44,8 @@ class Checkpoint:
         return json.loads((self.folder / name).read_text())
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        return load_file(self.folder / name)
+        # Copies: the library maps the file, and a file that changes under a map is a crash.
+        return {key: value.clone() for key, value in load_file(self.folder / name).items()}
 
 
 def write(

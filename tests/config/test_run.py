@@ -1,0 +1,61 @@
+"""What a run is: one budget, sound numbers, and the same in JSON."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import (
+    DataConfig,
+    InverseSqrt,
+    Muon,
+    RunConfig,
+    StableThenDecay,
+    TrainConfig,
+    run_from_json,
+    to_json,
+)
+from clearformer.families import preset, presets
+from clearformer.families.recipes import recipe
+
+TRAIN = TrainConfig(lr=1e-3, batch=8, steps=10)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_recipe_survives_json(name):
+    model = preset(name)
+    data, train = recipe(model)
+    run = RunConfig(model=model, data=data, train=train)
+    assert run_from_json(to_json(run)) == run
+
+
+def test_choices_survive_json():
+    train = replace(TRAIN, optimizer=Muon(momentum=0.9), schedule=InverseSqrt(warmup=7))
+    run = RunConfig(model=preset("gpt2"), data=DataConfig(source="x"), train=train)
+    assert run_from_json(to_json(run)) == run
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 0.0}, "lr is 0.0, but it must be above 0"),
+        ({"batch": 0}, "batch is 0, but it must be at least 1"),
+        ({"keep": 1}, "keep is 1, but it must be at least 2, so that one always survives"),
+        ({"evaluations": 0}, "evaluations is 0, but it must be at least 1"),
+        ({"smoothing": 1.0}, "smoothing is 1.0, but it must be at least 0 and below 1"),
+        ({"steps": -1}, "steps is -1, but it must be above 0, or absent"),
+        ({"ema": 1.0}, "ema is 1.0, but it must be between 0 and 1, or absent"),
+        ({"accumulate": 3}, "accumulate is 3, but it must divide the batch of 8: one of 1, 2, 4"),
+        ({"minutes": 2.0}, "the budget is given in steps and minutes"),
+        ({"steps": None}, "the budget is given in nothing"),
+    ],
+)
+def test_bad_numbers_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(TRAIN, **changes)
+
+
+def test_other_ranges():
+    with pytest.raises(ValueError, match="decay is 0, but it must be above 0 and at most 1"):
+        StableThenDecay(decay=0)
+    with pytest.raises(ValueError, match="validation_share is 1, but it must be between 0 and 1"):
+        DataConfig(source="x", validation_share=1)
