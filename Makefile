@@ -1,4 +1,4 @@
-# make run    set up .venv and show self-attention with real numbers
+# make run    set up .venv, train a small generator for two minutes, and let it write
 # make test   set up .venv and run all tests
 # make check  lint, types, import contracts, tests (what CI runs)
 # make fix    format and mend what can be mended
@@ -11,7 +11,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 .PHONY: run test check fix bench clean
 
 run: .venv/ready
-	@$(BIN)/clearformer attend "mary gave roses to susan" --picture attend.png
+	@$(BIN)/clearformer train --minutes 2 --out runs/first --resume
+	@echo; echo "what it writes at temperature 0.5:"; echo
+	@$(BIN)/clearformer generate runs/first "The " --temperature 0.5 --length 400
+	@echo
+	@echo "its loss: runs/first/loss.png; its card: runs/first/README.md"
+	@echo "next:  source .venv/bin/activate"
+	@echo "       clearformer train --data YOUR.txt --minutes 10 --out runs/mine"
+	@echo "       clearformer attend 'mary gave roses to susan'"
 
 test: .venv/ready-dev
 	@$(BIN)/python -m pytest --numprocesses auto --quiet

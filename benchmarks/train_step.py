@@ -165,8 +165,9 @@ def main() -> None:
     for each in everyone:  # warm up, and compile
         for _ in range(2):
             each.step()
-    for _ in range(arguments.rounds):
-        for each in everyone:
+    for turn in range(arguments.rounds):
+        first = turn % len(everyone)  # nobody always follows the same neighbour
+        for each in everyone[first:] + everyone[:first]:
             repeats = 8 if each is square else 1
             start = time.perf_counter()
             for _ in range(repeats):

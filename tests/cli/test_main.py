@@ -30,7 +30,7 @@ def test_runs_as_a_module():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("atend",), ["atend", "train, generate, describe, attend"]),
+        (("atend",), ["atend", "train, evaluate, generate"]),
         (("attend", "a b", "--layr", "1"), ["--layr", "--layer"]),
         (("attend", "a b", "--layer", "one"), ["--layer", "one"]),
         (("attend",), ["text", "words to attend to", "attend --help"]),

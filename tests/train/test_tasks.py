@@ -11,7 +11,7 @@ from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.core.model import Batch
 from clearformer.data import Places
 from clearformer.families import bert, classifier, generator
-from clearformer.train import tasks
+from clearformer.train import evaluate, tasks
 
 TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
 
@@ -81,12 +81,12 @@ def test_labels_set_classes_and_names(labels):
 
 def test_accuracy_is_the_share_of_right_answers(labels):
     model = build(labels.config.model)
-    found = tasks.predict(model, labels.validation, labels.config)
-    sums = found.probabilities.sum(1)
+    found = evaluate.predict(model, labels.validation, labels.config)
+    sums = found.sum(1)
     torch.testing.assert_close(sums, torch.ones_like(sums))
     right = [
         int(row.argmax()) == label
-        for row, label in zip(found.probabilities, labels.validation.labels, strict=True)
+        for row, label in zip(found, labels.validation.labels, strict=True)
     ]
     assert labels.evaluate(model)["accuracy"] == pytest.approx(sum(right) / len(right))
 

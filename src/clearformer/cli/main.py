@@ -14,12 +14,15 @@ import tyro
 
 from clearformer import __version__
 from clearformer.cli.attend import Attend
+from clearformer.cli.classify import Classify
+from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
+from clearformer.cli.evaluate import Evaluate
 from clearformer.cli.generate import Generate
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 
-Verb = Train | Generate | Describe | Attend
+Verb = Train | Evaluate | Generate | Classify | Data | Describe | Attend
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -47,7 +50,10 @@ def parse(arguments: Sequence[str]) -> Verb:
                 return parse_train(arguments[1:])
             verb: Verb = tyro.cli(
                 Annotated[Train, tyro.conf.subcommand("train", default=parse_train([]))]
+                | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
                 | Annotated[Generate, tyro.conf.subcommand("generate")]
+                | Annotated[Classify, tyro.conf.subcommand("classify")]
+                | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")],
                 prog="clearformer",

@@ -143,7 +143,10 @@ def summary(run: Run) -> list[str]:
 
 def evaluation_line(event: Any) -> str:
     figures = ", ".join(f"{name.replace('_', ' ')} {v:.4f}" for name, v in event.figures.items())
-    return f"step {event.step}: validation {figures}{'  (best)' if event.best else ''}"
+    line = f"step {event.step}: validation {figures}{'  (best)' if event.best else ''}"
+    if event.sample is None:
+        return line
+    return f"{line}\n    {' '.join(event.sample.split())[:100]}"
 
 
 def clock(seconds: float) -> str:

@@ -16,8 +16,10 @@ from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
     from clearformer.data import Places
+    from clearformer.train.run import Run
 
 DEFAULT = "modern-tiny"
+SAMPLE = 120  # tokens of a sample at each evaluation
 BUDGETS = ("steps", "epochs", "minutes")
 
 
@@ -50,7 +52,9 @@ class Train:
         config = RunConfig(model=self.model, data=self.data, train=self.train)
         report = reporter(quiet=self.quiet, json=self.json)
         stopping = Stopping()
-        run = Run(config, out, places(self.data_dir), resume=self.resume, say=report.say)
+        run = Run(
+            config, out, places(self.data_dir), resume=self.resume, say=report.say, sample=sample
+        )
         report.start(run)
         try:
             with stopping:
@@ -62,8 +66,36 @@ class Train:
             sys.exit(3)
         finally:
             report.close()
+        picture(run)
         report.end(run)
         sys.exit(stopping.code)
+
+
+def sample(run: Run) -> str | None:
+    """A few words of a generator in training; nothing of a classifier."""
+    from clearformer.config import NextToken
+    from clearformer.generate.choose import Sampling
+    from clearformer.generate.stream import stream
+
+    if not isinstance(run.config.model.head, NextToken):
+        return None
+    prompt = run.task.tokenizer.encode("\n").tolist()
+    how = Sampling(temperature=0.5)
+    drawn = stream(run.model, run.config.model, prompt, how, most=SAMPLE, seed=0)
+    return run.task.tokenizer.decode([token.id for token in drawn])
+
+
+def picture(run: Run) -> None:
+    """The run's curve and its card, beside the checkpoints."""
+    from clearformer.explore import figures
+    from clearformer.train.card import card
+    from clearformer.train.records import read
+
+    records = read(run.folder / "metrics.jsonl")
+    if any("event" not in record for record in records):
+        drawing = figures.curve(records, run.task.figure, run.config.model.name)
+        figures.save(drawing, run.folder / "loss.png")
+    (run.folder / "README.md").write_text(card(run), encoding="utf-8")
 
 
 class Stopping:

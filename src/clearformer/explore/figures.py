@@ -3,8 +3,9 @@
 Text stays text in SVG and PDF; colours and limits come from the data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -66,3 +67,32 @@ def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], lig
 def save(figure: Figure, path: Path) -> None:
     """Write a picture; the ending says which kind."""
     figure.savefig(path, dpi=150)
+
+
+def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") -> Figure:
+    """A run's loss, step by step and smoothed over it, and its validation figure."""
+    steps = [r for r in records if "event" not in r]
+    points = [r for r in records if r.get("event") == "evaluation"]
+    losses = [float(r["loss"]) for r in steps]
+    drawing = Figure(figsize=(7, 4), layout="constrained")
+    axes = drawing.subplots()
+    axes.plot([r["step"] for r in steps], losses, color="0.8", linewidth=0.8, label="training loss")
+    axes.plot([r["step"] for r in steps], _smooth(losses), color="tab:blue", label="smoothed")
+    if points:
+        at = [r["step"] for r in points]
+        axes.plot(at, [r["loss"] for r in points], "o", color="tab:red", label="validation loss")
+        best = points[-1]
+        name = figure.replace("_", " ")
+        axes.set_title(f"{title}   {name} {best[figure]:.3f} at step {best['step']}")
+    axes.set(xlabel="step", ylabel="loss (nats)")
+    axes.legend()
+    return drawing
+
+
+def _smooth(values: Sequence[float], weight: float = 0.95) -> list[float]:
+    """A running mean that starts at the first value and not at zero."""
+    smoothed, total, norm = [], 0.0, 0.0
+    for value in values:
+        total, norm = weight * total + value, weight * norm + 1
+        smoothed.append(total / norm)
+    return smoothed

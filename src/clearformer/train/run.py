@@ -60,6 +60,7 @@ class Evaluation:
     step: int
     figures: dict[str, float]
     best: bool
+    sample: str | None = None  # what the model says, if it was asked to
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,12 @@ class Run:
         *,
         resume: bool = False,
         say: Callable[[str], None] = print,
+        sample: Callable[[Run], str | None] | None = None,
         reached: checkpoint.Reached = checkpoint.nothing_happens,
     ) -> None:
         self.folder = folder
         self.say = say
+        self.sample = sample
         self.reached = reached
         require_writable(folder)
         found = checkpoint.newest(self.checkpoints, say)
@@ -262,6 +265,7 @@ class Run:
         now = self.state
         with now.average.lent_to(self.model) if now.average else nullcontext():
             figures = self.task.evaluate(self.model)
+            sample = None if self.sample is None else self.sample(self)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
         best = now.best is None or sign * value > sign * now.best["value"]
@@ -273,7 +277,11 @@ class Run:
             now.evaluated + 1, math.floor(min(progress, 1.0) * self.config.train.evaluations)
         )
         metrics.append({"event": "evaluation", "step": now.step, "best": best, **figures})
-        return Evaluation(now.step, figures, best)
+        if sample is not None:
+            samples = Records(self.folder / "samples.jsonl")
+            samples.append({"step": now.step, "text": sample})
+            samples.close()
+        return Evaluation(now.step, figures, best, sample)
 
     def _progress(self, seconds: float) -> float:
         train = self.config.train

@@ -8,21 +8,19 @@ of the vocabulary and the number of classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from clearformer import data
 from clearformer.config import Classifier, DataConfig, NextToken, RunConfig
-from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
+from clearformer.train import evaluate
 
 MOST_VALIDATION = 2**18  # bytes of a stream that are evaluated during training
 
@@ -68,11 +66,11 @@ class Stream:
     larger_is_better = False
 
     def __init__(self, config: RunConfig, places: data.Places) -> None:
-        training, validation = _texts(config.data, places, config.model.length)
+        training, validation = texts(config.data, places, config.model.length)
         self.tokenizer = _tokenizer(config.data, training.decoded)
         cache = (places.cache or Path(".")) / "tokens"
         self.training = data.prepare(training, self.tokenizer, cache, places.progress)
-        validation = _beginning(validation, MOST_VALIDATION)
+        validation = beginning(validation, MOST_VALIDATION)
         self.validation = data.prepare(validation, self.tokenizer, cache, places.progress)
         model = replace(config.model, vocabulary=self.tokenizer.size)
         self.config = replace(config, model=model)
@@ -92,7 +90,8 @@ class Stream:
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
         length = self.config.model.length
-        return bits_per_byte(model, self.validation, self.tokenizer, length, stride=length)
+        found = evaluate.compress(model, self.validation, self.tokenizer, length, stride=length)
+        return {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
 
     def chance(self) -> float:
         return math.log(self.tokenizer.size)
@@ -105,7 +104,7 @@ class Labels:
     larger_is_better = True
 
     def __init__(self, config: RunConfig, places: data.Places) -> None:
-        training, validation = _tables(config.data, places, config.train.seed)
+        training, validation = tables(config.data, places, config.train.seed)
         self.names = data.label_names(training)
         self.tokenizer = _tokenizer(config.data, lambda: iter(training.texts))
         rows = data.encode_rows(training, self.tokenizer, self.names)
@@ -145,99 +144,30 @@ class Labels:
         )
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
-        found = predict(model, self.validation, self.config)
-        return figures_of(found, self.validation.labels)
+        guesses = evaluate.predict(model, self.validation, self.config)
+        labels = torch.from_numpy(self.validation.labels)
+        found = evaluate.report(guesses, labels, self.names)
+        return {"loss": found.loss, "accuracy": found.accuracy}
 
     def chance(self) -> float:
         return math.log(len(self.names))
 
 
-def bits_per_byte(
-    model: Transformer,
-    tokens: data.TokenFile,
-    tokenizer: Tokenizer,
-    context: int,
-    stride: int,
-    batch: int = 16,
-) -> dict[str, float]:
-    """Score every token but the first once, from windows of `context` tokens `stride` apart."""
-    total, count = 0.0, 0
-    with evaluating(model) as device:
-        for window in data.evaluation_windows(tokens, context, stride, batch, IGNORE):
-            sums, counts = model.loss(
-                Batch(
-                    torch.from_numpy(window.tokens).to(device),
-                    torch.from_numpy(window.targets).to(device),
-                )
-            )
-            total += float(sums.double().sum())
-            count += int(counts.sum())
-    unscored = len(tokenizer.decode(tokens.read(0, 1)).encode())
-    size = max(1, tokens.text_bytes - unscored)
-    return {"loss": total / count, "bits_per_byte": total / math.log(2) / size}
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Probabilities of each class for each row, in the rows' order."""
-
-    probabilities: Tensor  # (rows, classes)
-
-
-def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int = 32) -> Predictions:
-    classes = len(rows.names)
-    found = torch.zeros(len(rows), classes)
-    with evaluating(model) as device:
-        for each in data.evaluation_rows(rows, batch, config.model.length, config.data.cut):
-            logits = model(
-                torch.from_numpy(each.tokens).to(device), torch.from_numpy(each.keep).to(device)
-            )
-            found[torch.from_numpy(each.ids)] = logits.float().softmax(dim=-1).cpu()
-    return Predictions(found)
-
-
-def figures_of(found: Predictions, labels: np.ndarray[Any, Any]) -> dict[str, float]:
-    target = torch.from_numpy(labels)
-    own = found.probabilities.gather(1, target[:, None])[:, 0]
-    right = found.probabilities.argmax(dim=1) == target
-    return {
-        "loss": float(-own.clamp(min=1e-12).log().mean()),
-        "accuracy": float(right.float().mean()),
-    }
-
-
-class evaluating:  # noqa: N801 (a context manager reads as a verb)
-    """A model in evaluation mode, without gradients; how it was comes back afterwards."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.model = model
-
-    def __enter__(self) -> torch.device:
-        self.was_training = self.model.training
-        self.model.eval()
-        self.inference = torch.inference_mode()
-        self.inference.__enter__()
-        return next(self.model.parameters()).device
-
-    def __exit__(self, *problem: object) -> None:
-        self.inference.__exit__(None, None, None)
-        self.model.train(self.was_training)
-
-
-def _tokenizer(config: DataConfig, texts: Any) -> Tokenizer:
+def _tokenizer(config: DataConfig, read: Callable[[], Iterable[str]]) -> Tokenizer:
     if config.tokenizer == "bytes":
         return train_tokenizer("bytes", (), None)
-    return train_tokenizer(config.tokenizer, texts(), config.vocabulary)
+    return train_tokenizer(config.tokenizer, read(), config.vocabulary)
 
 
-def _texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.Text, data.Text]:
+def texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.Text, data.Text]:
+    """The text to learn from, and the one held back."""
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.TextCorpus):
-            texts = [n for n, c in data.CORPORA.items() if isinstance(c, data.TextCorpus)]
+            known = [n for n, c in data.CORPORA.items() if isinstance(c, data.TextCorpus)]
             raise ValueError(
                 f"{corpus.name} is a table, but a generator learns from a text: train a "
-                f"classifier on it, or choose {', '.join(texts)}, or a file"
+                f"classifier on it, or choose {', '.join(known)}, or a file"
             )
         training = corpus.read("train", places)
         if config.validation is None and "validation" in corpus.parts:
@@ -249,7 +179,7 @@ def _texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.T
     return data.split_text(training, config.validation_share, minimum=length + 1)
 
 
-def _beginning(text: data.Text, size: int) -> data.Text:
+def beginning(text: data.Text, size: int) -> data.Text:
     """The first `size` bytes, and the rest of a character that they would cut."""
     if text.size <= size:
         return text
@@ -258,7 +188,8 @@ def _beginning(text: data.Text, size: int) -> data.Text:
     return text.part(0, size + rest)
 
 
-def _tables(config: DataConfig, places: data.Places, seed: int) -> tuple[data.Table, data.Table]:
+def tables(config: DataConfig, places: data.Places, seed: int) -> tuple[data.Table, data.Table]:
+    """The rows to learn from, and those held back."""
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.LabelledCorpus):
@@ -273,8 +204,3 @@ def _tables(config: DataConfig, places: data.Places, seed: int) -> tuple[data.Ta
     if config.validation is not None:
         return table, data.read_table(config.validation, config.text, config.label)
     return data.split_rows(table, config.validation_share, seed)
-
-
-def lines(figures: Mapping[str, float]) -> Iterator[str]:
-    for name, value in figures.items():
-        yield f"{name.replace('_', ' ')} {value:.4f}"

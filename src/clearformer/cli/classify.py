@@ -1,0 +1,70 @@
+"""`clearformer classify RUN "a text"`: the class of a text, or of every row of a file."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+if TYPE_CHECKING:
+    from clearformer.data import Table
+
+
+@dataclass(frozen=True)
+class Classify:
+    """Tell the class of texts with a trained classifier."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """A run (what --out named), or one of its checkpoints."""
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts to classify."""
+    file: Path | None = None
+    """A .csv, .tsv or .jsonl table, or a text file with a text on each line."""
+    text: str = "text"
+    """Column of the texts, in a table."""
+    out: Path | None = None
+    """Write a table with the probability of each class here; none: to the terminal."""
+
+    def run(self) -> None:
+        from clearformer import data
+        from clearformer.config import Classifier
+        from clearformer.train.evaluate import predict
+        from clearformer.train.folder import open_run
+
+        if bool(self.texts) == (self.file is not None):
+            raise ValueError("give either texts or --file, and not both")
+        opened = open_run(self.run_folder)
+        head = opened.config.model.head
+        if not isinstance(head, Classifier) or head.names is None:
+            raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
+        table = self._table()
+        rows = data.encode_rows(table, opened.tokenizer, head.names)
+        guesses = predict(opened.model, rows, opened.config)
+        if self.out is not None:
+            with self.out.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["text", "label", *head.names])
+                for text, row in zip(table.texts, guesses.tolist(), strict=True):
+                    label = head.names[row.index(max(row))]
+                    writer.writerow([text, label, *(f"{p:.6f}" for p in row)])
+            print(f"{len(table):,} texts: {self.out}")
+            return
+        for text, row in zip(table.texts, guesses.tolist(), strict=True):
+            shares = ", ".join(f"{n} {p:.3f}" for n, p in zip(head.names, row, strict=True))
+            label = head.names[row.index(max(row))]
+            shown = text if len(text) <= 60 else f"{text[:59]}…"
+            sys.stdout.write(f"{label}  ({shares})  {shown!r}\n")
+
+    def _table(self) -> Table:
+        from clearformer import data
+
+        if self.file is None:
+            return data.Table("the given texts", self.texts, None)
+        if data.is_table(str(self.file)):
+            return data.read_table(self.file, self.text, None)
+        text = "".join(data.open_text(self.file).decoded())
+        return data.Table(str(self.file), tuple(filter(str.strip, text.splitlines())), None)

@@ -1,0 +1,65 @@
+"""`clearformer data`: the corpora there are, and what a source looks like before training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Data:
+    """List the corpora, or check one (or a file of your own) and show how it begins."""
+
+    source: tyro.conf.Positional[str | None] = None
+    """A corpus, a file, a folder, a glob or a table; none: list the corpora."""
+    text: str = "text"
+    """Column of the texts, in a table."""
+    label: str = "label"
+    """Column of the labels, in a table."""
+    show: int = 3
+    """How many lines or rows to show."""
+    data_dir: Path | None = None
+    """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+
+    def run(self) -> None:
+        from clearformer import data
+        from clearformer.cli.train import places
+
+        if self.source is None:
+            for each in data.CORPORA.values():
+                print(f"{each.name:12} {each.about}; parts: {', '.join(each.parts)}")
+            return
+        where = places(self.data_dir)
+        corpus = data.CORPORA.get(self.source)
+        if corpus is not None:
+            for part in corpus.parts:
+                self._show(corpus.read(part, where), f"{self.source}, {part}")
+        elif data.is_table(self.source):
+            self._show(data.read_table(self.source, self.text, self.label), self.source)
+        else:
+            self._show(data.open_text(self.source), self.source)
+
+    def _show(self, found: object, name: str) -> None:
+        from collections import Counter
+
+        from clearformer import data
+
+        match found:
+            case data.Text():
+                print(f"{name}: {found.size:,} bytes, sha256 {found.sha256}")
+                beginning = found.part(0, min(found.size, 2000)).read()
+                for line in beginning.decode("utf-8", "replace").splitlines()[: self.show]:
+                    print(f"  {line[:100]}")
+            case data.Table():
+                counts = Counter(found.labels or ())
+                labels = ", ".join(f"{label} {count:,}" for label, count in sorted(counts.items()))
+                print(f"{name}: {len(found):,} texts; labels: {labels or 'none'}")
+                for text, label in zip(found.texts[: self.show], found.labels or (), strict=False):
+                    print(f"  {label}: {text[:90]!r}")
+            case data.Pairs():
+                print(f"{name}: {len(found):,} pairs")
+                pairs = zip(found.sources, found.targets, strict=True)
+                for _, (source, target) in zip(range(self.show), pairs, strict=False):
+                    print(f"  {source[:60]!r} -> {target[:60]!r}")

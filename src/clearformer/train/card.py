@@ -1,0 +1,35 @@
+"""A run's README: what was trained, on what, how well, and how to use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clearformer.train.run import Run
+
+
+def card(run: Run) -> str:
+    model, train, best = run.config.model, run.config.train, run.state.best
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    verb = {"bits_per_byte": 'generate {} "Once"', "accuracy": 'classify {} "A text"'}
+    figure = run.task.figure.replace("_", " ")
+    minutes = run.state.seconds / 60
+    reached = f"{figure} {best['value']:.4f} at step {best['step']}" if best else "not evaluated"
+    return f"""# {model.name} on {run.config.data.source}
+
+| | |
+|---|---|
+| parameters | {parameters:,} |
+| shape | {model.layers} layers, width {model.width}, {model.heads} heads, length {model.length} |
+| tokens | {run.config.data.tokenizer}, {model.vocabulary:,} of them |
+| training | {run.state.step:,} steps of {train.batch} sequences, {minutes:.1f} minutes |
+| optimizer | {type(train.optimizer).__name__}, learning rate {train.lr:g} |
+| validation | {reached} |
+
+![loss](loss.png)
+
+    clearformer {verb[run.task.figure].format(run.folder.name)}
+    clearformer evaluate {run.folder.name}
+
+`config.json` holds every setting; `checkpoints/step-N/` each open on their own.
+"""

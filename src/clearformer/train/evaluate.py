@@ -1,0 +1,163 @@
+"""What a model is worth: bits per byte of a text, and figures of a classifier.
+
+A figure is nothing without its protocol, so each comes with one: how much context a token was
+predicted from, how the first ones count, how many rows there were.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from clearformer import data
+from clearformer.config import RunConfig
+from clearformer.core.heads import IGNORE
+from clearformer.core.model import Batch, Transformer
+from clearformer.text import Tokenizer
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[torch.device]:
+    """A model in evaluation mode, without gradients; how it was comes back afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield next(model.parameters()).device
+    finally:
+        model.train(was_training)
+
+
+@dataclass(frozen=True)
+class Compression:
+    """How well a text was predicted; every token but the first was scored once."""
+
+    nats: float
+    tokens: int
+    size: int  # bytes of the scored tokens
+    characters: int
+    context: int
+    stride: int
+
+    @property
+    def loss(self) -> float:
+        return self.nats / self.tokens
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nats / math.log(2) / self.size
+
+    @property
+    def bits_per_character(self) -> float:
+        return self.nats / math.log(2) / self.characters
+
+    @property
+    def protocol(self) -> str:
+        sees = self.context - self.stride
+        return (
+            f"{self.tokens:,} tokens ({self.size:,} bytes), all but the first, each scored once in "
+            f"windows of {self.context} tokens {self.stride} apart: after the first window a "
+            f"token is predicted from at least {sees} others"
+        )
+
+
+def compress(
+    model: Transformer,
+    tokens: data.TokenFile,
+    tokenizer: Tokenizer,
+    context: int,
+    stride: int,
+    batch: int = 16,
+) -> Compression:
+    """Score a text with windows of `context` tokens, `stride` apart."""
+    nats, count = 0.0, 0
+    with evaluating(model) as device:
+        for window in data.evaluation_windows(tokens, context, stride, batch, IGNORE):
+            sums, counts = model.loss(
+                Batch(
+                    torch.from_numpy(window.tokens).to(device),
+                    torch.from_numpy(window.targets).to(device),
+                )
+            )
+            nats += float(sums.double().sum())
+            count += int(counts.sum())
+    first = tokenizer.decode(tokens.read(0, 1))
+    text = tokenizer.decode(tokens.read(0, len(tokens)))
+    return Compression(
+        nats,
+        count,
+        max(1, tokens.text_bytes - len(first.encode())),
+        max(1, len(text) - len(first)),
+        min(context, len(tokens) - 1),
+        min(stride, len(tokens) - 1),
+    )
+
+
+def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int = 32) -> Tensor:
+    """Probabilities of each class for each row, in the rows' order: (rows, classes)."""
+    found = torch.zeros(len(rows), len(rows.names))
+    with evaluating(model) as device:
+        for each in data.evaluation_rows(rows, batch, config.model.length, config.data.cut):
+            logits = model(
+                torch.from_numpy(each.tokens).to(device), torch.from_numpy(each.keep).to(device)
+            )
+            found[torch.from_numpy(each.ids)] = logits.float().softmax(dim=-1).cpu()
+    return found
+
+
+@dataclass(frozen=True)
+class Report:
+    """A classifier on labelled rows; row i of the confusion is true class i, column the guess."""
+
+    names: tuple[str, ...]
+    confusion: Tensor  # (classes, classes)
+    loss: float
+    calibration: float
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.confusion.diagonal().sum() / self.confusion.sum())
+
+    def by_class(self) -> list[tuple[str, int, float, float, float]]:
+        """Name, rows, precision, recall and F1 of each class."""
+        right = self.confusion.diagonal().double()
+        precision = right / self.confusion.sum(0).clamp(min=1)
+        recall = right / self.confusion.sum(1).clamp(min=1)
+        f1 = 2 * precision * recall / (precision + recall).clamp(min=1e-12)
+        rows = self.confusion.sum(1)
+        return [
+            (name, int(rows[i]), float(precision[i]), float(recall[i]), float(f1[i]))
+            for i, name in enumerate(self.names)
+        ]
+
+
+def report(probabilities: Tensor, labels: Tensor, names: tuple[str, ...]) -> Report:
+    """Compare guesses (rows, classes) with labels (rows,)."""
+    classes = len(names)
+    confidence, guess = probabilities.max(dim=1)
+    confusion = torch.zeros(classes, classes, dtype=torch.long)
+    confusion.index_put_((labels, guess), torch.ones_like(labels), accumulate=True)
+    own = probabilities.gather(1, labels[:, None])[:, 0]
+    return Report(
+        names,
+        confusion,
+        float(-own.clamp(min=1e-12).log().mean()),
+        _calibration_error(confidence, guess == labels),
+    )
+
+
+def _calibration_error(confidence: Tensor, right: Tensor, bins: int = 10) -> float:
+    """By how much confidence and accuracy differ, on average over bins of confidence."""
+    place = (confidence * bins).long().clamp(max=bins - 1)
+    total = 0.0
+    for each in range(bins):
+        inside = place == each
+        if inside.any():
+            gap = (confidence[inside].mean() - right[inside].float().mean()).abs()
+            total += float(gap * inside.float().mean())
+    return total

@@ -1,0 +1,105 @@
+"""`clearformer train`, `evaluate` and `classify` on a table of one's own; `data` looks first."""
+
+import csv
+import re
+
+import pytest
+
+TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--model.hidden", "32",
+        "--batch", "8", "--threads", "1", "--lr", "0.01")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reviews")
+    words = {"good": ("fine", "great", "lovely"), "bad": ("dull", "awful", "poor")}
+    rows = [
+        (f"a {words[label][i % 3]} film number {i}", label)
+        for i in range(90)
+        for label in ("good", "bad")
+    ]
+    with (folder / "reviews.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("review", "verdict"), *rows])
+    (folder / "some.txt").write_text("a lovely film\nan awful film\n")
+    return folder
+
+
+@pytest.fixture
+def run(folder, clearformer, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    out = folder / "run"
+    if not out.exists():
+        done = clearformer(
+            "train", "classifier", "--data", str(folder / "reviews.csv"), "--data.text", "review",
+            "--data.label", "verdict", "--data.vocabulary", "100", "--epochs", "12",
+            "--evaluations", "2", "--out", str(out), *TINY,
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        assert "accuracy" in done.out
+    return str(out)
+
+
+def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
+    text = clearformer("evaluate", run).out
+    accuracy, rows = re.search(r"accuracy +([\d.]+) on (\d+) texts", text).groups()
+    assert float(accuracy) == 1.0
+    assert int(rows) == 18
+    assert "calibration" in text
+    assert re.search(r"bad +9 +0", text.split("confusion")[1])
+    whole = clearformer("evaluate", run, "--data", str(folder / "reviews.csv"), "--text", "review",
+                        "--label", "verdict").out  # fmt: skip
+    assert "on 180 texts" in whole
+
+
+def test_classify_texts_and_files(clearformer, run, folder):
+    said = clearformer("classify", run, "a lovely film", "an awful film").out.splitlines()
+    assert [line.split()[0] for line in said] == ["good", "bad"]
+    assert clearformer("classify", run, "--file", str(folder / "some.txt")).out.splitlines() == said
+    out = folder / "out.csv"
+    clearformer("classify", run, "--file", str(folder / "reviews.csv"), "--text", "review",
+                "--out", str(out))  # fmt: skip
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 180
+    assert set(rows[0]) == {"text", "label", "bad", "good"}
+    assert float(rows[0]["bad"]) + float(rows[0]["good"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_wrong_uses_are_one_sentence(clearformer, run, folder):
+    assert clearformer("classify", run).complaint == "give either texts or --file, and not both"
+    complaint = clearformer("generate", run, "x").complaint
+    assert "is no generator: use clearformer classify" in complaint
+    complaint = clearformer("evaluate", run, "--data", str(folder / "reviews.csv")).complaint
+    assert "review, verdict" in complaint  # the columns there are
+
+
+def test_unseen_labels_are_listed(clearformer, run, folder):
+    (folder / "odd.csv").write_text("text,label\na film,good\na film,odd\n")
+    complaint = clearformer("evaluate", run, "--data", str(folder / "odd.csv")).complaint
+    assert "'odd'" in complaint
+    assert "'bad', 'good'" in complaint
+
+
+def test_one_class_is_nothing_to_learn(clearformer, folder, tmp_path):
+    (folder / "one.csv").write_text("text,label\n" + "a film,good\n" * 40)
+    complaint = clearformer("train", "classifier", "--data", str(folder / "one.csv"), "--out",
+                            str(tmp_path / "x")).complaint  # fmt: skip
+    assert "good" in complaint
+
+
+def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
+    out = str(tmp_path / "run")
+    assert clearformer("train", "generator", "--data", str(tmp_path / "t.txt"), "--out", out,
+                       "--steps", "4", "--evaluations", "1", *TINY).code == 0  # fmt: skip
+    assert (tmp_path / "run/loss.png").read_bytes().startswith(b"\x89PNG")
+    assert "bits per byte" in (tmp_path / "run/README.md").read_text()
+    assert '"step": 4' in (tmp_path / "run/samples.jsonl").read_text()
+    text = clearformer("evaluate", out, "--context", "16", "--stride", "4").out
+    assert "windows of 16 tokens 4 apart" in text
+    assert "xz -9e" in text
+    bits = float(re.search(r"bits per byte +([\d.]+)", text)[1])
+    assert bits == pytest.approx(
+        float(re.search(r"bits per character +([\d.]+)", text)[1]), rel=1e-3
+    )

@@ -1,0 +1,25 @@
+"""A run's README tells what it is."""
+
+from dataclasses import replace
+
+from clearformer.config import DataConfig, RunConfig, TrainConfig
+from clearformer.data import Places
+from clearformer.families import generator
+from clearformer.train.card import card
+from clearformer.train.run import Run
+
+
+def test_it_names_the_figures_of_the_run(tmp_path):
+    source = tmp_path / "text.txt"
+    source.write_text("words to learn from\n" * 100)
+    config = RunConfig(
+        model=replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32),
+        data=DataConfig(source=str(source)),
+        train=TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1),
+    )
+    run = Run(config, tmp_path / "mine", Places(cache=tmp_path))
+    assert "not evaluated" in card(run)
+    list(run.events())
+    text = card(run)
+    assert f"bits per byte {run.state.best['value']:.4f} at step 2" in text
+    assert 'clearformer generate mine "Once"' in text

@@ -1,0 +1,56 @@
+"""Figures of a model, each told by hand once."""
+
+import math
+
+import pytest
+import torch
+
+from clearformer.train.evaluate import Compression, evaluating, report
+
+
+def test_compression_in_bits():
+    found = Compression(
+        nats=100 * math.log(2), tokens=50, size=40, characters=25, context=8, stride=4
+    )
+    assert found.bits_per_byte == pytest.approx(2.5)
+    assert found.bits_per_character == pytest.approx(4.0)
+    assert found.loss == pytest.approx(2 * math.log(2))
+    assert "windows of 8 tokens 4 apart" in found.protocol
+    assert "at least 4 others" in found.protocol
+
+
+def test_a_report_counts_right():
+    guesses = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    found = report(guesses, torch.tensor([0, 1, 1, 1]), ("no", "yes"))
+    assert found.accuracy == 0.75
+    assert found.confusion.tolist() == [[1, 0], [1, 2]]
+    assert found.by_class() == [
+        ("no", 1, 0.5, 1.0, pytest.approx(2 / 3)),
+        ("yes", 3, 1.0, pytest.approx(2 / 3), pytest.approx(0.8)),
+    ]
+    expected = -(math.log(0.9) + math.log(0.8) + math.log(0.4) + math.log(0.7)) / 4
+    assert found.loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_calibration_is_the_gap_of_confidence_and_accuracy():
+    sure = torch.tensor([[0.75, 0.25]] * 4)
+    assert report(sure, torch.tensor([0, 0, 0, 1]), ("a", "b")).calibration == pytest.approx(0.0)
+    assert report(sure, torch.tensor([1, 1, 1, 1]), ("a", "b")).calibration == pytest.approx(0.75)
+    two = torch.tensor([[0.95, 0.05], [0.55, 0.45]])
+    found = report(two, torch.tensor([0, 1]), ("a", "b")).calibration
+    assert found == pytest.approx((0.05 + 0.55) / 2, abs=1e-6)
+
+
+def test_evaluating_comes_back_after_an_error():
+    model = torch.nn.Linear(2, 2).train()
+    modes = []
+
+    def fail():
+        modes.append(model.training)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), evaluating(model):
+        fail()
+    assert modes == [False]
+    assert model.training
+    assert torch.is_grad_enabled()
