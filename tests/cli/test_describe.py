@@ -1,11 +1,14 @@
 """`clearformer describe`: published counts, shapes and memory, without making the model."""
 
+import json
 import re
 
 import pytest
 
 from clearformer import build
-from clearformer.families import presets
+from clearformer.config import RunConfig, to_json
+from clearformer.families import preset, presets
+from clearformer.families.recipes import recipe
 
 
 @pytest.mark.parametrize("name", presets())
@@ -82,6 +85,16 @@ def test_without_a_name_all_presets_are_listed(clearformer):
 )
 def test_bad_input_is_one_sentence(clearformer, arguments, complaint):
     assert clearformer("describe", *arguments).complaint == complaint
+
+
+def test_a_run_is_described_by_its_config(clearformer, tmp_path):
+    model = preset("modern-tiny")
+    data, train = recipe(model)
+    config = to_json(RunConfig(model=model, data=data, train=train))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert clearformer("describe", str(tmp_path)).out == clearformer("describe", "modern-tiny").out
+    (tmp_path / "config.json").unlink()
+    assert "is no run: it has no config.json" in clearformer("describe", str(tmp_path)).complaint
 
 
 def test_an_unlike_name_lists_what_there_is(clearformer):

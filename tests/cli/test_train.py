@@ -118,6 +118,15 @@ def test_bad_input_is_one_line(clearformer, tmp_path, monkeypatch, arguments, wo
     assert words in clearformer("train", *arguments).complaint
 
 
+def test_out_of_memory_names_what_to_change():
+    from clearformer.cli.train import out_of_memory
+    from clearformer.config import TrainConfig
+
+    sentence = out_of_memory(TrainConfig(lr=1.0, batch=12, accumulate=2, steps=1))
+    assert sentence.startswith("out of memory with 6 sequences at a time: use --accumulate 3 ")
+    assert "--length" in out_of_memory(TrainConfig(lr=1.0, batch=1, steps=1))
+
+
 def test_too_short_a_text_is_said(clearformer, text, tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("short")

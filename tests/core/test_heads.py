@@ -138,3 +138,19 @@ def test_pretraining_has_two_objectives(hidden):
     assert counts.tolist() == [2, 3]
     torch.testing.assert_close(totals[:1], heads.cross_entropy(words, targets)[0])
     torch.testing.assert_close(totals[1:], heads.cross_entropy(sentence, follows)[0])
+
+
+def test_smoothing_is_for_training_alone():
+    head = heads.NextToken(nn.Linear(4, 6))
+    hidden, targets = torch.randn(2, 3, 4), torch.randint(6, (2, 3))
+    targets[0, 0] = IGNORE
+    head.smoothing = 0.2
+
+    def expected(smoothing):
+        rows, valid = head(hidden).flatten(0, 1).log_softmax(-1), targets.flatten() != IGNORE
+        own = rows[valid, targets.flatten()[valid]]
+        return -((1 - smoothing) * own + smoothing * rows[valid].mean(-1)).sum()
+
+    torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.2))
+    head.eval()
+    torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.0))

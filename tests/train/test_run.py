@@ -228,6 +228,15 @@ def test_a_loss_that_is_no_number_names_where_it_arose(config, tmp_path):
     assert all(torch.isfinite(value).all() for value in final(folder).values())
 
 
+def test_smoothing_reaches_the_head(config, tmp_path):
+    smooth = replace(config, train=replace(config.train, smoothing=0.3, steps=1))
+    run = start(smooth, tmp_path / "smooth")
+    assert run.model.head.smoothing == 0.3
+    smoothed = next(event for event in run.events() if isinstance(event, Step))
+    plain = next(iter(start(config, tmp_path / "plain").events()))
+    assert smoothed.loss != plain.loss
+
+
 def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
     hopeless = replace(config.train, lr=1e-12, steps=40, evaluations=20, patience=2)
     events = list(start(replace(config, train=hopeless), tmp_path / "x").events())

@@ -21,7 +21,7 @@ class Describe:
     """Show a model's parts, shapes, parameters and memory, without allocating its weights."""
 
     model: tyro.conf.Positional[str | None] = None
-    """A preset such as gpt2-xl; none: list them all."""
+    """A preset such as gpt2-xl, or a run; none: list the presets."""
     batch: int = 16
     """Sequences in a batch, for the memory of the scores."""
     picture: Path | None = None
@@ -41,7 +41,8 @@ class Describe:
         if self.model is None:
             _print_presets()
             return
-        config = preset(self.model)
+        folder = Path(self.model)
+        config = _config_of(folder) if folder.is_dir() else preset(self.model)
         model = outline(config)
         console.print(_tree(config, model))
         for line in _counts(model) + _memory(config, model, self.batch):
@@ -65,6 +66,18 @@ class Describe:
             shown = _telling_length(first, config.length)
             figures.save(figures.pattern(pattern(first), shown, config.name), self.picture)
             console.print(f"\npicture: {self.picture}")
+
+
+def _config_of(run: Path) -> AnyModelConfig:
+    """The model of a run, from the config that it wrote down."""
+    import json
+
+    from clearformer.config import run_from_json
+
+    try:
+        return run_from_json(json.loads((run / "config.json").read_text())).model
+    except OSError:
+        raise ValueError(f"{run} is no run: it has no config.json") from None
 
 
 def parameters(module: nn.Module) -> int:

@@ -64,11 +64,28 @@ class Train:
             report.close()
             print(f"clearformer: {problem}", file=sys.stderr)
             sys.exit(3)
+        except RuntimeError as problem:
+            if "allocate" not in str(problem) and "out of memory" not in str(problem):
+                raise
+            raise ValueError(out_of_memory(self.train)) from None
         finally:
             report.close()
         picture(run)
         report.end(run)
         sys.exit(stopping.code)
+
+
+def out_of_memory(train: TrainConfig) -> str:
+    """What to change when a step does not fit, with the numbers of this run."""
+    parts = train.accumulate
+    while parts < train.batch and (parts == train.accumulate or train.batch % parts):
+        parts += 1
+    smaller = f"--accumulate {parts} (the same gradient in {parts} parts)"
+    return (
+        f"out of memory with {train.batch // train.accumulate} sequences at a time: use "
+        f"{smaller if parts > train.accumulate else 'a shorter --length'}, a smaller --batch, "
+        f"or a smaller model; what was saved is kept"
+    )
 
 
 def sample(run: Run) -> str | None:

@@ -64,9 +64,11 @@ class Attention(nn.Module):
 
     def queries_keys_values(self, x: Tensor, start: int) -> Heads:
         """Eq. 4 for tokens at positions `start` and on: q, k and v in one matrix product."""
-        q, k, v = self._split(self.project(x)).split(
-            (self.heads, self.key_heads, self.key_heads), dim=1
-        )
+        heads = (self.heads, self.key_heads, self.key_heads)
+        # Cut along the width, then into heads: the other way round costs the backward pass a
+        # copy of everything, to bring the heads back behind the tokens.
+        parts = self.project(x).split([count * self.head_width for count in heads], dim=-1)
+        q, k, v = map(self._heads, parts)  # (B, H, T, D), (B, G, T, D), (B, G, T, D)
         positions = torch.arange(start, start + x.shape[1], device=x.device)
         q = self.position.turn(self.query_norm(q), positions)
         k = self.position.turn(self.key_norm(k), positions)
@@ -75,12 +77,12 @@ class Attention(nn.Module):
     def queries(self, x: Tensor) -> Tensor:
         """Queries alone, where the keys are another sequence's; positions do not compare."""
         rows = slice(0, self.heads * self.head_width)
-        return self.query_norm(self._split(self._project_rows(x, rows)))  # (B, H, T, D)
+        return self.query_norm(self._heads(self._project_rows(x, rows)))  # (B, H, T, D)
 
     def keys_values(self, x: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """Keys and values alone, of tokens at positions `start` and on."""
         rows = slice(self.heads * self.head_width, None)
-        k, v = self._split(self._project_rows(x, rows)).chunk(2, dim=1)  # each (B, G, T, D)
+        k, v = map(self._heads, self._project_rows(x, rows).chunk(2, dim=-1))  # (B, G, T, D)
         positions = torch.arange(start, start + x.shape[1], device=x.device)
         return self.position.turn(self.key_norm(k), positions), v
 
@@ -88,7 +90,7 @@ class Attention(nn.Module):
         """Keys and values of another sequence (B, K, E), made once for all later queries."""
         return FrozenKV(*self.keys_values(context, start=0))
 
-    def _split(self, x: Tensor) -> Tensor:
+    def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)  # (B, heads, T, D)
 
     def _project_rows(self, x: Tensor, rows: slice) -> Tensor:

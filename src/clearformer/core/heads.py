@@ -21,7 +21,16 @@ SumAndCount = tuple[Tensor, Tensor]
 Pool = Callable[[Tensor, Tensor | None], Tensor]
 
 
-class NextToken(nn.Module):
+class Head(nn.Module):
+    """What heads share: in training, `smoothing` of a target's probability goes to all classes."""
+
+    smoothing: float = 0.0
+
+    def cross_entropy(self, logits: Tensor, targets: Tensor) -> SumAndCount:
+        return cross_entropy(logits, targets, self.smoothing if self.training else 0.0)
+
+
+class NextToken(Head):
     """A score for each word of the vocabulary; `project` may share the embedding's weight.
 
     A `cap` keeps every logit between -cap and cap, smoothly.
@@ -37,10 +46,10 @@ class NextToken(nn.Module):
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return cross_entropy(self(hidden), targets)  # eq. 23
+        return self.cross_entropy(self(hidden), targets)  # eq. 23
 
 
-class MaskedToken(nn.Module):
+class MaskedToken(Head):
     """BERT's: one more layer and a norm before the vocabulary."""
 
     def __init__(
@@ -56,7 +65,7 @@ class MaskedToken(nn.Module):
         return self.project(self.norm(self.activation(self.transform(hidden))))  # (B, T, V)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return cross_entropy(self(hidden), targets)
+        return self.cross_entropy(self(hidden), targets)
 
 
 def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
@@ -95,7 +104,7 @@ class Pooler(nn.Module):
         return torch.tanh(self.transform(first_pool(hidden, keep)))  # (B, E)
 
 
-class Classifier(nn.Module):
+class Classifier(Head):
     """One class for a whole sequence: pool, then project (eq. 27)."""
 
     def __init__(self, pool: Pool, width: int, classes: int, dropout: float = 0.0) -> None:
@@ -108,7 +117,7 @@ class Classifier(nn.Module):
         return self.project(self.dropout(self.pool(hidden, keep)))  # (B, C)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return cross_entropy(self(hidden, keep), targets)
+        return self.cross_entropy(self(hidden, keep), targets)
 
 
 class NextSentence(Classifier):
@@ -140,9 +149,15 @@ class Pretraining(nn.Module):
         return torch.cat(sums), torch.cat(counts)  # each (2,)
 
 
-def cross_entropy(logits: Tensor, targets: Tensor) -> SumAndCount:
+def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> SumAndCount:
     """Sum of -log p(target) over the valid targets, and how many they are: each (1,)."""
     # At least float32: the sum of many small logarithms is the first thing half precision loses.
     rows = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B*T, V)
-    total = F.cross_entropy(rows, targets.flatten(), ignore_index=IGNORE, reduction="sum")
+    total = F.cross_entropy(
+        rows,
+        targets.flatten(),
+        ignore_index=IGNORE,
+        reduction="sum",
+        label_smoothing=smoothing,
+    )
     return total[None], (targets != IGNORE).sum()[None]

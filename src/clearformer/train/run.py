@@ -27,7 +27,7 @@ import torch
 
 from clearformer.build import build
 from clearformer.config import RunConfig, run_from_json, to_json
-from clearformer.core.heads import IGNORE
+from clearformer.core.heads import IGNORE, Head
 from clearformer.core.model import Batch, Transformer
 from clearformer.data import Places
 from clearformer.text import sha256 as tokenizer_identity
@@ -122,6 +122,9 @@ class Run:
         torch.manual_seed(self.config.train.seed)
         model = build(self.config.model, self.config.train.seed)
         assert isinstance(model, Transformer)
+        for head in model.modules():
+            if isinstance(head, Head):
+                head.smoothing = self.config.train.smoothing
         self.model = model.to(device_of(self.config.train.device))
         decay = self.config.train.ema
         self.state = state.State(
@@ -178,6 +181,7 @@ class Run:
         last_save = time.monotonic()
         loss = self._loss()
         tokens = 0
+        losses: list[float] = []
 
         def save() -> Saved:
             now.seconds = time.monotonic() - began
@@ -231,6 +235,9 @@ class Run:
             )
             metrics.append(vars(event))
             yield event
+            losses.append(outcome.loss)
+            if len(losses) == 200 and (trouble := diagnose.stuck(losses, self.task.chance())):
+                self.say(f"note: {trouble}")
             if time.monotonic() - last_save > train.save_seconds:
                 yield save()
                 last_save = time.monotonic()
