@@ -104,6 +104,7 @@ def test_the_preset_gives_the_defaults():
     ("arguments", "words"),
     [
         (("gpt2-smal",), "there is no model 'gpt2-smal': did you mean 'gpt2-small'?"),
+        (("",), "there is no model ''"),
         (("original",), "original-base cannot be trained yet"),
         (("--lr", "-1"), "lr is -1.0, but it must be above 0"),
         (("--steps", "3", "--minutes", "2"), "the budget is given in steps and minutes"),

@@ -158,12 +158,12 @@ def parse(arguments: Sequence[str]) -> Train:
     from clearformer.families.recipes import recipe
 
     words = list(arguments)
-    name = words[0] if words and not words[0].startswith("-") else None
-    model = preset(name or DEFAULT)
+    name = words[0] if words and not words[0].startswith("-") else DEFAULT
+    model = preset(name)
     if isinstance(model, Seq2SeqConfig):
         raise ValueError(f"{model.name} cannot be trained yet: choose a generator or a classifier")
     data, train = recipe(model)
-    default = Train(preset=name or DEFAULT, model=model, data=data, train=train)
+    default = Train(preset=name, model=model, data=data, train=train)
     words = [expand(word, default) for word in words]
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:
