@@ -27,6 +27,18 @@ def test_runs_as_a_module():
     assert done.stdout == f"clearformer {__version__}\n"
 
 
+def test_a_reader_that_leaves_early_is_no_mistake():
+    command = f"{sys.executable} -u -m clearformer describe"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("classifier-imdb")
+    assert done.returncode == 141
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

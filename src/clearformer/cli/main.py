@@ -5,6 +5,7 @@ Exit codes: 0 done, 2 a mistake in what was asked (one line, no traceback), 130 
 
 import contextlib
 import io
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         # Without a verb there is nothing to correct: show what there is.
         parse(arguments or ["--help"]).run()
+    except BrokenPipeError:
+        # Whoever read us has had enough (`| head`); Python would complain of it at its own end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except (ValueError, OSError) as mistake:
         fail(str(mistake))
     except KeyboardInterrupt:
