@@ -24,7 +24,6 @@ from torch import Tensor
 
 FORMAT = 1
 FOLDER = re.compile(r"(?:\.old-)?step-(\d+)")
-Part = Mapping[str, Tensor] | Mapping[str, Any] | bytes
 Reached = Callable[[str], None]
 
 

@@ -8,7 +8,7 @@ saved: it is computed again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,11 @@ class State:
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
-    counters: dict[str, int] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, Any]:
         return {
             name: getattr(self, name)
-            for name in ("step", "seconds", "best", "since_best", "evaluated", "counters")
+            for name in ("step", "seconds", "best", "since_best", "evaluated")
         }
 
 
