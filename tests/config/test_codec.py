@@ -126,8 +126,3 @@ def test_whole_numbers_are_read_as_floats_where_those_are_wanted():
 def test_json_that_does_not_fit_is_refused(data, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         c.model_from_json(data)
-
-
-def test_nearest_names_the_likeliest_or_all():
-    assert c.nearest("gpt3", ["gpt2", "bert"]) == "did you mean 'gpt2'?"
-    assert c.nearest("zzz", ["gpt2", "bert"]) == "known: gpt2, bert"

@@ -5,7 +5,7 @@ number that makes sense for one kind only lives in that kind. No torch here: `--
 `families` stay instant. `build.py` turns these values into modules.
 """
 
-from clearformer.config.codec import nearest, to_json
+from clearformer.config.codec import to_json
 from clearformer.config.model import (
     ALiBi,
     AnyModelConfig,
@@ -62,6 +62,6 @@ __all__ = [
     "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local", "ModelConfig", "Muon",
     "NextToken", "NoPosition", "Norm", "Optimizer", "Past", "Pattern", "Position", "Pretraining",
     "RMSNorm", "RelativeXL", "Rotary", "RunConfig", "Schedule", "Seq2SeqConfig", "Sinusoidal",
-    "StableThenDecay", "Strided", "TrainConfig", "model_from_json", "nearest", "run_from_json",
+    "StableThenDecay", "Strided", "TrainConfig", "model_from_json", "run_from_json",
     "to_json",
 ]  # fmt: skip

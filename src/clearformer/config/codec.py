@@ -7,11 +7,11 @@ missing or wrong fields are refused by their path, with the nearest name.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
 import typing
-from collections.abc import Iterable
 from typing import Any, Literal
+
+from clearformer.names import nearest
 
 _KINDS_OF_VALUE = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
@@ -24,13 +24,6 @@ def to_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [to_json(item) for item in value]
     return value
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A closing remark for 'unknown name' errors: the nearest known name, or all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
 def from_json(annotation: Any, data: Any, path: str) -> Any:

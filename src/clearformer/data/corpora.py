@@ -21,7 +21,7 @@ from clearformer.data.published import (
 )
 from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import Text, in_memory
-from clearformer.text.kinds import nearest
+from clearformer.names import nearest
 
 
 @dataclass(frozen=True)

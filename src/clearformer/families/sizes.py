@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from clearformer.config import nearest
+from clearformer.names import nearest
 
 Numbers = TypeVar("Numbers")
 

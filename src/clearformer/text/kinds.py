@@ -1,12 +1,12 @@
 """The tokenizers there are, by name: learn one from text, store it, open it again."""
 
-import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clearformer.names import nearest
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.plain import Bytes, Characters, Words
 from clearformer.text.tokenizer import Tokenizer
@@ -117,10 +117,3 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
         ) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A closing remark for 'unknown name' errors: the nearest known name, or all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
