@@ -91,11 +91,13 @@ def out_of_memory(train: TrainConfig) -> str:
 def sample(run: Run) -> str | None:
     """A few words of a generator in training; nothing of a classifier."""
     from clearformer.config import NextToken
+    from clearformer.core.model import Transformer
     from clearformer.generate.choose import Sampling
     from clearformer.generate.stream import stream
 
     if not isinstance(run.config.model.head, NextToken):
         return None
+    assert isinstance(run.model, Transformer)
     prompt = run.task.tokenizer.encode("\n").tolist()
     how = Sampling(temperature=0.5)
     drawn = stream(run.model, run.config.model, prompt, how, most=SAMPLE, seed=0)

@@ -17,7 +17,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,10 @@ import torch
 
 from clearformer.build import build
 from clearformer.config import RunConfig, run_from_json, to_json
-from clearformer.core.heads import IGNORE, Head
-from clearformer.core.model import Batch, Transformer
+from clearformer.core.heads import Head
 from clearformer.data import Places
 from clearformer.text import sha256 as tokenizer_identity
-from clearformer.train import checkpoint, diagnose, optim, schedule, state, step, tasks
+from clearformer.train import checkpoint, diagnose, micro, optim, schedule, state, step, tasks
 from clearformer.train.average import Average
 from clearformer.train.records import Records
 
@@ -121,7 +120,6 @@ class Run:
         }
         torch.manual_seed(self.config.train.seed)
         model = build(self.config.model, self.config.train.seed)
-        assert isinstance(model, Transformer)
         for head in model.modules():
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing
@@ -255,8 +253,8 @@ class Run:
         train = self.config.train
         self.model.train()
         batch = self.task.batch(self.state.step)
-        counts = (batch.targets != IGNORE).sum()[None]
-        parts = cut(batch, train.accumulate, next(self.model.parameters()).device)
+        parts = micro.cut(batch, train.accumulate, next(self.model.parameters()).device)
+        counts = micro.counts(batch)
         try:
             return step.take(
                 loss, self.model.parameters(), self.state.rules, parts, counts, train.clip
@@ -313,20 +311,6 @@ class Run:
         """What the folder needs besides checkpoints, to be opened by any verb."""
         write_json(self.folder / "config.json", to_json(self.config))
         write_json(self.folder / "tokenizer.json", self.task.tokenizer.to_json())
-
-
-def cut(batch: Batch, parts: int, device: torch.device) -> Sequence[Batch]:
-    """A batch in micro-batches, on the device of the model."""
-
-    def pieces(tensor: Any) -> Sequence[Any]:
-        return [None] * parts if tensor is None else tensor.to(device).tensor_split(parts)
-
-    fields = (batch.tokens, batch.targets, batch.keep, batch.segments)
-    return [
-        Batch(*each)
-        for each in zip(*(pieces(field) for field in fields), strict=True)
-        if len(each[0])
-    ]
 
 
 def continued(saved: RunConfig, asked: RunConfig) -> RunConfig:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -38,9 +38,9 @@ class Task(Protocol):
     larger_is_better: bool
     notes: tuple[str, ...]  # what the user should know about the data
 
-    def batch(self, step: int) -> Batch: ...
+    def batch(self, step: int) -> Any: ...
 
-    def evaluate(self, model: Transformer) -> dict[str, float]: ...
+    def evaluate(self, model: Any) -> dict[str, float]: ...
 
     def chance(self) -> float:
         """The loss of knowing nothing."""
