@@ -108,7 +108,7 @@ def test_activations(name, small):
     assert feed_forward.activation is activation
 
 
-@pytest.mark.parametrize("pool", ["mean", "max", "first", "pooler"])
+@pytest.mark.parametrize("pool", ["mean", "max", "mean_max", "first", "pooler"])
 def test_pools(pool, small):
     head = build(small("classifier", head=c.Classifier(classes=5, pool=pool))).head
     if pool == "pooler":
@@ -135,7 +135,7 @@ def test_norms_and_their_epsilons(small):
     )
     layer = model.stack.blocks[0]
     assert (type(layer.attention_norm), layer.attention_norm.eps) == (nn.LayerNorm, 1e-3)
-    assert (type(layer.attention.key_norm), layer.attention.key_norm.eps) == (nn.RMSNorm, 1e-4)
+    assert (type(layer.attention.key_norm), layer.attention.key_norm.eps) == (block.RMSNorm, 1e-4)
     assert layer.attention.query_norm is not layer.attention.key_norm
     assert layer.attention.query_norm.weight.shape == (4,)
 

@@ -23,13 +23,14 @@ from clearformer.core.block import (
     FeedForward,
     GatedFeedForward,
     Residual,
+    RMSNorm,
     gelu_tanh,
     post_norm,
     pre_norm,
     relu,
     squared_relu,
 )
-from clearformer.core.embedding import Embedding
+from clearformer.core.embedding import Embedding, Neighbours
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.stack import DecoderStack, Stack
 
@@ -172,7 +173,7 @@ def norm(config: c.Norm | None, width: int) -> nn.Module:
         case c.LayerNorm(epsilon=epsilon):
             return nn.LayerNorm(width, eps=epsilon)
         case c.RMSNorm(epsilon=epsilon):
-            return nn.RMSNorm(width, eps=epsilon)
+            return RMSNorm(width, eps=epsilon)
         case None:
             return nn.Identity()
         case _:
@@ -189,10 +190,17 @@ def embedding(config: c.ModelConfig, table: nn.Embedding) -> Embedding:
         table,
         position=added_position(config),
         segment=nn.Embedding(config.segments, config.width) if config.segments else None,
+        neighbours=neighbours(config),
         scale=config.scale,
         norm=norm(config.embedding_norm, config.width),
         dropout=config.dropout.embedding,
+        token_dropout=config.dropout.token,
     )
+
+
+def neighbours(config: c.ModelConfig) -> Neighbours | None:
+    pairs = config.neighbours
+    return None if pairs is None else Neighbours(pairs.buckets, config.width)
 
 
 def added_position(config: c.ModelConfig) -> nn.Module | None:
@@ -258,8 +266,9 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
             )
             return heads.Pretraining(masked, heads.NextSentence(config.width))
         case c.Classifier(classes=classes, pool=pool):
+            width = config.width * (2 if pool == "mean_max" else 1)
             return heads.Classifier(
-                pooling(pool, config.width), config.width, classes, config.dropout.residual
+                pooling(pool, config.width), width, classes, config.dropout.residual
             )
         case _:
             assert_never(config.head)
@@ -268,7 +277,12 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
 def pooling(name: str, width: int) -> heads.Pool:
     if name == "pooler":
         return heads.Pooler(width)
-    return {"mean": heads.mean_pool, "max": heads.max_pool, "first": heads.first_pool}[name]
+    return {
+        "mean": heads.mean_pool,
+        "max": heads.max_pool,
+        "mean_max": heads.mean_max_pool,
+        "first": heads.first_pool,
+    }[name]
 
 
 def vocabulary(config: c.ModelConfig, table: nn.Embedding, bias: bool, tied: bool) -> nn.Linear:

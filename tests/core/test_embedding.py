@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearformer.core.embedding import Embedding, first_kept
+from clearformer.core.embedding import Embedding, Neighbours, first_kept
 from clearformer.core.positions import Learned, Sinusoidal
 
 VOCABULARY, WIDTH, LENGTH = 13, 8, 10
@@ -122,3 +122,37 @@ def test_a_past_that_leaves_no_learned_position_is_refused(tokens):
     embedding = Embedding(token_table(), position=Learned(LENGTH, WIDTH))
     with pytest.raises(ValueError, match=r"^the sequence has 11 tokens, but the learned "):
         embedding(tokens, start=5)
+
+
+def test_a_pair_is_a_token_and_the_one_before_it():
+    pairs = Neighbours(1009, WIDTH)
+    seen = pairs(torch.tensor([[3, 4, 3, 4, 5]]))[0]
+    assert torch.equal(seen[1], seen[3]), "the pair 3 4 stands twice"
+    assert not torch.equal(seen[0], seen[2]), "the first token has no neighbour, the third has 4"
+    assert not torch.equal(seen[3], pairs(torch.tensor([[4, 3]]))[0, 1]), "order matters"
+
+
+def test_padding_is_nobodys_neighbour():
+    embedding = Embedding(token_table(), neighbours=Neighbours(1009, WIDTH))
+    alone = embedding(torch.tensor([[3, 4]]))
+    keep = torch.tensor([[False, True, True]])
+    for filler in (0, 7):
+        padded = embedding(torch.tensor([[filler, 3, 4]]), keep)
+        assert torch.equal(padded[:, 1:], alone)
+
+
+def test_a_dropped_token_is_gone_and_so_are_its_pairs():
+    embedding = Embedding(token_table(), neighbours=Neighbours(1009, WIDTH), token_dropout=0.5)
+    tokens = torch.randint(VOCABULARY, (50, 6))
+    words, pairs = embedding.token(tokens), embedding.neighbours(tokens)
+    torch.testing.assert_close(embedding.eval()(tokens), words + pairs)
+    given = embedding.train()(tokens)
+    alone = torch.isclose(given, 2 * words).all(-1)
+    both = torch.isclose(given, 2 * words + 4 * pairs, atol=1e-5).all(-1)
+    gone = (given == 0).all(-1)
+    assert 0.3 < gone.float().mean() < 0.7
+    assert (gone | alone | both)[:, 1:].all(), "scaled up by what is dropped, pairs twice"
+    assert alone[:, 1:].any()
+    assert both[:, 1:].any()
+    follows = gone[:, :-1] & ~gone[:, 1:]
+    assert (alone[:, 1:] | ~follows).all(), "after a dropped token there is no pair"

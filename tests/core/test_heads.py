@@ -15,6 +15,10 @@ WIDTH, VOCABULARY = 6, 11
 POOLS = {
     "mean": (heads.mean_pool, lambda real: real.mean(dim=0)),
     "max": (heads.max_pool, lambda real: real.max(dim=0).values),
+    "mean_max": (
+        heads.mean_max_pool,
+        lambda real: torch.cat([real.mean(dim=0), real.max(dim=0).values]),
+    ),
     "first": (heads.first_pool, lambda real: real[0]),
 }
 

@@ -227,3 +227,23 @@ def test_a_keep_that_does_not_fit_is_refused(kernel, keep, message):
     q, k, v = inputs("square", "none")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         KERNELS[kernel](q, k, v, Mask(Causal(), keep), None, 0.0)
+
+
+@pytest.mark.parametrize("pattern", [Full(), Causal(), Causal() & Local(5)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_in_half_precision_three_products_are_the_same_function(pattern, padded):
+    shape = (2, 3, 40, 64)
+    q, k, v = (torch.randn(shape, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    keep = torch.ones(2, 40, dtype=torch.bool)
+    keep[0, 25:] = keep[1] = False  # a row of padding only gives zeros
+    mask = Mask(pattern, keep if padded else None)
+    assert kernels._quicker_unfused(q, k), "the path under test is not taken"
+    y = kernels.fused(q, k, v, mask, None, 0.0)
+    exact = [each.detach().double().requires_grad_() for each in (q, k, v)]
+    wanted = kernels.explicit(*exact, mask, None, 0.0)
+    assert torch.allclose(y.double(), wanted, atol=0.03)
+    assert not padded or not y[1].any()
+    found = torch.autograd.grad(y.float().square().sum(), (q, k, v))
+    right = torch.autograd.grad(wanted.square().sum(), exact)
+    for ours, theirs in zip(found, right, strict=True):
+        assert (ours.double() - theirs).norm() < 0.02 * theirs.norm()

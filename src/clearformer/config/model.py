@@ -167,7 +167,7 @@ class Classifier:
     """One class for the whole sequence."""
 
     classes: int = 2
-    pool: Literal["mean", "max", "first", "pooler"] = "mean"
+    pool: Literal["mean", "max", "mean_max", "first", "pooler"] = "mean"
     names: tuple[str, ...] | None = None  # of the classes, once data has told them
 
     def __post_init__(self) -> None:
@@ -200,16 +200,28 @@ Past = KVCache | HiddenMemory
 
 
 @dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """A vector for each pair of neighbouring tokens too, in a table of `buckets` rows."""
+
+    buckets: int = 2**17
+
+    def __post_init__(self) -> None:
+        require(self, "buckets", 1 <= self.buckets <= 2**28, f"between 1 and {2**28}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dropout:
     """The share of values set to zero in training, by place."""
 
+    token: float = 0.0
+    """Whole tokens: the model must not lean on a single word."""
     embedding: float = 0.0
     attention: float = 0.0
     hidden: float = 0.0
     residual: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("embedding", "attention", "hidden", "residual"):
+        for name in ("token", "embedding", "attention", "hidden", "residual"):
             require(self, name, 0.0 <= getattr(self, name) < 1.0, "at least 0 and below 1")
 
 
@@ -248,6 +260,7 @@ class ModelConfig:
     embedding_scale: Literal["one", "sqrt_width"] = "one"
     embedding_norm: Norm | None = None
     segments: int | None = None
+    neighbours: Neighbours | None = None
     past: Past | None = None
 
     def __post_init__(self) -> None:
@@ -257,6 +270,9 @@ class ModelConfig:
             require(self, "key_heads", 1 <= self.key_heads <= self.heads, "between 1 and heads")
         if self.segments is not None:
             require(self, "segments", self.segments >= 1, "at least 1, or absent")
+        if self.neighbours is not None:
+            # A step that continues a past is not shown the token before.
+            require(self, "neighbours", self.past is None, "absent in a model with a past")
         require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
 
     @property

@@ -4,9 +4,30 @@ Axes: B batch, T tokens, K tokens with those of the past, E model width, V vocab
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.kernels import first_kept
+
+
+class Neighbours(nn.Module):
+    """A vector for each token together with the one before it ("not good").
+
+    There are too many pairs for a table, so each goes to one of `buckets` rows by hashing;
+    pairs that meet in a row share it. Nothing is known before the first token, and padding
+    is nothing.
+    """
+
+    def __init__(self, buckets: int, width: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(buckets, width)
+
+    def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
+        before = _shifted(tokens + 1)  # (B, T), 0 = nothing
+        if keep is not None:
+            before = before * _shifted(keep.long())
+        row = (before * 1_000_003 + tokens * 7_919) % (2**31 - 1) % self.table.num_embeddings
+        return self.table(row)  # (B, T, E)
 
 
 class Embedding(nn.Module):
@@ -18,17 +39,21 @@ class Embedding(nn.Module):
         *,
         position: nn.Module | None = None,
         segment: nn.Embedding | None = None,
+        neighbours: Neighbours | None = None,
         scale: float = 1.0,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
+        token_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.token = token
         self.position = position
         self.segment = segment
+        self.neighbours = neighbours
         self.scale = scale
         self.norm = nn.Identity() if norm is None else norm
         self.dropout = nn.Dropout(dropout)
+        self.token_dropout = nn.Dropout(token_dropout)
 
     def forward(
         self,
@@ -43,7 +68,7 @@ class Embedding(nn.Module):
                 f"tokens have shape {tuple(tokens.shape)}, but they must be (batch, length) "
                 f"with at least one token"
             )
-        x = self._look_up(tokens)  # (B, T, E)
+        x = self._words(tokens, keep)  # (B, T, E)
         if self.scale != 1.0:
             x = x * self.scale
         if self.position is not None:
@@ -57,6 +82,17 @@ class Embedding(nn.Module):
             x = x + self.segment(segments)
         return self.dropout(self.norm(x))  # (B, T, E)
 
+    def _words(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
+        """What tokens mean, wherever they stand. A dropped token is gone from its pairs too."""
+        x = self._look_up(tokens)  # (B, T, E)
+        pairs = None if self.neighbours is None else self.neighbours(tokens, keep)  # (B, T, E)
+        if self.training and self.token_dropout.p > 0:
+            there = self.token_dropout(torch.ones_like(tokens, dtype=x.dtype))  # (B, T)
+            x = x * there[:, :, None]
+            if pairs is not None:
+                pairs = pairs * (there * _shifted(there, first=1))[:, :, None]
+        return x if pairs is None else x + pairs
+
     def _look_up(self, tokens: Tensor) -> Tensor:
         try:
             x: Tensor = self.token(tokens)
@@ -69,3 +105,8 @@ class Embedding(nn.Module):
                 f"model's tokenizer?"
             ) from None
         return x
+
+
+def _shifted(values: Tensor, first: float = 0) -> Tensor:
+    """Each place's left neighbour; `first` stands before all."""
+    return F.pad(values, (1, 0), value=first)[:, :-1]  # (B, T)

@@ -3,7 +3,7 @@
 A head gives logits, and the loss as a sum over its valid targets together with their number,
 one entry for each objective; whoever trains divides, once, over the whole batch.
 
-Axes: B batch, T tokens, E model width, V vocabulary, C classes.
+Axes: B batch, T tokens, E model width, P width after pooling, V vocabulary, C classes.
 """
 
 from collections.abc import Callable
@@ -85,6 +85,11 @@ def max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     return largest.masked_fill(~keep.any(dim=1, keepdim=True), 0.0)
 
 
+def mean_max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+    """Both, side by side: what the text is like on the whole, and what stands out in it."""
+    return torch.cat([mean_pool(hidden, keep), max_pool(hidden, keep)], dim=-1)  # (B, 2E)
+
+
 def first_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     """The first real token: BERT's <cls>."""
     if keep is None:
@@ -105,7 +110,7 @@ class Pooler(nn.Module):
 
 
 class Classifier(Head):
-    """One class for a whole sequence: pool, then project (eq. 27)."""
+    """One class for a whole sequence: pool to a vector of `width`, then project (eq. 27)."""
 
     def __init__(self, pool: Pool, width: int, classes: int, dropout: float = 0.0) -> None:
         super().__init__()

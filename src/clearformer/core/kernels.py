@@ -144,6 +144,8 @@ def fused(
     queries, keys = q.shape[-2], k.shape[-2]
     # Never both a mask and is_causal: torch's slower paths refuse the pair.
     triangle = bias is None and mask.is_triangle(queries, keys)
+    if bias is None and dropout == 0 and _quicker_unfused(q, k):
+        return _in_three_products(q, k, v, mask)
     shown: Tensor | None = None
     if not triangle and not mask.hides_nothing(queries):
         shown = mask.table(q, k)
@@ -153,6 +155,32 @@ def fused(
     return F.scaled_dot_product_attention(
         q, k, v, shown, dropout, is_causal=triangle, enable_gqa=q.shape[1] != k.shape[1]
     )  # (B, H, Q, D)
+
+
+def _quicker_unfused(q: Tensor, k: Tensor) -> bool:
+    """Half precision on a CPU, a short sequence, and a backward pass to come."""
+    # torch's fused kernel then takes twice the time of three plain products (docs/log.md).
+    half = q.dtype == torch.bfloat16 and q.device.type == "cpu" and q.requires_grad
+    return half and k.shape[-2] <= 512 and k.shape[-1] >= 64 and q.shape[1] == k.shape[1]
+
+
+def _in_three_products(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    """The table in memory for a short time; the mask is added within the first product."""
+    batch, heads, queries, head_width = q.shape
+    scaled, keys = (q / math.sqrt(head_width)).flatten(0, 1), k.flatten(0, 1)  # (B*H, Q or K, D)
+    if mask.hides_nothing(queries):
+        scores = torch.bmm(scaled, keys.transpose(1, 2))  # (B*H, Q, K)
+        return (scores.softmax(dim=-1) @ v.flatten(0, 1)).view_as(q)  # (B, H, Q, D)
+    shown = mask.table(q, k)  # broadcasts to (B, H, Q, K)
+    while shown.dim() < 4:
+        shown = shown[None]
+    lowest = torch.finfo(q.dtype).min
+    hidden = torch.zeros(shown.shape, dtype=q.dtype, device=q.device).masked_fill(~shown, lowest)
+    hidden = hidden.expand(batch, heads, -1, -1).flatten(0, 1)  # (B*H, Q or 1, K)
+    scores = torch.baddbmm(hidden, scaled, keys.transpose(1, 2))  # (B*H, Q, K)
+    y = (scores.softmax(dim=-1) @ v.flatten(0, 1)).view_as(q)  # (B, H, Q, D)
+    # A row that sees nothing has equal weights here, and must give zeros.
+    return y * shown.any(dim=-1, keepdim=True)
 
 
 def one_for_each_query_head(k: Tensor, q: Tensor) -> Tensor:

@@ -64,6 +64,7 @@ def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
                 [_named(groups.matrices, config.lr)],
                 lr=config.lr,
                 momentum=muon.momentum,
+                ns_steps=muon.iterations,
                 weight_decay=muon.weight_decay,
             )
             rest = [

@@ -30,7 +30,17 @@ from clearformer.config import RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
 from clearformer.data import Places
 from clearformer.text import sha256 as tokenizer_identity
-from clearformer.train import checkpoint, diagnose, micro, optim, schedule, state, step, tasks
+from clearformer.train import (
+    checkpoint,
+    diagnose,
+    micro,
+    optim,
+    precision,
+    schedule,
+    state,
+    step,
+    tasks,
+)
 from clearformer.train.average import Average
 from clearformer.train.records import Records
 
@@ -123,7 +133,9 @@ class Run:
         for head in model.modules():
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing
-        self.model = model.to(device_of(self.config.train.device))
+        device = device_of(self.config.train.device)
+        self.model = model.to(device)
+        self.precision = precision.resolve(self.config.train.precision, device)
         decay = self.config.train.ema
         self.state = state.State(
             self.model,
@@ -148,8 +160,9 @@ class Run:
                 )
         state.restore(found, self.state)
         self.saved_step = found.step
-        for name, now in about_machine().items():
-            if found.manifest.get(name) != now:
+        for name, now in {**about_machine(), "precision": self.precision}.items():
+            # A checkpoint from before a fact was kept says nothing about it.
+            if found.manifest.get(name, now) != now:
                 self.say(
                     f"note: {name} was {found.manifest.get(name)} and is {now}: "
                     f"the run goes on, but not bit for bit"
@@ -189,7 +202,7 @@ class Run:
                 now,
                 self.config,
                 self.task.tokenizer.to_json(),
-                self.data,
+                {**self.data, "precision": self.precision},
                 self.reached,
             )
             self.saved_step = now.step
@@ -242,12 +255,13 @@ class Run:
 
     def _loss(self) -> step.Loss:
         train = self.config.train
+        loss: step.Loss = self.model.loss
         long = train.minutes is not None and train.minutes >= COMPILE_FROM_MINUTES
         # Rows come in many lengths, and every new one would be compiled again.
         fits = isinstance(self.task, tasks.Stream) and shutil.which("c++") is not None
         if train.compile == "on" or (train.compile == "auto" and long and fits):
-            return torch.compile(self.model.loss)
-        return self.model.loss
+            loss = torch.compile(loss)
+        return precision.under(loss, self.precision, next(self.model.parameters()).device)
 
     def _step(self, loss: step.Loss) -> step.Outcome:
         train = self.config.train
@@ -268,8 +282,10 @@ class Run:
 
     def _evaluate(self, metrics: Records, progress: float) -> Evaluation:
         now = self.state
+        device = next(self.model.parameters()).device
         with now.average.lent_to(self.model) if now.average else nullcontext():
-            figures = self.task.evaluate(self.model)
+            with precision.context(self.precision, device):
+                figures = self.task.evaluate(self.model)
             sample = None if self.sample is None else self.sample(self)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
