@@ -1,29 +1,33 @@
-"""The first seed's classifier: a few post-norm blocks, averaged, then one linear layer."""
+"""Classifiers of texts: the first seed's own, and what is strongest without pretraining."""
 
 from clearformer.config import (
     Biases,
     Classifier,
+    Dropout,
     Full,
     Learned,
     ModelConfig,
+    Neighbours,
+    RMSNorm,
+    Rotary,
 )
 from clearformer.families.sizes import numbers
 
-# layers, width, heads, length. The seed: "at depth 6, with a maximum sequence length of 512";
-# width, heads and vocabulary are those of the experiment that it links to (pbloem/former).
-CLASSIFIER = {"imdb": (6, 128, 8, 512)}
 
+def seed() -> ModelConfig:
+    """A few post-norm blocks, averaged, then one linear layer.
 
-def classifier(size: str = "imdb") -> ModelConfig:
-    layers, width, heads, length = numbers(CLASSIFIER, "classifier", size)
+    "At depth 6, with a maximum sequence length of 512"; width, heads and vocabulary are those
+    of the experiment that the seed links to (pbloem/former).
+    """
     return ModelConfig(
-        name=f"classifier-{size}",
+        name="classifier-imdb",
         vocabulary=50_000,
-        length=length,
-        layers=layers,
-        width=width,
-        heads=heads,
-        hidden=4 * width,
+        length=512,
+        layers=6,
+        width=128,
+        heads=8,
+        hidden=512,
         residual="post",
         activation="relu",
         position=Learned(),
@@ -32,3 +36,38 @@ def classifier(size: str = "imdb") -> ModelConfig:
         biases=Biases(attention=False),
         init="torch_default",
     )
+
+
+def pairs() -> ModelConfig:
+    """Our own: words and pairs of words, one wide look around, much dropout.
+
+    Twenty thousand reviews are few. What helps is what linear models on word pairs have
+    (Wang and Manning 2012), regularisation by whole words, and little depth.
+    """
+    return ModelConfig(
+        name="classifier-pairs",
+        vocabulary=30_000,
+        length=512,
+        layers=1,
+        width=128,
+        heads=2,
+        hidden=512,
+        residual="pre",
+        activation="squared_relu",
+        position=Rotary(),
+        patterns=(Full(),),
+        head=Classifier(classes=2, pool="mean_max"),
+        norm=RMSNorm(),
+        query_key_norm=RMSNorm(),
+        neighbours=Neighbours(buckets=2**17),
+        biases=Biases(attention=False, attention_output=False, feed_forward=False),
+        dropout=Dropout(token=0.3, embedding=0.3, residual=0.3),
+        init="gpt2",
+    )
+
+
+CLASSIFIER = {"imdb": seed, "pairs": pairs}
+
+
+def classifier(size: str = "imdb") -> ModelConfig:
+    return numbers(CLASSIFIER, "classifier", size)()

@@ -20,6 +20,8 @@ def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
     """Data and training that suit a model; the budget is two minutes."""
     family = model.name.partition("-")[0]
     if isinstance(model.head, Classifier):
+        if model.neighbours is not None:
+            return _word_pairs(model)
         data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary)
         train = TrainConfig(
             lr=3e-4, batch=32, minutes=2, optimizer=AdamW(), schedule=Linear(warmup=100)
@@ -37,3 +39,17 @@ def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
     return data, TrainConfig(
         lr=1e-3, batch=8, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
     )
+
+
+def _word_pairs(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
+    """Large tables of words and pairs, few matrices: embeddings move fast, all of it decays."""
+    data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary, cut="ends")
+    train = TrainConfig(
+        lr=0.02,
+        batch=64,
+        minutes=2,
+        optimizer=Muon(adam_lr=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.01)),
+        schedule=Linear(warmup=50),
+        evaluations=5,
+    )
+    return data, train

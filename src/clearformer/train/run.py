@@ -26,8 +26,9 @@ from typing import Any
 import torch
 
 from clearformer.build import build
-from clearformer.config import RunConfig, run_from_json, to_json
+from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
+from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.data import Places
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import (
@@ -89,6 +90,7 @@ class Ended:
 
 
 Event = Step | Evaluation | Saved | Ended
+Model = Transformer | Seq2Seq
 
 
 class Run:
@@ -104,6 +106,7 @@ class Run:
         say: Callable[[str], None] = print,
         sample: Callable[[Run], str | None] | None = None,
         reached: checkpoint.Reached = checkpoint.nothing_happens,
+        make: Callable[[AnyModelConfig, int], Model] = build,
     ) -> None:
         self.folder = folder
         self.say = say
@@ -129,7 +132,7 @@ class Run:
             "tokenizer": tokenizer_identity(self.task.tokenizer),
         }
         torch.manual_seed(self.config.train.seed)
-        model = build(self.config.model, self.config.train.seed)
+        model = make(self.config.model, self.config.train.seed)
         for head in model.modules():
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing

@@ -1,0 +1,55 @@
+"""One contestant after the other: the same engine, data and clock for each."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clearformer.build import build
+from clearformer.cli.train import parse, places
+from clearformer.config import AnyModelConfig, RunConfig
+from clearformer.core.model import Transformer
+from clearformer.data import Places
+from clearformer.train.run import Model, Run, Step
+
+Make = Callable[[AnyModelConfig, int], Model]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """What the words after `clearformer train` say, and who builds the model."""
+
+    words: str
+    make: Make = build
+    share: float = 1.0  # of the time
+
+
+@dataclass(frozen=True)
+class Trained:
+    run: Run
+    model: Transformer
+    steps: int
+    tokens: int
+
+    @property
+    def parameters(self) -> int:
+        return sum(each.numel() for each in self.model.parameters())
+
+
+def data_places() -> Places:
+    return places(None)
+
+
+def train(name: str, contestant: Contestant, minutes: float, seed: int, out: Path) -> Trained:
+    """Spend the minutes on one contestant, from nothing."""
+    asked = parse([*contestant.words.split(), "--minutes", str(minutes * contestant.share)])
+    config = RunConfig(model=asked.model, data=asked.data, train=replace(asked.train, seed=seed))
+    folder = out / f"{name.replace(' ', '-')}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    run = Run(config, folder, data_places(), make=contestant.make, say=lambda words: None)
+    last = None
+    for event in run.events():
+        last = event if isinstance(event, Step) else last
+    assert last is not None
+    assert isinstance(run.model, Transformer)
+    return Trained(run, run.model, last.step, last.tokens)
