@@ -21,7 +21,7 @@ from clearformer.train.tasks import beginning
 
 MEASURED = 2**18  # bytes
 SHAPE = "--layers 12 --width 256 --length 256"
-NO_DROPOUT = "--dropout.embedding 0 --dropout.attention 0 --dropout.residual 0"
+NO_DROPOUT = "--model.dropout.embedding 0 --model.dropout.attention 0 --model.dropout.residual 0"
 
 CONTESTANTS = {
     "modern": Contestant("modern-small --data enwik8 --evaluations 2"),
