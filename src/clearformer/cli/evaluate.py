@@ -36,13 +36,15 @@ class Evaluate:
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
-        from clearformer.config import Classifier
+        from clearformer.config import Classifier, MaskedToken, Pretraining
         from clearformer.train.folder import open_run
 
         opened = open_run(self.run_folder)
         print(f"{opened.found.folder}: {opened.config.model.name}, step {opened.found.step}")
         if isinstance(opened.config.model.head, Classifier):
             self._labels(opened)
+        elif isinstance(opened.config.model.head, MaskedToken | Pretraining):
+            self._hidden(opened)
         else:
             self._text(opened)
 
@@ -77,8 +79,36 @@ class Evaluate:
         print(f"bits per byte       {found.bits_per_byte:.4f}")
         print(f"bits per character  {found.bits_per_character:.4f}")
         print(f"loss per token      {found.loss:.4f}")
+        print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
         print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
         print(f"protocol: {found.protocol}")
+
+    def _hidden(self, opened: Opened) -> None:
+        from clearformer import data
+        from clearformer.cli.train import places
+        from clearformer.train.masking import entropy, evaluation_batches, measure, sources
+
+        config, where = opened.config, places(self.data_dir)
+        settings = replace(config.data, text=self.text)
+        if self.data is not None:
+            # The documents of a corpus that are not for training, or the whole of a file.
+            own = self.data not in data.CORPORA
+            settings = replace(settings, validation=self.data if own else None)
+            settings = replace(settings, source=settings.source if own else self.data)
+        _, held_back = sources(settings, where, config.model.length, config.train.seed)
+        documents = data.encode_documents(held_back.name, held_back.documents(), opened.tokenizer)
+        batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
+        found = measure(opened.model, batches)
+        for name, value in found.figures().items():
+            print(f"{name.replace('_', ' '):24}{value:.4f}")
+        print(f"{'by frequency alone':24}{entropy(documents):.4f} masked loss")
+        assert config.data.masking is not None
+        print(
+            f"protocol: {found.masked[2]:,} hidden tokens in {found.rows:,} rows of up to "
+            f"{config.model.length} tokens of {held_back.name}, hidden as in training "
+            f"({config.data.masking.share:.0%}, by {config.data.masking.unit}), the same at "
+            f"every evaluation"
+        )
 
     def _labels(self, opened: Opened) -> None:
         import torch
