@@ -86,7 +86,7 @@ class Evaluate:
     def _hidden(self, opened: Opened) -> None:
         from clearformer import data
         from clearformer.cli.train import places
-        from clearformer.train.masking import entropy, evaluation_batches, measure, sources
+        from clearformer.train.masking import evaluation_batches, measure, sources
 
         config, where = opened.config, places(self.data_dir)
         settings = replace(config.data, text=self.text)
@@ -101,7 +101,6 @@ class Evaluate:
         found = measure(opened.model, batches)
         for name, value in found.figures().items():
             print(f"{name.replace('_', ' '):24}{value:.4f}")
-        print(f"{'by frequency alone':24}{entropy(documents):.4f} masked loss")
         assert config.data.masking is not None
         print(
             f"protocol: {found.masked[2]:,} hidden tokens in {found.rows:,} rows of up to "

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +79,6 @@ class Train:
         picture(run)
         report.end(run)
         sys.exit(stopping.code)
-
 
     def _origin(self, out: Path) -> Origin | None:
         """What the run begins from; one that goes on knows it already."""
@@ -251,7 +251,7 @@ def own_config(folder: Path) -> RunConfig | None:
 
 def _value(words: Sequence[str], flag: str) -> str | None:
     """What follows a flag, in either of the two ways to write it."""
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for word, following in zip_longest(words, words[1:]):
         if word == flag:
             return following
         if word.startswith(f"{flag}="):

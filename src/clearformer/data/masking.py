@@ -54,8 +54,7 @@ class Hider:
     def __init__(self, tokenizer: Tokenizer, how: Hiding) -> None:
         if tokenizer.mask is None:
             raise ValueError(
-                f"the {tokenizer.kind} tokenizer has no [MASK] to hide words behind: "
-                f"use wordpiece"
+                f"the {tokenizer.kind} tokenizer has no [MASK] to hide words behind: use wordpiece"
             )
         self.mask = tokenizer.mask
         self.how = how

@@ -2,9 +2,9 @@
 
 A document is cut into stretches of as many whole sentences as fit; a sentence longer than a
 row is cut itself, so nothing is lost. Each epoch takes every stretch once, rows of similar
-length together. `Alone` makes `[CLS] stretch [SEP]` of it; `SentencePairs` cuts it in two at a sentence
-end, `[CLS] first [SEP] second [SEP]`, and half of the time the second comes from elsewhere.
-All of this is a pure function of (seed, step).
+length together. `Alone` makes `[CLS] stretch [SEP]` of it; `SentencePairs` cuts it in two at a
+sentence end, `[CLS] first [SEP] second [SEP]`, and half of the time the second comes from
+elsewhere. All of this is a pure function of (seed, step).
 
 Axes: B batch, T tokens.
 """
@@ -63,8 +63,8 @@ def stretches(source: Documents, room: int) -> Stretches:
         left = reached < ends[which]
         current, which = reached[left], which[left]
     order = np.argsort(np.concatenate(first), kind="stable")
-    columns = (np.concatenate(each)[order] for each in (first, stop, owner))
-    return Stretches(source.flat, sentences, *columns, documents)
+    begins, ends, owners = (np.concatenate(each)[order] for each in (first, stop, owner))
+    return Stretches(source.flat, sentences, begins, ends, owners, documents)
 
 
 def _fitting(source: Documents, room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -135,9 +135,7 @@ class SentencePairs:
             return int(source.sentences[first] + source.sentences[stop]) // 2
         return int(source.sentences[first + 1 + chance % (stop - first - 1)])
 
-    def _elsewhere(
-        self, source: Stretches, i: int, chance: int, length: int
-    ) -> NDArray[np.int32]:
+    def _elsewhere(self, source: Stretches, i: int, chance: int, length: int) -> NDArray[np.int32]:
         """About as many tokens from any sentence that is not near."""
         document = int(source.document[i])
         near = int(source.documents[document]), int(source.documents[document + 1])
@@ -180,9 +178,7 @@ class MaskedBatches:
         if batch < 1:
             raise ValueError(f"the batch is {batch}, but it must be at least 1")
         if length < layout.marks + 2:
-            raise ValueError(
-                f"the length is {length}, but a row needs at least {layout.marks + 2}"
-            )
+            raise ValueError(f"the length is {length}, but a row needs at least {layout.marks + 2}")
         self.source = stretches(documents, length - layout.marks)
         # A single token has nothing beside it to find it from.
         chosen = np.flatnonzero(self.source.lengths > 1)

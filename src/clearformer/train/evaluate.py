@@ -20,7 +20,6 @@ from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 
-
 LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
 
 

@@ -50,7 +50,7 @@ def open_run(path: Path) -> Opened:
 
 
 def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
-    """Which checkpoint stands for the run in `path`, found whole; or `path` itself, if it is one."""
+    """The best checkpoint of the run in `path`, found whole, or `path` itself if it is one."""
     if (path / "manifest.json").exists():
         return checkpoint.verify(path)
     folder = path / "checkpoints"

@@ -41,9 +41,7 @@ class Masking:
         self.tokenizer, notes = tasks.tokenizer_for(
             config.data, training.chunks, training.size, tokenizer
         )
-        self.config = replace(
-            config, model=replace(config.model, vocabulary=self.tokenizer.size)
-        )
+        self.config = replace(config, model=replace(config.model, vocabulary=self.tokenizer.size))
         documents = data.encode_documents(training.name, training.documents(), self.tokenizer)
         held_back = data.encode_documents(validation.name, validation.documents(), self.tokenizer)
         train = config.train
@@ -55,7 +53,7 @@ class Masking:
         self.identity = f"{documents.sha256()} {held_back.sha256()}"
         scale = (
             f"guessing hidden tokens by how common they are gives a masked loss of "
-            f"{entropy(documents):.2f}"
+            f"{by_frequency(documents, held_back, self.tokenizer.size):.2f}"
         )
         self.notes = (*notes, scale)
 
@@ -93,7 +91,7 @@ def sources(
             f"{corpus.name} is of pairs, but a masked model learns from single texts: choose "
             f"another corpus, or a file"
         )
-    if corpus is None and not data.is_table(config.source) or isinstance(corpus, data.TextCorpus):
+    if (corpus is None and not data.is_table(config.source)) or isinstance(corpus, data.TextCorpus):
         training, validation = tasks.texts(config, places, length)
         return _of_text(training), _of_text(validation)
     table = (
@@ -167,11 +165,10 @@ def as_tensors(found: data.MaskedBatch) -> Batch:
     return Batch(tokens, (targets, labels), keep, segments)
 
 
-def entropy(documents: data.Documents) -> float:
-    """Of the tokens by themselves: the loss of whoever knows how common each is, and no more."""
-    counts = np.bincount(documents.flat)
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
+def by_frequency(training: data.Documents, held_back: data.Documents, size: int) -> float:
+    """The loss on the text held back of whoever knows how common each token is, and no more."""
+    counts = np.bincount(training.flat, minlength=size) + 1.0  # one for what was never seen
+    return float(-np.log(counts / counts.sum())[held_back.flat].mean())
 
 
 # --- what a model is worth -----------------------------------------------------------------
@@ -221,7 +218,9 @@ def measure(model: Transformer, given: data.MaskedBatches) -> Found:
     return Found(_numbers(words), _numbers(pairs), rows)
 
 
-def _count(logits: torch.Tensor, targets: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _count(
+    logits: torch.Tensor, targets: torch.Tensor
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     sums, _ = heads.cross_entropy(logits, targets)
     right = (logits.argmax(-1) == targets).sum()
     return np.array([float(sums.double().sum()), float(right), float(len(targets))])

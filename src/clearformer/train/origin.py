@@ -128,7 +128,9 @@ def _fitting(given: Mapping[str, Tensor], name: str, parameter: nn.Parameter) ->
 def _other_classes(source: ModelConfig, config: ModelConfig) -> bool:
     """Whether two classifiers tell different things: then the old answers mean nothing."""
     one, other = source.head, config.head
-    return isinstance(one, Classifier) and isinstance(other, Classifier) and one.names != other.names
+    if not (isinstance(one, Classifier) and isinstance(other, Classifier)):
+        return False
+    return one.names != other.names
 
 
 def freeze_body(model: nn.Module) -> None:

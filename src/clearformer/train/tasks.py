@@ -1,8 +1,8 @@
 """What there is to learn: a task turns data into batches and a model into figures.
 
 A task is chosen by the model's head: a generator learns a stream of tokens, a classifier
-labelled rows, a masked model hidden tokens (masking.py). It also completes the model's config with what only the data can tell, the size
-of the vocabulary and the number of classes.
+labelled rows, a masked model hidden tokens (masking.py). It also completes the model's config
+with what only the data can tell, the size of the vocabulary and the number of classes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Task(Protocol):
 
 
 def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None) -> Task:
-    """The task that fits the model's head; with a tokenizer that is given, or one that is learned."""
+    """The task that fits the model's head, with a given tokenizer or one that it learns."""
     from clearformer.train.masking import Masking  # which reads texts as the tasks here do
 
     match config.model.head:
