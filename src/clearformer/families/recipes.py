@@ -79,5 +79,5 @@ def going_on(
         batch=32 if classifies else 8,
         epochs=3 if classifies else 1,
         optimizer=AdamW(beta2=0.999, weight_decay=0.01),
-        schedule=Linear(warmup=100),
+        schedule=Linear(warmup=20),
     )
