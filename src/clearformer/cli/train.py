@@ -205,11 +205,12 @@ def defaults(words: Sequence[str]) -> Train:
         return beginning(name, Path(source))
     if name == CLASSIFY:
         raise ValueError("classify gives a trained model a new head: say which with --from RUN")
-    model = preset(name or DEFAULT)
+    name = DEFAULT if name is None else name
+    model = preset(name)
     if isinstance(model, Seq2SeqConfig):
         raise ValueError(f"{model.name} cannot be trained yet: choose a generator or a classifier")
     data, train = recipe(model)
-    return Train(preset=name or DEFAULT, model=model, data=data, train=train)
+    return Train(preset=name, model=model, data=data, train=train)
 
 
 def beginning(name: str | None, source: Path) -> Train:
