@@ -1,4 +1,4 @@
-"""Rows of stretches: nothing lost, nothing too long, half of the pairs true, all from (seed, step)."""
+"""Rows of stretches: nothing lost or too long, half of the pairs true, all by (seed, step)."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,13 @@ def random_sizes(count, longest=30, most=12):
     return [CHANCE.integers(1, longest, CHANCE.integers(1, most)).tolist() for _ in range(count)]
 
 
-SIZES = [[[3]], [[50]], [[3, 4], [1], [60, 2, 2]], random_sizes(80), [random_sizes(60, most=2)[0] * 40]]
+SIZES = [
+    [[3]],
+    [[50]],
+    [[3, 4], [1], [60, 2, 2]],
+    random_sizes(80),
+    [random_sizes(60, most=2)[0] * 40],
+]
 
 
 @pytest.mark.parametrize("sizes", SIZES)

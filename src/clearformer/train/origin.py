@@ -108,9 +108,10 @@ def take_over(model: nn.Module, config: ModelConfig, opened: folder.Opened) -> N
     same_head = type(source.head) is type(config.head) and not _other_classes(source, config)
     for name, parameter in model.named_parameters():
         value = _fitting(given, name, parameter)
-        if value is not None:
+        drawn = name.startswith("head.") and not same_head
+        if value is not None and (not drawn or name.startswith(POOLER[1])):
             parameter.copy_(value)
-        elif same_head or not name.startswith("head."):
+        elif not drawn:
             shape = tuple(given[name].shape) if name in given else "nothing"
             raise ValueError(
                 f"{opened.found.folder} does not fit the model: {name} is {shape} there, but "
