@@ -10,6 +10,7 @@ on when it is started again.
 """
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from clearformer import data
 from clearformer.build import build
 from clearformer.cli.progress import Plain
 from clearformer.cli.train import own_config, parse, places
-from clearformer.config import RunConfig
+from clearformer.config import RunConfig, to_json
 from clearformer.data import Places
 from clearformer.train import checkpoint, origin, state
 from clearformer.train.evaluate import predict, report
@@ -49,8 +50,7 @@ def drawn_anew(pretrained: Path, folder: Path, seed: int) -> Path:
         opened = open_run(pretrained)
         config = replace(opened.config, train=replace(opened.config.train, ema=None))
         model = build(config.model, seed + 1)
-        documents = {"config.json": opened.found.json("config.json")}
-        documents["tokenizer.json"] = opened.tokenizer.to_json()
+        documents = {"config.json": to_json(config), "tokenizer.json": opened.tokenizer.to_json()}
         facts = {"tokenizer": opened.found.manifest["tokenizer"], "data": "none"}
         weights = {"model.safetensors": state.weights(model)}
         checkpoint.write(folder, 0, weights, documents, facts)
@@ -77,18 +77,20 @@ def main() -> None:
     parser.add_argument("--lr", default="3e-4", help="of fine-tuning, for both")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/imdb"))
-    parser.add_argument("--pretrain", nargs="*", default=[], help="more words for pretraining")
-    parser.add_argument("--tune", nargs="*", default=[], help="more words for fine-tuning")
+    parser.add_argument(
+        "--pretrain", default="", help='more for pretraining: --pretrain="--batch 64"'
+    )
+    parser.add_argument("--tune", default="", help='more for fine-tuning: --tune="--pool mean"')
     given = parser.parse_args()
     where, out, seed = places(None), given.out, ["--seed", str(given.seed)]
 
     words = [given.preset, "--data", "imdb", "--length", given.length, "--minutes", given.minutes]
-    pretrained = train([*words, *seed, *given.pretrain], out / "pretrained", where)
+    pretrained = train([*words, *seed, *shlex.split(given.pretrain)], out / "pretrained", where)
     scratch = drawn_anew(pretrained, out / "drawn", given.seed)
     results = {}
     for name, source in (("scratch", scratch), ("tuned", pretrained)):
         words = ["classify", "--from", str(source), "--data", "imdb", "--epochs", given.epochs]
-        words += ["--lr", given.lr, "--evaluations", "6", *seed, *given.tune]
+        words += ["--lr", given.lr, "--evaluations", "6", *seed, *shlex.split(given.tune)]
         folder = train(words, out / name, where, source)
         results[name], rows = accuracy(folder, "test", where)
     print(f"\n{given.preset}, {given.epochs} epochs of fine-tuning, {rows:,} test reviews")
