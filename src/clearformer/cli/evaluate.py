@@ -86,16 +86,14 @@ class Evaluate:
     def _hidden(self, opened: Opened) -> None:
         from clearformer import data
         from clearformer.cli.train import places
-        from clearformer.train.masking import evaluation_batches, measure, sources
+        from clearformer.train.masking import evaluation_batches, measure, open_source, sources
 
         config, where = opened.config, places(self.data_dir)
-        settings = replace(config.data, text=self.text)
-        if self.data is not None:
-            # The documents of a corpus that are not for training, or the whole of a file.
-            own = self.data not in data.CORPORA
-            settings = replace(settings, validation=self.data if own else None)
-            settings = replace(settings, source=settings.source if own else self.data)
-        _, held_back = sources(settings, where, config.model.length, config.train.seed)
+        if self.data is None and self.part == "validation":
+            _, held_back = sources(config.data, where, config.model.length, config.train.seed)
+        else:
+            source = self.data or config.data.source
+            held_back = open_source(source, self.part, self.text, where)
         documents = data.encode_documents(held_back.name, held_back.documents(), opened.tokenizer)
         batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
         found = measure(opened.model, batches)
