@@ -63,6 +63,10 @@ def test_a_masked_model_is_evaluated(clearformer, run, folder):
     own = clearformer("evaluate", run, "--data", str(folder / "reviews.csv"))
     assert own.code == 0, own.err
     assert "reviews.csv" in own.out
+    own = clearformer("evaluate", run, "--data", "python-docs", "--part", "train", "--most", "999")
+    assert "tokens of python-docs" in own.out
+    complaint = clearformer("evaluate", run, "--data", "multi30k").complaint
+    assert "multi30k is of pairs, but a masked model reads single texts" in complaint
 
 
 def test_a_classifier_begins_from_it(clearformer, run, folder, tmp_path):

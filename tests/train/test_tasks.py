@@ -111,7 +111,7 @@ def test_text_that_repeats_itself_is_noted(tmp_path, places):
     [
         (generator(), "imdb", "imdb is a table, but a generator learns from a text"),
         (classifier(), "enwik8", "enwik8 has no labels, but a classifier learns from them"),
-        (bert(), "multi30k", "multi30k is of pairs, but a masked model learns from single texts"),
+        (bert(), "multi30k", "multi30k is of pairs, but a masked model reads single texts"),
         (bert(), "python-docs", "but data.masking is absent: give a Masking()"),
     ],
 )

@@ -85,12 +85,7 @@ def sources(
     config: DataConfig, places: data.Places, length: int, seed: int
 ) -> tuple[Source, Source]:
     """The documents to learn from, and those held back."""
-    corpus = data.CORPORA.get(config.source)
-    if isinstance(corpus, data.PairCorpus):
-        raise ValueError(
-            f"{corpus.name} is of pairs, but a masked model learns from single texts: choose "
-            f"another corpus, or a file"
-        )
+    corpus = _corpus(config.source)
     if (corpus is None and not data.is_table(config.source)) or isinstance(corpus, data.TextCorpus):
         training, validation = tasks.texts(config, places, length)
         return _of_text(training), _of_text(validation)
@@ -100,12 +95,32 @@ def sources(
         else _without_labels(corpus, places)
     )
     if config.validation is not None:
-        return _of_table(table), open_source(config.validation, config.text)
-    return (_of_table(each) for each in data.split_rows(table, config.validation_share, seed))  # type: ignore[return-value]
+        return _of_table(table), _of_file(config.validation, config.text)
+    kept, held_back = data.split_rows(table, config.validation_share, seed)
+    return _of_table(kept), _of_table(held_back)
 
 
-def open_source(path: str, column: str) -> Source:
-    """The documents of a file of one's own."""
+def open_source(source: str, part: str, column: str, places: data.Places) -> Source:
+    """The documents of a part of a corpus, or all of a file of one's own."""
+    corpus = _corpus(source)
+    if corpus is None:
+        return _of_file(source, column)
+    found = corpus.read(part, places)
+    return _of_text(found) if isinstance(found, data.Text) else _of_table(found)
+
+
+def _corpus(name: str) -> data.TextCorpus | data.LabelledCorpus | None:
+    """A corpus of single texts; none: the name is that of a file."""
+    corpus = data.CORPORA.get(name)
+    if isinstance(corpus, data.PairCorpus):
+        raise ValueError(
+            f"{name} is of pairs, but a masked model reads single texts: choose another corpus, "
+            f"or a file"
+        )
+    return corpus
+
+
+def _of_file(path: str, column: str) -> Source:
     if data.is_table(path):
         return _of_table(data.read_table(path, column, None))
     return _of_text(data.open_text(path))
