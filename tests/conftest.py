@@ -11,6 +11,7 @@ from clearformer.config import (
     Dropout,
     HiddenMemory,
     Local,
+    MaskedToken,
     NextToken,
     Pretraining,
     Seq2SeqConfig,
@@ -78,7 +79,7 @@ def example():
         if isinstance(config, Seq2SeqConfig):
             return PairBatch(ids(config.vocabulary, size, length - 1), tokens, targets)
         match config.head:
-            case NextToken():
+            case NextToken() | MaskedToken():
                 return Batch(tokens, targets)
             case Classifier(classes=classes):
                 return Batch(tokens, ids(classes, size))

@@ -71,6 +71,25 @@ def test_bert_with_its_pooler_has_the_published_number_of_parameters(name, count
     assert parameters(model) - sum(p.numel() for p in of_the_heads) == count
 
 
+@pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])
+def test_gpt2_is_as_published_in_every_size(size):
+    config = preset(f"gpt2-{size}")
+    assert (config.length, config.vocabulary, config.residual) == (1024, 50_257, "pre")
+    model = outline(config)
+    assert isinstance(model.stack.norm, torch.nn.LayerNorm)
+    assert model.head.project.weight is model.embedding.token.weight
+    assert config.head_width == 64
+
+
+def test_hidden_tokens_alone_are_pretraining_without_the_sentence(small):
+    alone = build(small("bert", head=c.MaskedToken()))
+    both = build(small("bert"))
+    assert isinstance(alone.head, type(both.head.masked))
+    assert alone.head.project.weight is alone.embedding.token.weight
+    assert alone(torch.zeros(2, 3, dtype=torch.long)).shape == (2, 3, 13)
+    assert parameters(both) - parameters(alone) == parameters(both.head.sentence)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_outline_is_the_model_without_memory(family, small):
     config = small(family)

@@ -257,13 +257,10 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
     match config.head:
         case c.NextToken(tied=tied, cap=cap):
             return heads.NextToken(vocabulary(config, table, config.biases.head, tied), cap)
+        case c.MaskedToken():
+            return masked_token(config, table)
         case c.Pretraining():
-            masked = heads.MaskedToken(
-                config.width,
-                ACTIVATIONS[config.activation],
-                norm(config.norm, config.width),
-                vocabulary(config, table, bias=True, tied=True),
-            )
+            masked = masked_token(config, table)
             return heads.Pretraining(masked, heads.NextSentence(config.width))
         case c.Classifier(classes=classes, pool=pool):
             width = config.width * (2 if pool == "mean_max" else 1)
@@ -272,6 +269,15 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
             )
         case _:
             assert_never(config.head)
+
+
+def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToken:
+    return heads.MaskedToken(
+        config.width,
+        ACTIVATIONS[config.activation],
+        norm(config.norm, config.width),
+        vocabulary(config, table, bias=True, tied=True),
+    )
 
 
 def pooling(name: str, width: int) -> heads.Pool:

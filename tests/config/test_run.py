@@ -7,7 +7,9 @@ import pytest
 from clearformer.config import (
     DataConfig,
     InverseSqrt,
+    Masking,
     Muon,
+    Origin,
     RunConfig,
     StableThenDecay,
     TrainConfig,
@@ -59,3 +61,31 @@ def test_other_ranges():
         StableThenDecay(decay=0)
     with pytest.raises(ValueError, match="validation_share is 1, but it must be between 0 and 1"):
         DataConfig(source="x", validation_share=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"share": 0.0}, "Masking: share is 0.0, but it must be between 0 and 1"),
+        ({"mask": 1.5}, "mask is 1.5, but it must be from 0 to 1"),
+        ({"random": 0.3}, "random is 0.3, but it must be at most what mask leaves, 0.2"),
+    ],
+)
+def test_shares_of_hidden_tokens_fit_together(changes, message):
+    assert Masking(mask=0.9, random=0.1).unit == "tokens"
+    with pytest.raises(ValueError, match=message):
+        Masking(**changes)
+
+
+def test_masking_origin_and_freezing_survive_json_and_may_be_absent():
+    run = RunConfig(
+        model=preset("bert-mini-masked"),
+        data=DataConfig(source="x", masking=Masking(unit="words")),
+        train=replace(TRAIN, freeze="body"),
+        origin=Origin(folder="runs/a", sha256="ab"),
+    )
+    assert run_from_json(to_json(run)) == run
+    old = to_json(run)
+    del old["origin"], old["data"]["masking"], old["train"]["freeze"]  # as written before
+    read = run_from_json(old)
+    assert (read.origin, read.data.masking, read.train.freeze) == (None, None, None)

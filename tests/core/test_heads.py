@@ -158,3 +158,27 @@ def test_smoothing_is_for_training_alone():
     torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.2))
     head.eval()
     torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.0))
+
+
+def test_the_loss_of_hidden_places_is_that_of_all_logits():
+    """Only the hidden places meet the vocabulary; value and gradients stay the same."""
+    head = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
+    targets = torch.where(torch.rand(3, 5) < 0.3, torch.randint(VOCABULARY, (3, 5)), IGNORE)
+
+    def outcome(loss):
+        hidden = torch.linspace(-1, 1, 90).sin().view(3, 5, WIDTH).requires_grad_()
+        head.zero_grad()
+        total, count = loss(hidden)
+        total.sum().backward()
+        return total, count, hidden.grad, [p.grad.clone() for p in head.parameters()]
+
+    full = outcome(lambda hidden: heads.cross_entropy(head(hidden), targets))
+    selected = outcome(lambda hidden: head.loss(hidden, targets))
+    assert 0 < selected[1].item() < targets.numel()
+    torch.testing.assert_close(selected, full)
+    seen = []
+    head.project.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    head.loss(torch.zeros(3, 5, WIDTH), targets)
+    assert seen == [(selected[1].item(), VOCABULARY)]
+    nothing, count = head.loss(torch.zeros(3, 5, WIDTH), torch.full((3, 5), IGNORE))
+    assert (nothing.item(), count.item()) == (0.0, 0)

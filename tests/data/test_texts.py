@@ -25,6 +25,12 @@ def test_it_can_be_read_again():
     assert text.sha256 == hashlib.sha256(b"one\ntwo").hexdigest()
 
 
+def test_files_one_at_a_time():
+    text = text_of(b"a\nb", b"", b"c\n", b"de")
+    assert list(text.files()) == [b"a\nb\n", b"c\n", b"de"]
+    assert list(text.part(1, 7).files()) == [b"\nb\n", b"c\n", b"d"]
+
+
 def test_parts_and_parts_of_parts():
     text = text_of(b"0123", b"5678")
     whole = text.read()

@@ -10,6 +10,7 @@ from safetensors.torch import load_model, save_model
 from clearformer.build import build
 from clearformer.config import Seq2SeqConfig
 from clearformer.families import FAMILIES, preset, presets
+from clearformer.families.recipes import going_on, recipe
 
 DTYPES = [torch.bfloat16, torch.float32, torch.float64]
 
@@ -135,3 +136,24 @@ def test_compiles_whole_and_stays_the_same_function(family, small, scrambled, ex
     expected = values_and_gradients()
     model.compile(fullgraph=True, backend=BACKENDS[family])
     torch.testing.assert_close(values_and_gradients(), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_recipes_fit_their_models():
+    for name in presets():
+        data, train = recipe(preset(name))
+        masked = name.startswith("bert")
+        assert (data.masking is not None) == masked
+        assert train.minutes == 2
+        if masked:
+            assert data.tokenizer == "wordpiece"
+    assert recipe(preset("gpt2-xl"))[0].tokenizer == "bpe"
+    assert recipe(preset("bert-mini"))[0].vocabulary == 8192
+
+
+def test_going_on_keeps_the_tokenizer_and_is_gentler():
+    for name in ("bert-mini", "gpt2-small", "classifier-imdb"):
+        model = preset(name)
+        data, train = going_on(model, "wordpiece", 1234)
+        assert (data.tokenizer, data.vocabulary) == ("wordpiece", 1234)
+        assert train.lr < recipe(model)[1].lr
+        assert train.epochs == (3 if name.startswith("class") else 1)

@@ -101,6 +101,14 @@ def test_the_specials_of_word_pieces(pieces):
     assert pieces.pieces(pieces.encode("the [MASK] is 漢")) == ["the", "[MASK]", "is", "[UNK]"]
 
 
+def test_what_is_hidden_and_what_goes_on_with_a_word(pieces, pairs):
+    assert pieces.mask == 4
+    continues = pieces.continues()
+    shown = pieces.pieces(range(pieces.size))
+    assert [piece.startswith("##") for piece in shown] == continues.tolist()
+    assert (pairs.mask, pairs.continues().any()) == (None, False)
+
+
 def test_case_and_accents_are_kept_by_a_value(prose):
     assert "the" in WordPieces.train([prose + "É"], 300).parts.vocabulary
     cased = WordPieces.train([prose + "É" * 9], 300, lowercase=False)

@@ -15,6 +15,7 @@ def test_compression_in_bits():
     assert found.bits_per_byte == pytest.approx(2.5)
     assert found.bits_per_character == pytest.approx(4.0)
     assert found.loss == pytest.approx(2 * math.log(2))
+    assert found.perplexity == pytest.approx(4.0)  # two bits a token
     assert "windows of 8 tokens 4 apart" in found.protocol
     assert "at least 4 others" in found.protocol
 
@@ -54,3 +55,28 @@ def test_evaluating_comes_back_after_an_error():
     assert modes == [False]
     assert model.training
     assert torch.is_grad_enabled()
+
+
+def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
+    from dataclasses import replace
+
+    from clearformer import data
+    from clearformer.build import build
+    from clearformer.data.texts import in_memory
+    from clearformer.families import generator
+    from clearformer.text import Bytes
+    from clearformer.train import evaluate
+
+    model = build(replace(generator(), length=8, layers=1, width=16, heads=2, hidden=32))
+    text = data.Text("it", (in_memory("it", b"some text that goes on " * 10),))
+    tokens = data.prepare(text, Bytes(), tmp_path)
+    sizes = []
+    whole = evaluate.compress(model, tokens, Bytes(), 8, 4)
+    monkeypatch.setattr(evaluate, "LOGITS", 3 * 8 * 256)
+    loss = model.loss
+    monkeypatch.setattr(
+        model, "loss", lambda batch: (sizes.append(len(batch.tokens)), loss(batch))[1]
+    )
+    few = evaluate.compress(model, tokens, Bytes(), 8, 4)
+    assert max(sizes) == 3
+    assert few.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)

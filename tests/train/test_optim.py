@@ -47,3 +47,16 @@ def test_muon_moves_the_matrices_of_the_blocks(generator_model, train_config):
     set_rate([muon, adam], 0.5)
     assert muon.param_groups[0]["lr"] == 0.01
     assert {each["lr"] for each in adam.param_groups} == {0.0015}
+
+
+@pytest.mark.parametrize("optimizer", [AdamW(), Muon()])
+def test_what_is_frozen_has_no_rule(generator_model, train_config, optimizer):
+    generator_model.stack.requires_grad_(False)
+    config = replace(train_config, optimizer=optimizer)
+    moved = {
+        name
+        for rule in optimizers(generator_model, config)
+        for group in rule.param_groups
+        for name in group["names"]
+    }
+    assert moved == {n for n, _ in generator_model.named_parameters() if not n.startswith("stack")}

@@ -111,7 +111,8 @@ def test_text_that_repeats_itself_is_noted(tmp_path, places):
     [
         (generator(), "imdb", "imdb is a table, but a generator learns from a text"),
         (classifier(), "enwik8", "enwik8 has no labels, but a classifier learns from them"),
-        (bert(), "python-docs", "bert-base cannot be trained yet: its head is Pretraining"),
+        (bert(), "multi30k", "multi30k is of pairs, but a masked model reads single texts"),
+        (bert(), "python-docs", "but data.masking is absent: give a Masking()"),
     ],
 )
 def test_a_task_that_does_not_fit_is_refused(places, model, source, message):
@@ -126,3 +127,32 @@ def test_batches_are_what_the_model_takes(labels):
     sums, counts = build(labels.config.model).loss(batch)
     assert counts.tolist() == [4]
     assert torch.isfinite(sums).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "size", "expected"),
+    [
+        ("bpe", None, 300_000, 300_000 // 128),
+        ("bpe", None, 10, 512),
+        ("bpe", None, 10**9, 50_257),
+        ("wordpiece", None, 10**9, 30_522),
+        ("bpe", 300, 10**9, 300),
+        ("words", None, 10**9, None),
+    ],
+)
+def test_a_vocabulary_suits_its_text_unless_it_is_chosen(monkeypatch, kind, asked, size, expected):
+    class Learned:
+        pass
+
+    def learn(kind, texts, vocabulary):
+        Learned.size, Learned.asked = vocabulary or 7, vocabulary
+        return Learned
+
+    monkeypatch.setattr(tasks, "train_tokenizer", learn)
+    config = DataConfig(source="x", tokenizer=kind, vocabulary=asked)
+    found, notes = tasks.tokenizer_for(config, lambda: ["a text"], size)
+    assert found.asked == expected
+    said = asked is None and expected is not None
+    assert len(notes) == said
+    assert not said or f"{expected:,} tokens, to suit a text of {size:,} bytes" in notes[0]
+    assert tasks.tokenizer_for(config, lambda: ["a text"], size, given=found) == (found, ())

@@ -36,13 +36,15 @@ class Evaluate:
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
-        from clearformer.config import Classifier
+        from clearformer.config import Classifier, MaskedToken, Pretraining
         from clearformer.train.folder import open_run
 
         opened = open_run(self.run_folder)
         print(f"{opened.found.folder}: {opened.config.model.name}, step {opened.found.step}")
         if isinstance(opened.config.model.head, Classifier):
             self._labels(opened)
+        elif isinstance(opened.config.model.head, MaskedToken | Pretraining):
+            self._hidden(opened)
         else:
             self._text(opened)
 
@@ -77,8 +79,33 @@ class Evaluate:
         print(f"bits per byte       {found.bits_per_byte:.4f}")
         print(f"bits per character  {found.bits_per_character:.4f}")
         print(f"loss per token      {found.loss:.4f}")
+        print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
         print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
         print(f"protocol: {found.protocol}")
+
+    def _hidden(self, opened: Opened) -> None:
+        from clearformer import data
+        from clearformer.cli.train import places
+        from clearformer.train.masking import evaluation_batches, measure, open_source, sources
+
+        config, where = opened.config, places(self.data_dir)
+        if self.data is None and self.part == "validation":
+            _, held_back = sources(config.data, where, config.model.length, config.train.seed)
+        else:
+            source = self.data or config.data.source
+            held_back = open_source(source, self.part, self.text, where)
+        documents = data.encode_documents(held_back.name, held_back.documents(), opened.tokenizer)
+        batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
+        found = measure(opened.model, batches)
+        for name, value in found.figures().items():
+            print(f"{name.replace('_', ' '):24}{value:.4f}")
+        assert config.data.masking is not None
+        print(
+            f"protocol: {found.masked[2]:,} hidden tokens in {found.rows:,} rows of up to "
+            f"{config.model.length} tokens of {held_back.name}, hidden as in training "
+            f"({config.data.masking.share:.0%}, by {config.data.masking.unit}), the same at "
+            f"every evaluation"
+        )
 
     def _labels(self, opened: Opened) -> None:
         import torch

@@ -19,11 +19,12 @@ from clearformer.cli.classify import Classify
 from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
 from clearformer.cli.evaluate import Evaluate
+from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 
-Verb = Train | Evaluate | Generate | Classify | Data | Describe | Attend
+Verb = Train | Evaluate | Generate | Classify | Fill | Data | Describe | Attend
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -58,6 +59,7 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
                 | Annotated[Generate, tyro.conf.subcommand("generate")]
                 | Annotated[Classify, tyro.conf.subcommand("classify")]
+                | Annotated[Fill, tyro.conf.subcommand("fill")]
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")],

@@ -7,18 +7,20 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
     from clearformer.data import Places
     from clearformer.train.run import Run
 
 DEFAULT = "modern-tiny"
+CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
 SAMPLE = 120  # tokens of a sample at each evaluation
 BUDGETS = ("steps", "epochs", "minutes")
 
@@ -28,10 +30,12 @@ class Train:
     """Train a model on a text or on labelled texts; Ctrl-C saves, --resume goes on."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (`clearformer describe` lists them)."""
+    """A preset (`clearformer describe` lists them); with --from: nothing, or classify."""
     model: ModelConfig
     data: DataConfig
     train: TrainConfig
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """A run or checkpoint whose body and tokenizer to begin with; classify gives it a new head."""
     out: Path | None = None
     """The run's folder; none: runs/PRESET-DATA."""
     resume: bool = False
@@ -49,7 +53,9 @@ class Train:
         from clearformer.train.step import NotFiniteError
 
         out = self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
-        config = RunConfig(model=self.model, data=self.data, train=self.train)
+        config = RunConfig(
+            model=self.model, data=self.data, train=self.train, origin=self._origin(out)
+        )
         report = reporter(quiet=self.quiet, json=self.json)
         stopping = Stopping()
         run = Run(
@@ -73,6 +79,17 @@ class Train:
         picture(run)
         report.end(run)
         sys.exit(stopping.code)
+
+    def _origin(self, out: Path) -> Origin | None:
+        """What the run begins from; one that goes on knows it already."""
+        saved = own_config(out) if self.resume else None
+        if saved is not None:
+            return saved.origin
+        if self.from_ is None:
+            return None
+        from clearformer.train import origin
+
+        return origin.read(self.from_).origin
 
 
 def out_of_memory(train: TrainConfig) -> str:
@@ -155,22 +172,13 @@ def parse(arguments: Sequence[str]) -> Train:
     A flag may be written by its last word alone (`--minutes` for `--train.minutes`) where only
     one field has it.
     """
-    from clearformer.config import Seq2SeqConfig
-    from clearformer.families import preset
-    from clearformer.families.recipes import recipe
-
     words = list(arguments)
-    name = words[0] if words and not words[0].startswith("-") else DEFAULT
-    model = preset(name)
-    if isinstance(model, Seq2SeqConfig):
-        raise ValueError(f"{model.name} cannot be trained yet: choose a generator or a classifier")
-    data, train = recipe(model)
-    default = Train(preset=name, model=model, data=data, train=train)
+    default = defaults(words)
     words = [expand(word, default) for word in words]
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:
         empty = dict.fromkeys(BUDGETS) | {budget: 1}
-        default = replace(default, train=replace(train, **empty))  # type: ignore[arg-type]
+        default = replace(default, train=replace(default.train, **empty))  # type: ignore[arg-type]
     return tyro.cli(
         Train,
         prog="clearformer train",
@@ -180,13 +188,85 @@ def parse(arguments: Sequence[str]) -> Train:
     )
 
 
+def defaults(words: Sequence[str]) -> Train:
+    """What the flags change: the run that goes on, the one to begin from, or a preset."""
+    from clearformer.config import Seq2SeqConfig
+    from clearformer.families import preset
+    from clearformer.families.recipes import recipe
+
+    name = words[0] if words and not words[0].startswith("-") else None
+    source, out = (_value(words, flag) for flag in ("--from", "--out"))
+    if "--resume" in words and out is not None and (name is None or source is not None):
+        own = own_config(Path(out))
+        if own is not None and not isinstance(own.model, Seq2SeqConfig):
+            name = name or own.model.name
+            return Train(preset=name, model=own.model, data=own.data, train=own.train)
+    if source is not None:
+        return beginning(name, Path(source))
+    if name == CLASSIFY:
+        raise ValueError("classify gives a trained model a new head: say which with --from RUN")
+    name = DEFAULT if name is None else name
+    model = preset(name)
+    if isinstance(model, Seq2SeqConfig):
+        raise ValueError(f"{model.name} cannot be trained yet: choose a generator or a classifier")
+    data, train = recipe(model)
+    return Train(preset=name, model=model, data=data, train=train)
+
+
+def beginning(name: str | None, source: Path) -> Train:
+    """The model of `source`, going on as it is, or with the head of a classifier."""
+    from clearformer.config import Classifier, NextToken, Pretraining
+    from clearformer.families.recipes import going_on
+    from clearformer.train import origin
+
+    if name not in (None, CLASSIFY):
+        raise ValueError(
+            f"with --from the model is that of {source}: leave out {name!r}, or say classify"
+        )
+    found = origin.read(source)
+    model = found.config.model
+    if name == CLASSIFY and not isinstance(model.head, Classifier):
+        # BERT learned what its pooled first token is for; behind a generator's first token
+        # there is nothing yet.
+        pools = {Pretraining: "pooler", NextToken: "mean"}
+        pool: Any = pools.get(type(model.head), "first")
+        model = replace(model, head=Classifier(pool=pool))
+    data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
+    return Train(preset=name or model.name, model=model, data=data, train=train)
+
+
+def own_config(folder: Path) -> RunConfig | None:
+    """The config that the run in this folder wrote down, if there is one."""
+    import json
+
+    from clearformer.config import run_from_json
+
+    path = folder / "config.json"
+    if not path.is_file():
+        return None
+    try:
+        return run_from_json(json.loads(path.read_text()))
+    except ValueError as problem:
+        raise ValueError(f"{path} cannot be read: {problem}") from None
+
+
+def _value(words: Sequence[str], flag: str) -> str | None:
+    """What follows a flag, in either of the two ways to write it."""
+    for word, following in zip_longest(words, words[1:]):
+        if word == flag:
+            return following
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
 def expand(word: str, default: Train) -> str:
     """`--minutes` to `--train.minutes`, and `--data` to `--data.source`."""
     if not word.startswith("--"):
         return word
     flag, equals, value = word[2:].partition("=")
     flag = {"data": "data.source"}.get(flag, flag)
-    own = {field.name.replace("_", "-") for field in fields(default)}
+    own = {field.name.strip("_").replace("_", "-") for field in fields(default)}
     if "." not in flag and flag not in own:
         paths = [path for path in _paths(default) if path.rpartition(".")[2] == flag]
         shortest = [p for p in paths if p.count(".") == min(q.count(".") for q in paths)]

@@ -158,6 +158,11 @@ class NextToken:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MaskedToken:
+    """The first of BERT's objectives alone: hidden tokens (tied)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pretraining:
     """BERT's two objectives: hidden tokens (tied) and next sentence."""
 
@@ -176,7 +181,7 @@ class Classifier:
         require(self, "names", named, "as many as classes, or absent")
 
 
-Head = NextToken | Pretraining | Classifier
+Head = NextToken | MaskedToken | Pretraining | Classifier
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,6 +122,8 @@ class TrainConfig:
     device: str = "auto"
     threads: int | None = None
     """CPU threads; none: as many as there are."""
+    freeze: Literal["body"] | None = None
+    """What keeps its weights: the body is all but the head; none: everything learns."""
 
     def __post_init__(self) -> None:
         require(self, "lr", self.lr > 0, "above 0")
@@ -150,6 +152,27 @@ class TrainConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Masking:
+    """Which tokens are hidden for a masked model to find, and how they are shown."""
+
+    share: float = 0.15
+    """Share of the tokens that are hidden."""
+    mask: float = 0.8
+    """Share of the hidden ones that are shown as [MASK]."""
+    random: float = 0.1
+    """Share of the hidden ones that are shown as another token; the rest is as it was."""
+    unit: Literal["tokens", "words"] = "tokens"
+    """Whether the pieces of a word are hidden one by one or together."""
+
+    def __post_init__(self) -> None:
+        require(self, "share", 0 < self.share < 1, "between 0 and 1")
+        for name in ("mask", "random"):
+            require(self, name, 0 <= getattr(self, name) <= 1, "from 0 to 1")
+        rest = f"at most what mask leaves, {1 - self.mask:g}"
+        require(self, "random", self.mask + self.random <= 1 + 1e-9, rest)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """What to learn from: a corpus by name or files of one's own, and how text becomes tokens."""
 
@@ -161,16 +184,28 @@ class DataConfig:
     """How large that part is."""
     tokenizer: Literal["bytes", "characters", "words", "bpe", "wordpiece"] = "bytes"
     vocabulary: int | None = None
-    """Size of a trained tokenizer."""
+    """Size of a trained tokenizer; none: what suits the text."""
     text: str = "text"
     """Column of the texts, in a table."""
     label: str = "label"
     """Column of the labels, in a table."""
     cut: Literal["head", "tail", "ends"] = "head"
     """Which part of a text longer than the context is kept."""
+    masking: Masking | None = None
+    """What is hidden; none: nothing, for a model that is not masked."""
 
     def __post_init__(self) -> None:
         require(self, "validation_share", 0 < self.validation_share < 1, "between 0 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The checkpoint whose weights and tokenizer a run began with."""
+
+    folder: str
+    """Where it lay; it is not needed once the run has a checkpoint of its own."""
+    sha256: str
+    """Of its manifest, which holds the hashes of all its files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +215,7 @@ class RunConfig:
     model: AnyModelConfig
     data: DataConfig
     train: TrainConfig
+    origin: Origin | None = None
 
 
 def run_from_json(data: Any) -> RunConfig:

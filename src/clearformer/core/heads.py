@@ -62,10 +62,12 @@ class MaskedToken(Head):
         self.project = project
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
-        return self.project(self.norm(self.activation(self.transform(hidden))))  # (B, T, V)
+        return self.project(self.norm(self.activation(self.transform(hidden))))  # (..., V)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return self.cross_entropy(self(hidden), targets)
+        # Logits of the hidden places alone: the others, six of seven, would only be ignored.
+        places = targets != IGNORE  # (B, T)
+        return self.cross_entropy(self(hidden[places]), targets[places])
 
 
 def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:

@@ -1,23 +1,38 @@
 """Data: corpora by name, files of one's own, and batches that depend on (seed, step) alone."""
 
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
+from clearformer.data.documents import Documents, encode_documents, files_of
 from clearformer.data.files import open_text
+from clearformer.data.masking import UNITS, Hiding
 from clearformer.data.published import Places
 from clearformer.data.rows import RowBatches, Rows, encode_rows, evaluation_rows, label_names
 from clearformer.data.splits import repeated_rows, repeated_text, split_rows, split_text
 from clearformer.data.streams import StreamBatches, evaluation_windows
+from clearformer.data.stretches import (
+    Alone,
+    MaskedBatch,
+    MaskedBatches,
+    SentencePairs,
+)
 from clearformer.data.tables import Pairs, Table, is_table, read_table
 from clearformer.data.texts import Text
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
 
 __all__ = [
     "CORPORA",
+    "UNITS",
+    "Alone",
+    "Documents",
+    "Hiding",
     "LabelledCorpus",
+    "MaskedBatch",
+    "MaskedBatches",
     "PairCorpus",
     "Pairs",
     "Places",
     "RowBatches",
     "Rows",
+    "SentencePairs",
     "StreamBatches",
     "Table",
     "Text",
@@ -25,9 +40,11 @@ __all__ = [
     "TokenArray",
     "TokenFile",
     "corpus",
+    "encode_documents",
     "encode_rows",
     "evaluation_rows",
     "evaluation_windows",
+    "files_of",
     "is_table",
     "label_names",
     "open_text",

@@ -129,8 +129,10 @@ class RowBatches:
         self.seed = seed
         self.length = length
         self.cut: Cut = cut
-        self._lengths = _cut_lengths(rows, length)
-        self._plan = lru_cache(maxsize=2)(self._order)
+        lengths = _cut_lengths(rows, length)
+        self._plan = lru_cache(maxsize=2)(
+            lambda epoch: similar_lengths(lengths, batch, seed, epoch)
+        )
 
     @property
     def steps_per_epoch(self) -> int:
@@ -151,15 +153,19 @@ class RowBatches:
     def batch(self, step: int) -> RowBatch:
         return pad(self.rows, self.sample_ids(step), self.length, self.cut)
 
-    def _order(self, epoch: int) -> list[NDArray[np.int64]]:
-        rows = permutation(len(self.rows), self.seed, epoch, ROWS)
-        pool = POOL * self.size
-        batches = []
-        for first in range(0, len(rows), pool):
-            each = rows[first : first + pool]
-            each = each[np.argsort(self._lengths[each], kind="stable")]
-            batches += [each[i : i + self.size] for i in range(0, len(each), self.size)]
-        return [batches[i] for i in permutation(len(batches), self.seed, epoch, BATCHES)]
+
+def similar_lengths(
+    lengths: NDArray[np.int64], batch: int, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """The numbers of all rows in batches of similar length, in the order of this epoch."""
+    rows = permutation(len(lengths), seed, epoch, ROWS)
+    pool = POOL * batch
+    batches = []
+    for first in range(0, len(rows), pool):
+        each = rows[first : first + pool]
+        each = each[np.argsort(lengths[each], kind="stable")]
+        batches += [each[i : i + batch] for i in range(0, len(each), batch)]
+    return [batches[i] for i in permutation(len(batches), seed, epoch, BATCHES)]
 
 
 def evaluation_rows(rows: Rows, batch: int, length: int, cut: Cut = "head") -> Iterator[RowBatch]:

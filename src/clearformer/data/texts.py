@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 from clearformer.text.utf8 import ADVICE, NotTextError, text_chunks
 
@@ -48,14 +49,12 @@ class Text:
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes, some at a time."""
-        position = 0
-        # To the end even of a part: a corpus is checked where its last byte has been read.
-        for _, chunk in self._joined():
-            low = max(self.start - position, 0)
-            high = len(chunk) if self.stop is None else min(self.stop - position, len(chunk))
-            if low < high:
-                yield chunk[low:high]
-            position += len(chunk)
+        return (chunk for _, chunk in self._own())
+
+    def files(self) -> Iterator[bytes]:
+        """The bytes of each file that has some here, one file at a time."""
+        for _, chunks in groupby(self._own(), key=lambda own: id(own[0])):
+            yield b"".join(chunk for _, chunk in chunks)
 
     def decoded(self) -> Iterator[str]:
         """The text, some at a time; what is not UTF-8 is an error with its file and line."""
@@ -105,6 +104,17 @@ class Text:
             yield
         except NotTextError as error:
             raise ValueError(self._explain(error)) from None
+
+    def _own(self) -> Iterator[tuple[Piece, bytes]]:
+        """Every chunk between `start` and `stop`, with its piece."""
+        position = 0
+        # To the end even of a part: a corpus is checked where its last byte has been read.
+        for piece, chunk in self._joined():
+            low = max(self.start - position, 0)
+            high = len(chunk) if self.stop is None else min(self.stop - position, len(chunk))
+            if low < high:
+                yield piece, chunk[low:high]
+            position += len(chunk)
 
     def _joined(self) -> Iterator[tuple[Piece, bytes]]:
         """Every chunk with its piece; a piece that ends inside a line gets its line break."""

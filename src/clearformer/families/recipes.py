@@ -3,6 +3,8 @@
 Starting points, not laws: every number can be overridden on the command line.
 """
 
+from dataclasses import replace
+
 from clearformer.config import (
     AdamW,
     AnyModelConfig,
@@ -10,7 +12,10 @@ from clearformer.config import (
     Cosine,
     DataConfig,
     Linear,
+    MaskedToken,
+    Masking,
     Muon,
+    Pretraining,
     StableThenDecay,
     TrainConfig,
 )
@@ -27,6 +32,24 @@ def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
             lr=3e-4, batch=32, minutes=2, optimizer=AdamW(), schedule=Linear(warmup=100)
         )
         return data, train
+    if isinstance(model.head, Pretraining | MaskedToken):
+        # A small model spends its parameters better than on thirty thousand words.
+        vocabulary = 8192 if model.width <= 256 else None
+        data = DataConfig(
+            source="python-docs", tokenizer="wordpiece", vocabulary=vocabulary, masking=Masking()
+        )
+        # The published 1e-4 is for batches of 256 and days; this is for minutes.
+        return data, TrainConfig(
+            lr=1e-3 if model.width <= 256 else 5e-4,
+            batch=32,
+            minutes=2,
+            optimizer=AdamW(beta2=0.98, weight_decay=0.01),
+            schedule=Linear(warmup=100),
+        )
+    if family == "gpt2":
+        return DataConfig(source="python-docs", tokenizer="bpe"), TrainConfig(
+            lr=6e-4, batch=8, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
+        )
     data = DataConfig(source="python-docs")
     if family == "modern":
         return data, TrainConfig(
@@ -53,3 +76,24 @@ def _word_pairs(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
         evaluations=5,
     )
     return data, train
+
+
+def going_on(
+    model: AnyModelConfig, tokenizer: str, vocabulary: int
+) -> tuple[DataConfig, TrainConfig]:
+    """Data and training for a model that begins from another's weights and tokenizer.
+
+    Devlin et al. 2018, appendix A.3: three epochs at 2e-5 to 5e-5, and more for smaller models
+    (Turc et al. 2019: up to 3e-4).
+    """
+    data, _ = recipe(model)
+    data = replace(data, tokenizer=tokenizer, vocabulary=vocabulary)  # type: ignore[arg-type]
+    small = model.width <= 512
+    classifies = isinstance(model.head, Classifier)
+    return data, TrainConfig(
+        lr=1e-4 if small else 3e-5,
+        batch=32 if classifies else 8,
+        epochs=3 if classifies else 1,
+        optimizer=AdamW(beta2=0.999, weight_decay=0.01),
+        schedule=Linear(warmup=20),
+    )

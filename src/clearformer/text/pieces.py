@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from clearformer.text.library import (
     open_library,
@@ -34,7 +34,6 @@ class LibraryTokenizer(Tokenizer):
 
     library: "Library"
     document: dict[str, Any]  # the library's JSON, written by `library.py`
-    specials: Mapping[str, int]  # ids of the special tokens, by name
 
     def _open(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -125,6 +124,7 @@ class WordPieces(LibraryTokenizer):
         self.padding = self.specials["[PAD]"]
         self.before = (self.specials["[CLS]"],)
         self.after = (self.specials["[SEP]"],)
+        self.mask = self.specials["[MASK]"]
 
     @classmethod
     def from_library(cls, data: Any) -> "WordPieces":
@@ -170,6 +170,9 @@ class WordPieces(LibraryTokenizer):
     def pieces(self, ids: ArrayLike) -> list[str]:
         tokens = self.parts.vocabulary
         return [tokens[i] for i in self.checked(ids).tolist()]
+
+    def continues(self) -> NDArray[np.bool_]:
+        return np.array([token.startswith("##") for token in self.parts.vocabulary])
 
 
 class _Watched:

@@ -6,7 +6,8 @@ ids. `sha256` is its identity, so that no model is ever opened with another's to
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,8 @@ class Tokenizer:
     padding: int = 0  # any id will do: nobody sees padding
     before: tuple[int, ...] = ()  # ids that open a row that is one whole text
     after: tuple[int, ...] = ()  # and those that close it
+    mask: int | None = None  # the id that stands for a hidden token, if there is one
+    specials: Mapping[str, int] = MappingProxyType({})  # ids that are no text, by name
 
     @property
     def size(self) -> int:
@@ -61,6 +64,10 @@ class Tokenizer:
     def pieces(self, ids: ArrayLike) -> list[str]:
         """What each id stands for, to be shown."""
         raise NotImplementedError
+
+    def continues(self) -> NDArray[np.bool_]:
+        """Of each id, whether it goes on with the word of the id before: (size,)."""
+        return np.zeros(self.size, dtype=np.bool_)
 
     def to_json(self) -> dict[str, Any]:
         """Everything needed to make it again, with its `kind`."""

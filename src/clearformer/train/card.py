@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 def card(run: Run) -> str:
     model, train, best = run.config.model, run.config.train, run.state.best
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    verb = {"bits_per_byte": 'generate {} "Once"', "accuracy": 'classify {} "A text"'}
+    verb = {
+        "bits_per_byte": 'generate {} "Once"',
+        "accuracy": 'classify {} "A text"',
+        "masked_loss": 'fill {} "A [MASK] text"',
+    }
+    origin = run.config.origin
+    began = f"from {origin.folder} (sha256 {origin.sha256})" if origin else "anew"
     figure = run.task.figure.replace("_", " ")
     minutes = run.state.seconds / 60
     reached = f"{figure} {best['value']:.4f} at step {best['step']}" if best else "not evaluated"
@@ -22,6 +28,7 @@ def card(run: Run) -> str:
 | parameters | {parameters:,} |
 | shape | {model.layers} layers, width {model.width}, {model.heads} heads, length {model.length} |
 | tokens | {run.config.data.tokenizer}, {model.vocabulary:,} of them |
+| began | {began} |
 | training | {run.state.step:,} steps of {train.batch} sequences, {minutes:.1f} minutes |
 | optimizer | {type(train.optimizer).__name__}, learning rate {train.lr:g} |
 | validation | {reached} |

@@ -20,6 +20,8 @@ from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 
+LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
+
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[torch.device]:
@@ -49,6 +51,11 @@ class Compression:
         return self.nats / self.tokens
 
     @property
+    def perplexity(self) -> float:
+        """Of a token; to be compared between models with the same tokenizer alone."""
+        return math.exp(self.loss)
+
+    @property
     def bits_per_byte(self) -> float:
         return self.nats / math.log(2) / self.size
 
@@ -76,6 +83,8 @@ def compress(
 ) -> Compression:
     """Score a text with windows of `context` tokens, `stride` apart."""
     nats, count = 0.0, 0
+    # The logits of a large vocabulary are the largest tensor there is: fewer windows at a time.
+    batch = max(1, min(batch, LOGITS // (context * tokenizer.size)))
     with evaluating(model) as device:
         for window in data.evaluation_windows(tokens, context, stride, batch, IGNORE):
             sums, counts = model.loss(

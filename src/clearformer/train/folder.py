@@ -31,7 +31,7 @@ class Opened:
 
 def open_run(path: Path) -> Opened:
     """The best checkpoint of a run, or the very one that `path` names."""
-    found = _best(path)
+    found = best_checkpoint(path)
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
@@ -49,7 +49,8 @@ def open_run(path: Path) -> Opened:
     return Opened(model, config, tokenizer, found)
 
 
-def _best(path: Path) -> checkpoint.Checkpoint:
+def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
+    """The best checkpoint of the run in `path`, found whole, or `path` itself if it is one."""
     if (path / "manifest.json").exists():
         return checkpoint.verify(path)
     folder = path / "checkpoints"

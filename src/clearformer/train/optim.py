@@ -19,7 +19,7 @@ from clearformer.config import AdamW, Muon, TrainConfig
 
 @dataclass(frozen=True)
 class Groups:
-    """The parameters of a model by the role they play, each with its name, each once."""
+    """The parameters that learn, by the role they play, each with its name, each once."""
 
     matrices: list[tuple[str, nn.Parameter]]  # inside the blocks
     outer: list[tuple[str, nn.Parameter]]  # embeddings and the output matrix
@@ -35,6 +35,8 @@ def group(model: nn.Module) -> Groups:
     }
     groups = Groups([], [], [])
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue  # frozen
         if parameter.dim() < 2:
             groups.vectors.append((name, parameter))
         elif id(parameter) in inside:
@@ -60,6 +62,15 @@ def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
                 )
             ]
         case Muon() as muon:
+            rest = _adam(
+                muon.adam,
+                [
+                    (groups.outer, muon.adam_lr, muon.adam.weight_decay),
+                    (groups.vectors, muon.adam_lr, 0.0),
+                ],
+            )
+            if not groups.matrices:
+                return [rest]
             matrices = torch.optim.Muon(
                 [_named(groups.matrices, config.lr)],
                 lr=config.lr,
@@ -67,11 +78,7 @@ def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
                 ns_steps=muon.iterations,
                 weight_decay=muon.weight_decay,
             )
-            rest = [
-                (groups.outer, muon.adam_lr, muon.adam.weight_decay),
-                (groups.vectors, muon.adam_lr, 0.0),
-            ]
-            return [matrices, _adam(muon.adam, rest)]
+            return [matrices, rest]
 
 
 def set_rate(rules: Iterable[Optimizer], factor: float) -> None:

@@ -30,12 +30,14 @@ from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.data import Places
+from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import (
     checkpoint,
     diagnose,
     micro,
     optim,
+    origin,
     precision,
     schedule,
     state,
@@ -124,8 +126,15 @@ class Run:
             config = saved if config is None else continued(saved, config)
         if config is None:
             raise ValueError(f"{folder} holds no run to resume: give a model and data")
+        tokenizer, opened = None, None
+        if found is not None:
+            # Learning it again would take long, and what it was learned from may be far away.
+            tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
+        elif config.origin is not None:
+            opened = origin.open_origin(config.origin, config)
+            tokenizer = opened.tokenizer
         torch.set_num_threads(config.train.threads or os.cpu_count() or 1)
-        self.task = tasks.load(config, places)
+        self.task = tasks.load(config, places, tokenizer)
         self.config = self.task.config
         self.data = {
             "data": self.task.identity,
@@ -133,6 +142,10 @@ class Run:
         }
         torch.manual_seed(self.config.train.seed)
         model = make(self.config.model, self.config.train.seed)
+        if opened is not None:
+            origin.take_over(model, self.config.model, opened)
+        if self.config.train.freeze is not None:
+            origin.freeze_body(model)
         for head in model.modules():
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing
@@ -342,6 +355,9 @@ def continued(saved: RunConfig, asked: RunConfig) -> RunConfig:
         for name, value in old[part].items():
             if new[part].get(name) != value and name not in CHANGEABLE:
                 wrong.append(f"{part}.{name} ({value} before, {new[part].get(name)} now)")
+    before, now = (each.origin and each.origin.sha256[:12] for each in (saved, asked))
+    if before != now:
+        wrong.append(f"origin ({before} before, {now} now)")
     if wrong:
         raise ValueError(
             f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "

@@ -1,8 +1,8 @@
 """What there is to learn: a task turns data into batches and a model into figures.
 
 A task is chosen by the model's head: a generator learns a stream of tokens, a classifier
-labelled rows. It also completes the model's config with what only the data can tell, the size
-of the vocabulary and the number of classes.
+labelled rows, a masked model hidden tokens (masking.py). It also completes the model's config
+with what only the data can tell, the size of the vocabulary and the number of classes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import torch
 
 from clearformer import data
-from clearformer.config import Classifier, DataConfig, NextToken, RunConfig
+from clearformer.config import (
+    Classifier,
+    DataConfig,
+    MaskedToken,
+    NextToken,
+    Pretraining,
+    RunConfig,
+)
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
@@ -25,6 +32,12 @@ from clearformer.train import evaluate
 # Bytes of a stream that are evaluated during training: an indicator that costs little beside
 # it. `clearformer evaluate` takes as much as it is told.
 MOST_VALIDATION = 2**15
+
+# A learned vocabulary that nobody chose: a token for so many bytes of text, so that each comes
+# often enough to be learned, and at most as many as GPT-2 and BERT have.
+BYTES_PER_TOKEN = 128
+LARGEST_VOCABULARY = {"bpe": 50_257, "wordpiece": 30_522}
+SMALLEST_VOCABULARY = 512
 
 
 class Task(Protocol):
@@ -46,19 +59,19 @@ class Task(Protocol):
         """The loss of knowing nothing."""
 
 
-def load(config: RunConfig, places: data.Places) -> Task:
-    """The task that fits the model's head."""
+def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None) -> Task:
+    """The task that fits the model's head, with a given tokenizer or one that it learns."""
+    from clearformer.train.masking import Masking  # which reads texts as the tasks here do
+
     match config.model.head:
         case NextToken():
-            return Stream(config, places)
+            return Stream(config, places, tokenizer)
         case Classifier():
-            return Labels(config, places)
+            return Labels(config, places, tokenizer)
+        case MaskedToken() | Pretraining():
+            return Masking(config, places, tokenizer)
         case _:
-            raise ValueError(
-                f"{config.model.name} cannot be trained yet: its head is "
-                f"{type(config.model.head).__name__}, and there is training for generators "
-                f"and classifiers"
-            )
+            assert_never(config.model.head)
 
 
 class Stream:
@@ -67,9 +80,13 @@ class Stream:
     figure = "bits_per_byte"
     larger_is_better = False
 
-    def __init__(self, config: RunConfig, places: data.Places) -> None:
+    def __init__(
+        self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
+    ) -> None:
         training, validation = texts(config.data, places, config.model.length)
-        self.tokenizer = _tokenizer(config.data, training.decoded)
+        self.tokenizer, self.notes = tokenizer_for(
+            config.data, training.decoded, training.size, tokenizer
+        )
         cache = (places.cache or Path(".")) / "tokens"
         self.training = data.prepare(training, self.tokenizer, cache, places.progress)
         validation = beginning(validation, MOST_VALIDATION)
@@ -82,9 +99,8 @@ class Stream:
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{self.training.sha256} {self.validation.sha256}"
         repeated = data.repeated_text(training, validation)
-        self.notes: tuple[str, ...] = ()
         if repeated > 0.1:
-            self.notes = (f"{repeated:.0%} of the validation text also stands in the training",)
+            self.notes += (f"{repeated:.0%} of the validation text also stands in the training",)
 
     def batch(self, step: int) -> Batch:
         found = self.batches.batch(step)
@@ -105,10 +121,15 @@ class Labels:
     figure = "accuracy"
     larger_is_better = True
 
-    def __init__(self, config: RunConfig, places: data.Places) -> None:
+    def __init__(
+        self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
+    ) -> None:
         training, validation = tables(config.data, places, config.train.seed)
         self.names = data.label_names(training)
-        self.tokenizer = _tokenizer(config.data, lambda: iter(training.texts))
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for text in training.texts)
+        self.tokenizer, told = tokenizer_for(
+            config.data, lambda: iter(training.texts), size, tokenizer
+        )
         rows = data.encode_rows(training, self.tokenizer, self.names)
         self.validation = data.encode_rows(validation, self.tokenizer, self.names)
         head = config.model.head
@@ -124,7 +145,7 @@ class Labels:
         )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{rows.sha256()} {self.validation.sha256()}"
-        notes = []
+        notes = list(told)
         if self.batches.cut_rows:
             notes.append(
                 f"{self.batches.cut_rows:,} of {len(rows):,} texts are longer than {model.length} "
@@ -155,10 +176,27 @@ class Labels:
         return math.log(len(self.names))
 
 
-def _tokenizer(config: DataConfig, read: Callable[[], Iterable[str]]) -> Tokenizer:
+def tokenizer_for(
+    config: DataConfig,
+    read: Callable[[], Iterable[str]],
+    size: int,
+    given: Tokenizer | None = None,
+) -> tuple[Tokenizer, tuple[str, ...]]:
+    """The tokenizer of a run and what is to be said of it: the given one, or one learned from
+    a text of `size` bytes."""
+    if given is not None:
+        return given, ()
     if config.tokenizer == "bytes":
-        return train_tokenizer("bytes", (), None)
-    return train_tokenizer(config.tokenizer, read(), config.vocabulary)
+        return train_tokenizer("bytes", (), None), ()
+    largest = LARGEST_VOCABULARY.get(config.tokenizer)
+    if config.vocabulary is not None or largest is None:
+        return train_tokenizer(config.tokenizer, read(), config.vocabulary), ()
+    suited = min(largest, max(SMALLEST_VOCABULARY, size // BYTES_PER_TOKEN))
+    learned = train_tokenizer(config.tokenizer, read(), suited)
+    return learned, (
+        f"the {config.tokenizer} vocabulary has {learned.size:,} tokens, to suit a text of "
+        f"{size:,} bytes; --data.vocabulary chooses another size",
+    )
 
 
 def texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.Text, data.Text]:

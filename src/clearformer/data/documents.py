@@ -1,0 +1,89 @@
+"""Documents: texts cut into sentences, from which hidden words and next sentences are learned.
+
+A document is a row of a table, or a file of a text. A sentence ends at a line break (`<br />`
+is one too), or after `.`, `!` or `?` and white space. That is coarse on purpose: BERT's
+"sentence" is any stretch of text that ends where a sentence may end.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearformer.data.texts import Text
+from clearformer.text.tokenizer import Tokenizer
+from clearformer.text.utf8 import NotTextError, decode
+
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n]+|<br\s*/?>")
+TOGETHER = 10_000  # sentences encoded at a time: the library uses all cores
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Encoded sentences one after the other in `flat`.
+
+    Sentence s goes from sentences[s] to sentences[s + 1] in `flat`; document d has the
+    sentences from documents[d] to documents[d + 1]. None of them is empty.
+    """
+
+    flat: NDArray[np.int32]
+    sentences: NDArray[np.int64]
+    documents: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.documents) - 1
+
+    def sha256(self) -> str:
+        """Identity: the ids, and where sentences and documents begin."""
+        digest = hashlib.sha256(self.flat.astype("<i4").tobytes())
+        digest.update(self.sentences.astype("<i8").tobytes())
+        digest.update(self.documents.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text, in order."""
+    return [each for each in map(str.strip, SENTENCE_END.split(text)) if each]
+
+
+def files_of(text: Text) -> Iterator[str]:
+    """The files of a text, each whole; what is not UTF-8 is an error with its file and line."""
+    before = 0
+    with text.explaining():
+        for data in text.files():
+            try:
+                yield decode(data)
+            except NotTextError as error:
+                raise NotTextError(before + error.offset, error.reason) from None
+            before += len(data)
+
+
+def encode_documents(name: str, texts: Iterable[str], tokenizer: Tokenizer) -> Documents:
+    """Every text as a document of sentences; one without a single token is left out."""
+    owners: list[int] = []  # the document of each sentence
+
+    def sentences() -> Iterator[str]:
+        for number, text in enumerate(texts):
+            for sentence in sentences_of(text):
+                owners.append(number)
+                yield sentence
+
+    source = sentences()
+    encoded: list[NDArray[np.int32]] = []
+    while some := list(islice(source, TOGETHER)):
+        encoded += tokenizer.encode_many(some)
+    sizes = np.array([len(ids) for ids in encoded], dtype=np.int64)
+    if not sizes.sum():
+        raise ValueError(f"{name}: it has no tokens, but a text is needed")
+    # A sentence of control characters alone has no tokens, and so is none.
+    document = np.array(owners, dtype=np.int64)[sizes > 0]
+    first = np.flatnonzero(np.diff(document, prepend=-1))
+    return Documents(
+        flat=np.concatenate(encoded),
+        sentences=np.concatenate(([0], np.cumsum(sizes[sizes > 0]))),
+        documents=np.append(first, len(document)),
+    )

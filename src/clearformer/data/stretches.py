@@ -1,0 +1,239 @@
+"""Rows for a model that finds hidden tokens: stretches of sentences, alone or in pairs.
+
+A document is cut into stretches of as many whole sentences as fit; a sentence longer than a
+row is cut itself, so nothing is lost. Each epoch takes every stretch once, rows of similar
+length together. `Alone` makes `[CLS] stretch [SEP]` of it; `SentencePairs` cuts it in two at a
+sentence end, `[CLS] first [SEP] second [SEP]`, and half of the time the second comes from
+elsewhere. All of this is a pure function of (seed, step).
+
+Axes: B batch, T tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearformer.data.documents import Documents
+from clearformer.data.masking import Hider, Hiding
+from clearformer.data.rows import similar_lengths
+from clearformer.data.shuffle import draws
+from clearformer.text.tokenizer import Tokenizer
+
+CUT, TRUTH, ELSEWHERE = 5, 6, 7  # purposes of chance, beside those of masking.py
+FOLLOWS, OTHER = 0, 1  # labels of a pair, numbered as published
+
+Parts = tuple[NDArray[np.int32], ...]  # what stands between the marks of a row
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Sentences that fit into a row; stretch i has those from first[i] to stop[i]."""
+
+    flat: NDArray[np.int32]
+    sentences: NDArray[np.int64]  # where each begins in `flat`, and the end
+    first: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    document: NDArray[np.int64]  # which document each stretch is of
+    documents: NDArray[np.int64]  # the first sentence of each document, and the end
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.sentences[self.stop] - self.sentences[self.first]
+
+
+def stretches(source: Documents, room: int) -> Stretches:
+    """Every document in as few stretches of at most `room` tokens as whole sentences allow."""
+    sentences, documents = _fitting(source, room)
+    first, stop, owner = [], [], []
+    current, ends = documents[:-1], documents[1:]
+    which = np.arange(len(ends))
+    while len(which):  # one stretch of each document that is not yet at its end
+        fits = np.searchsorted(sentences, sentences[current] + room, side="right") - 1
+        reached = np.minimum(fits, ends[which])
+        first.append(current)
+        stop.append(reached)
+        owner.append(which)
+        left = reached < ends[which]
+        current, which = reached[left], which[left]
+    order = np.argsort(np.concatenate(first), kind="stable")
+    begins, ends, owners = (np.concatenate(each)[order] for each in (first, stop, owner))
+    return Stretches(source.flat, sentences, begins, ends, owners, documents)
+
+
+def _fitting(source: Documents, room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Beginnings of sentences and documents, where a sentence too long for a row is several."""
+    pieces = -(-np.diff(source.sentences) // room)
+    before = np.concatenate(([0], np.cumsum(pieces)))  # pieces before each sentence
+    inside = np.arange(before[-1]) - np.repeat(before[:-1], pieces)
+    starts = np.repeat(source.sentences[:-1], pieces) + room * inside
+    return np.append(starts, source.sentences[-1]), before[source.documents]
+
+
+class Layout(Protocol):
+    """How a row is made of a stretch."""
+
+    marks: int  # special tokens in a row
+    least: int  # stretches without which there is nothing to learn
+
+    def parts(
+        self, source: Stretches, ids: NDArray[np.int64], seed: int, step: int
+    ) -> tuple[list[Parts], NDArray[np.int64] | None]:
+        """The parts of each row, and whether the second follows the first, if there are two."""
+
+
+class Alone:
+    """One stretch is one row: hidden tokens are all there is to learn."""
+
+    marks = 2
+    least = 1
+
+    def parts(
+        self, source: Stretches, ids: NDArray[np.int64], seed: int, step: int
+    ) -> tuple[list[Parts], None]:
+        bounds = zip(source.first[ids].tolist(), source.stop[ids].tolist(), strict=True)
+        begin = source.sentences
+        return [(source.flat[begin[first] : begin[stop]],) for first, stop in bounds], None
+
+
+class SentencePairs:
+    """A stretch in two parts; in half of the rows the second is from elsewhere, as long.
+
+    Elsewhere is another document, or another stretch where there is one document only.
+    """
+
+    marks = 3
+    least = 2
+
+    def parts(
+        self, source: Stretches, ids: NDArray[np.int64], seed: int, step: int
+    ) -> tuple[list[Parts], NDArray[np.int64]]:
+        cuts, elsewhere = (draws(len(ids), seed, step, each) for each in (CUT, ELSEWHERE))
+        labels = (draws(len(ids), seed, step, TRUTH) >> np.uint64(63)).astype(np.int64)
+        rows: list[Parts] = []
+        for i, cut, label, place in zip(
+            ids.tolist(), cuts.tolist(), labels.tolist(), elsewhere.tolist(), strict=True
+        ):
+            start, stop = source.sentences[source.first[i]], source.sentences[source.stop[i]]
+            middle = self._middle(source, i, cut)
+            second = source.flat[middle:stop]
+            if label == OTHER:
+                second = self._elsewhere(source, i, place, len(second))
+            rows.append((source.flat[start:middle], second))
+        return rows, labels
+
+    def _middle(self, source: Stretches, i: int, chance: int) -> int:
+        """Where the second part begins: at a sentence, or in the middle of the only one."""
+        first, stop = int(source.first[i]), int(source.stop[i])
+        if stop - first == 1:
+            return int(source.sentences[first] + source.sentences[stop]) // 2
+        return int(source.sentences[first + 1 + chance % (stop - first - 1)])
+
+    def _elsewhere(self, source: Stretches, i: int, chance: int, length: int) -> NDArray[np.int32]:
+        """About as many tokens from any sentence that is not near."""
+        document = int(source.document[i])
+        near = int(source.documents[document]), int(source.documents[document + 1])
+        if len(source.documents) == 2:
+            near = int(source.first[i]), int(source.stop[i])
+        sentence = chance % (len(source.sentences) - 1 - (near[1] - near[0]))
+        if sentence >= near[0]:
+            sentence += near[1] - near[0]
+        owner = np.searchsorted(source.documents, sentence, side="right")
+        start, end = source.sentences[sentence], source.sentences[source.documents[owner]]
+        return source.flat[start : min(start + length, end)]
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """Rows with hidden tokens, padded on the right."""
+
+    tokens: NDArray[np.int64]  # (B, T) as shown
+    targets: NDArray[np.int64]  # (B, T) what was hidden; IGNORE elsewhere
+    keep: NDArray[np.bool_]  # (B, T), True = a real token
+    segments: NDArray[np.int64]  # (B, T), 1 = the second part and its [SEP]
+    labels: NDArray[np.int64] | None  # (B,) FOLLOWS or OTHER; none: no pairs
+    ids: NDArray[np.int64]  # (B,) which stretches these are
+
+
+class MaskedBatches:
+    """Batches of stretches with hidden tokens; `most` stretches, spread evenly, if that is set."""
+
+    def __init__(
+        self,
+        documents: Documents,
+        tokenizer: Tokenizer,
+        length: int,
+        batch: int,
+        seed: int,
+        layout: Layout,
+        hiding: Hiding,
+        most: int | None = None,
+    ) -> None:
+        if batch < 1:
+            raise ValueError(f"the batch is {batch}, but it must be at least 1")
+        if length < layout.marks + 2:
+            raise ValueError(f"the length is {length}, but a row needs at least {layout.marks + 2}")
+        self.source = stretches(documents, length - layout.marks)
+        # A single token has nothing beside it to find it from.
+        chosen = np.flatnonzero(self.source.lengths > 1)
+        if len(chosen) < layout.least:
+            raise ValueError(
+                f"the text has {len(documents.flat):,} tokens, which make {len(chosen)} rows, "
+                f"but at least {layout.least} are needed: give a longer text"
+            )
+        if most is not None and most < len(chosen):
+            chosen = chosen[np.arange(most) * len(chosen) // most]
+        self.chosen = chosen
+        self.tokenizer = tokenizer
+        self.size = batch
+        self.seed = seed
+        self.layout = layout
+        self.hider = Hider(tokenizer, hiding)
+        lengths = self.source.lengths[chosen]
+        self._plan = lru_cache(maxsize=2)(
+            lambda epoch: similar_lengths(lengths, batch, seed, epoch)
+        )
+        draws(0, seed, 0)  # a bad seed is said now
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.chosen) // self.size)
+
+    def sample_ids(self, step: int) -> NDArray[np.int64]:
+        """Which stretches are in the batch of this step: (B,)."""
+        if step < 0:
+            raise ValueError(f"the step is {step}, but steps are counted from 0")
+        epoch, place = divmod(step, self.steps_per_epoch)
+        return self.chosen[self._plan(epoch)[place]]
+
+    def batch(self, step: int) -> MaskedBatch:
+        ids = self.sample_ids(step)
+        parts, labels = self.layout.parts(self.source, ids, self.seed, step)
+        tokens, keep, segments = self._marked(parts)
+        shown, targets = self.hider.hide(tokens, keep, self.seed, step)
+        return MaskedBatch(shown, targets, keep, segments, labels, ids)
+
+    def _marked(
+        self, rows: Sequence[Parts]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
+        """Rows between their marks, `[CLS] first [SEP] second [SEP]`, and padded."""
+        longest = max(sum(map(len, row)) for row in rows) + self.layout.marks
+        shape = (len(rows), longest)
+        tokens = np.full(shape, self.tokenizer.padding, dtype=np.int64)  # (B, T)
+        keep, segments = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
+        for place, row in enumerate(rows):
+            end = 0
+            for number, part in enumerate(row):
+                before = self.tokenizer.before if number == 0 else ()
+                own = np.concatenate((before, part, self.tokenizer.after))
+                tokens[place, end : end + len(own)] = own
+                segments[place, end : end + len(own)] = number
+                end += len(own)
+            keep[place, :end] = True
+        return tokens, keep, segments

@@ -1,0 +1,56 @@
+"""What stood behind a [MASK]: the most likely tokens for each hidden place of a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from clearformer.config import MaskedToken, ModelConfig, Pretraining
+from clearformer.core import heads
+from clearformer.core.model import Transformer
+from clearformer.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One token for a hidden place, as it is written, and how likely it is."""
+
+    id: int
+    piece: str
+    probability: float
+
+
+@torch.inference_mode()
+def fill(
+    model: Transformer, config: ModelConfig, tokenizer: Tokenizer, text: str, top: int
+) -> list[list[Candidate]]:
+    """The `top` candidates of each [MASK] in the text, in the text's order."""
+    head = model.head
+    if tokenizer.mask is None or not isinstance(config.head, MaskedToken | Pretraining):
+        raise ValueError(
+            f"{config.name} knows no [MASK]: it has the head {type(config.head).__name__} and a "
+            f"{tokenizer.kind} tokenizer; use a run of a masked model such as bert-mini"
+        )
+    if not 1 <= top <= tokenizer.size:
+        raise ValueError(f"top is {top}, but it must be from 1 to {tokenizer.size:,}")
+    ids = np.concatenate((tokenizer.before, tokenizer.encode(text), tokenizer.after))
+    if len(ids) > config.length:
+        raise ValueError(
+            f"the text has {len(ids):,} tokens, but {config.name} reads {config.length:,} at a "
+            f"time: give a shorter one"
+        )
+    places = np.flatnonzero(ids == tokenizer.mask)
+    if not len(places):
+        raise ValueError("the text has no [MASK] to fill: write [MASK] where a word is missing")
+    device = next(model.parameters()).device
+    tokens = torch.from_numpy(ids.astype(np.int64))[None].to(device)  # (1, T)
+    hidden = model.hidden(tokens)[0, torch.from_numpy(places).to(device)]  # (masks, E)
+    masked = head.masked if isinstance(head, heads.Pretraining) else head
+    likely = masked(hidden).float().softmax(-1).topk(top)  # each (masks, top)
+    found = []
+    for values, numbers in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
+        pieces = tokenizer.pieces(numbers)
+        found.append([Candidate(*each) for each in zip(numbers, pieces, values, strict=True)])
+    return found

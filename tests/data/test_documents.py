@@ -1,0 +1,69 @@
+"""Texts as documents of sentences: what ends a sentence, and that nothing is lost."""
+
+import re
+
+import numpy as np
+import pytest
+
+from clearformer.data import Text, encode_documents, files_of
+from clearformer.data.documents import sentences_of
+from clearformer.data.texts import in_memory
+from clearformer.text import Bytes, WordPieces
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three?  Four", ["One.", "Two!", "Three?", "Four"]),
+        ("a line\nanother\r\n\r\n third ", ["a line", "another", "third"]),
+        ("it was bad.<br /><br />Really<br/>bad", ["it was bad.", "Really", "bad"]),
+        ("3.14 is e.g.this one", ["3.14 is e.g.this one"]),
+        (" \n ", []),
+    ],
+)
+def test_where_sentences_end(text, sentences):
+    assert sentences_of(text) == sentences
+
+
+def test_sentences_and_documents_have_their_places():
+    found = encode_documents("it", ["ab. cde", "", "\x00", "f\ngh. i"], Bytes())
+    assert bytes(found.flat.astype(np.uint8)) == b"ab.cde\x00fgh.i"
+    assert found.sentences.tolist() == [0, 3, 6, 7, 8, 11, 12]
+    assert found.documents.tolist() == [0, 2, 3, 6]
+    assert len(found) == 3
+
+
+def test_a_sentence_without_tokens_is_none():
+    pieces = WordPieces.train(["a b c d e"], 64)  # which cleans control characters away
+    found = encode_documents("it", ["a\n\x01\nb c", "\x01", "d"], pieces)
+    assert pieces.pieces(found.flat) == ["a", "b", "c", "d"]
+    assert found.sentences.tolist() == [0, 1, 3, 4]
+    assert found.documents.tolist() == [0, 2, 3]
+
+
+def test_many_sentences_are_encoded_in_turns(monkeypatch):
+    texts = ["\n".join(f"{i} {j}" for j in range(i % 5)) for i in range(40)]
+    whole = encode_documents("it", texts, Bytes())
+    monkeypatch.setattr("clearformer.data.documents.TOGETHER", 7)
+    again = encode_documents("it", texts, Bytes())
+    assert whole.sha256() == again.sha256()
+    assert whole.sha256() != encode_documents("it", texts[:-1], Bytes()).sha256()
+    assert whole.sha256() != encode_documents("it", ["\n".join(texts)], Bytes()).sha256()
+
+
+def test_nothing_is_no_text():
+    with pytest.raises(ValueError, match="mine: it has no tokens, but a text is needed"):
+        encode_documents("mine", ["", " \n"], Bytes())
+
+
+def test_files_are_whole_and_a_part_is_a_part():
+    pieces = (in_memory("a", "ä one".encode()), in_memory("b", b"two\n"), in_memory("c", b"three"))
+    text = Text("all", pieces)
+    assert list(files_of(text)) == ["ä one\n", "two\n", "three"]
+    assert list(files_of(text.part(3, 9))) == ["one\n", "tw"]
+
+
+def test_what_is_not_text_is_said_with_its_file_and_line():
+    text = Text("all", (in_memory("a", b"fine\n"), in_memory("b", b"x\ny\xff\n")))
+    with pytest.raises(ValueError, match=re.escape("b, line 2: byte 3 is 0xFF")):
+        list(files_of(text))
