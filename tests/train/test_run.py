@@ -261,3 +261,17 @@ def test_accumulation_changes_nothing_but_rounding(config, tmp_path):
         return [event.loss for event in events if isinstance(event, Step)]
 
     assert losses(1) == pytest.approx(losses(4), rel=1e-4)
+
+
+def test_compiling_is_decided_by_the_config_alone(config, tmp_path, monkeypatch):
+    def compiles(**changed):
+        train = replace(config.train, **{"steps": None, **changed})
+        return start(replace(config, train=train), tmp_path / "run")._compiles()
+
+    monkeypatch.setattr("clearformer.train.run.shutil.which", lambda name: "/usr/bin/c++")
+    assert not compiles(steps=5), "a run of seconds"
+    assert compiles(steps=10**9)
+    assert compiles(minutes=60)
+    assert not compiles(minutes=60, compile="off")
+    monkeypatch.setattr("clearformer.train.run.shutil.which", lambda name: None)
+    assert not compiles(minutes=60), "there is no compiler"

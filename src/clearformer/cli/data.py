@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
+
+if TYPE_CHECKING:
+    from clearformer.data import Places
 
 
 @dataclass(frozen=True)
 class Data:
-    """List the corpora, or check one (or a file of your own) and show how it begins."""
+    """List the corpora; check one, or a file of your own, and show how it begins; prepare it."""
 
     source: tyro.conf.Positional[str | None] = None
     """A corpus, a file, a folder, a glob or a table; none: list the corpora."""
@@ -18,6 +22,8 @@ class Data:
     """Column of the texts, in a table."""
     label: str = "label"
     """Column of the labels, in a table."""
+    prepare: str | None = None
+    """A preset: do with the data what its training would, and show its first batch decoded."""
     show: int = 3
     """How many lines or rows to show."""
     data_dir: Path | None = None
@@ -32,6 +38,9 @@ class Data:
                 print(f"{each.name:12} {each.about}; parts: {', '.join(each.parts)}")
             return
         where = places(self.data_dir)
+        if self.prepare is not None:
+            self._prepare(self.prepare, where)
+            return
         corpus = data.CORPORA.get(self.source)
         if corpus is not None:
             for part in corpus.parts:
@@ -40,6 +49,32 @@ class Data:
             self._show(data.read_table(self.source, self.text, self.label), self.source)
         else:
             self._show(data.open_text(self.source), self.source)
+
+    def _prepare(self, name: str, where: Places) -> None:
+        """Tokenizer and token files, kept where a later run finds them; then one batch."""
+        from clearformer.config import RunConfig
+        from clearformer.families import preset
+        from clearformer.families.recipes import recipe
+        from clearformer.train import tasks
+
+        model = preset(name)
+        settings, train = recipe(model)
+        assert self.source is not None
+        settings = replace(settings, source=self.source, text=self.text, label=self.label)
+        task = tasks.load(RunConfig(model=model, data=settings, train=train), where)
+        for note in task.notes:
+            print(f"note: {note}")
+        kind, size = task.tokenizer.kind, task.tokenizer.size
+        print(f"tokenizer: {kind}, {size:,} entries; {task.steps_per_epoch:,} steps an epoch")
+        batch = task.batch(0)
+        for field in fields(batch):
+            value = getattr(batch, field.name)
+            for each in value if isinstance(value, tuple) else (value,):
+                if each is not None:
+                    print(f"batch 0, {field.name}: {tuple(each.shape)}")
+        tokens = next(getattr(batch, field.name) for field in fields(batch))
+        for row in tokens[: self.show]:
+            print(f"  {task.tokenizer.decode(row.numpy())[:90]!r}")
 
     def _show(self, found: object, name: str) -> None:
         from collections import Counter

@@ -50,6 +50,8 @@ from clearformer.train.records import Records
 # Settings that a continued run may change; all others would make it another run.
 CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
 COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
+# What a device does when nothing is known of it but its kind: two cores, a middling GPU.
+OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
 
 
 @dataclass(frozen=True)
@@ -270,14 +272,29 @@ class Run:
                 last_save = time.monotonic()
 
     def _loss(self) -> step.Loss:
-        train = self.config.train
         loss: step.Loss = self.model.loss
-        long = train.minutes is not None and train.minutes >= COMPILE_FROM_MINUTES
-        # Rows come in many lengths, and every new one would be compiled again.
-        fits = isinstance(self.task, tasks.Stream) and shutil.which("c++") is not None
-        if train.compile == "on" or (train.compile == "auto" and long and fits):
+        if self._compiles():
             loss = torch.compile(loss)
         return precision.under(loss, self.precision, next(self.model.parameters()).device)
+
+    def _compiles(self) -> bool:
+        """Whether to compile: decided by the config alone, so that a resumed run decides alike."""
+        train = self.config.train
+        if train.compile != "auto":
+            return train.compile == "on"
+        # Rows come in many lengths, and every new one would be compiled again.
+        fits = isinstance(self.task, tasks.Stream) and shutil.which("c++") is not None
+        return fits and self._expected_minutes() >= COMPILE_FROM_MINUTES
+
+    def _expected_minutes(self) -> float:
+        """How long the run takes: as told, or by the usual count of 6 operations a weight."""
+        train = self.config.train
+        if train.minutes is not None:
+            return train.minutes
+        weights = sum(each.numel() for each in self.model.parameters())
+        tokens = self.total_steps * train.batch * self.config.model.length
+        device = next(self.model.parameters()).device
+        return 6 * weights * tokens / OPERATIONS_A_MINUTE.get(device.type, 1e15)
 
     def _step(self, loss: step.Loss) -> step.Outcome:
         train = self.config.train
