@@ -48,6 +48,10 @@ FEED_FORWARDS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {
     "squared_relu": FeedForward,
     "swiglu": GatedFeedForward,
 }
+ROTARIES: dict[str, type[positions.Rotary]] = {
+    "halves": positions.Rotary,
+    "neighbours": positions.NeighbourRotary,
+}
 INITS: dict[str, Callable[[nn.Module], None]] = {
     "torch_default": init.torch_default,
     "xavier": init.xavier,
@@ -211,8 +215,8 @@ def added_position(config: c.ModelConfig) -> nn.Module | None:
 def score_position(config: c.ModelConfig) -> positions.Position:
     """The position scheme that acts on the scores, if that is where it acts."""
     match config.position:
-        case c.Rotary(base=base):
-            return positions.Rotary(base)
+        case c.Rotary(base=base, pairs=pairs):
+            return ROTARIES[pairs](base)
         case c.RelativeXL():
             return positions.RelativeXL(config.width, config.heads)
         case c.ALiBi():
@@ -250,19 +254,26 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
         case c.NextToken(tied=tied, cap=cap):
             return heads.NextToken(vocabulary(config, table, config.biases.head, tied), cap)
         case c.Pretraining():
-            masked = heads.MaskedToken(
-                config.width,
-                ACTIVATIONS[config.activation],
-                norm(config.norm, config.width),
-                vocabulary(config, table, bias=True, tied=True),
-            )
-            return heads.Pretraining(masked, heads.NextSentence(config.width))
+            return heads.Pretraining(masked_token(config, table), heads.NextSentence(config.width))
+        case c.MaskedToken():
+            return masked_token(config, table)
+        case c.Features(pool=pool):
+            return heads.Features(pooling(pool, config.width))
         case c.Classifier(classes=classes, pool=pool):
             return heads.Classifier(
                 pooling(pool, config.width), config.width, classes, config.dropout.residual
             )
         case _:
             assert_never(config.head)
+
+
+def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToken:
+    return heads.MaskedToken(
+        config.width,
+        ACTIVATIONS[config.activation],
+        norm(config.norm, config.width),
+        vocabulary(config, table, bias=True, tied=True),
+    )
 
 
 def pooling(name: str, width: int) -> heads.Pool:

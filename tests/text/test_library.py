@@ -138,7 +138,7 @@ PAIR_DAMAGE = [
     ),
     (
         "post_processor",
-        {"type": "TemplateProcessing"},
+        {"type": "RobertaProcessing"},
         "post_processor.type is 'TemplateProcessing', but only 'ByteLevel' is supported",
     ),
     (

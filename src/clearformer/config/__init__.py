@@ -15,6 +15,7 @@ from clearformer.config.model import (
     Classifier,
     Dropout,
     Either,
+    Features,
     Fixed,
     Full,
     Graph,
@@ -24,6 +25,7 @@ from clearformer.config.model import (
     LayerNorm,
     Learned,
     Local,
+    MaskedToken,
     ModelConfig,
     NextToken,
     NoPosition,
@@ -58,8 +60,9 @@ from clearformer.config.run import (
 
 __all__ = [
     "ALiBi", "AdamW", "AnyModelConfig", "Biases", "Both", "Causal", "Classifier", "Constant",
-    "Cosine", "DataConfig", "Dropout", "Either", "Fixed", "Full", "Graph", "Head", "HiddenMemory",
-    "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local", "ModelConfig", "Muon",
+    "Cosine", "DataConfig", "Dropout", "Either", "Features", "Fixed", "Full", "Graph", "Head",
+    "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local",
+    "MaskedToken", "ModelConfig", "Muon",
     "NextToken", "NoPosition", "Norm", "Optimizer", "Past", "Pattern", "Position", "Pretraining",
     "RMSNorm", "RelativeXL", "Rotary", "RunConfig", "Schedule", "Seq2SeqConfig", "Sinusoidal",
     "StableThenDecay", "Strided", "TrainConfig", "model_from_json", "run_from_json",
