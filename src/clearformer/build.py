@@ -7,11 +7,12 @@ drawn on the CPU before anything is moved or wrapped, so they depend on the seed
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from clearformer import config as c
 from clearformer.core import heads, init, past, patterns, positions
@@ -74,8 +75,22 @@ def build(config: c.AnyModelConfig, seed: int = 0) -> Transformer | Seq2Seq:
 
 def outline(config: c.AnyModelConfig) -> Transformer | Seq2Seq:
     """The same model without memory for its weights: shapes and counts only."""
-    with torch.device("meta"):
+    with torch.device("meta"), NothingDrawn():
         return seq2seq(config) if isinstance(config, c.Seq2SeqConfig) else transformer(config)
+
+
+class NothingDrawn(TorchFunctionMode):
+    """Where there is no memory there is nothing to draw, and for `normal_` torch would first load
+    its compiler, which takes longer than reading a whole checkpoint.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function in (nn.init.normal_, torch.Tensor.normal_):
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def transformer(config: c.ModelConfig) -> Transformer:

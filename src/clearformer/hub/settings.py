@@ -54,7 +54,7 @@ class Settings:
         value = self._value(name, default)
         if type(value) is not int or not 1 <= value <= most:
             self.refuse(name, value, f"it must be a whole number from 1 to {most:,}")
-        return value  # type: ignore[no-any-return]
+        return value
 
     def number(self, name: str, default: float, low: float = 0.0, high: float = 1.0) -> float:
         value = self._value(name, default)
@@ -66,7 +66,7 @@ class Settings:
         value = self._value(name, default)
         if not isinstance(value, bool):
             self.refuse(name, value, "it must be true or false")
-        return value  # type: ignore[no-any-return]
+        return value
 
     def choice(self, name: str, choices: Mapping[str, Value], default: str) -> Value:
         value = self._value(name, default)

@@ -115,7 +115,7 @@ def _lines(path: Path) -> list[str]:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise ValueError(f"{path} has more than {LARGEST_JSON:,} bytes")
-        return path.read_text(encoding="utf-8", newline="\n").replace("\r\n", "\n").split("\n")
+        return path.read_bytes().decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is no text in UTF-8") from None
 
@@ -133,8 +133,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, length: int) -> dict[str
         **names,
     }
     for name, content in (("tokenizer.json", document), ("tokenizer_config.json", config)):
-        text = json.dumps(content, indent=1)
-        (folder / name).write_text(text + "\n", encoding="ascii")
+        (folder / name).write_text(json.dumps(content), encoding="ascii")
     ids = {token["content"]: token["id"] for token in document["added_tokens"]}
     return {
         f"{role}_id": ids.get(names[role]) if role in names else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -77,4 +76,4 @@ def whole_or_nothing(out: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
+    path.write_text(checkpoint.as_text(value), encoding="utf-8")
