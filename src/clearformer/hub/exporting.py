@@ -169,10 +169,15 @@ def _one_stack(config: AnyModelConfig) -> ModelConfig:
 
 
 def _unsaid(config: ModelConfig, family: Family, settings: Mapping[str, Any]) -> tuple[str, ...]:
-    again = family.read(Settings(settings, "config.json"), ())
-    if again.dropout == config.dropout:
-        return ()
-    return ("its dropout in training cannot be told there exactly; outputs do not depend on it",)
+    notes = []
+    if family.read(Settings(settings, "config.json"), ()).dropout != config.dropout:
+        notes.append("its dropout in training cannot be told there; outputs do not depend on it")
+    if settings["model_type"] == "qwen2":
+        notes.append(
+            "AutoTokenizer gives every Qwen2 the tokenizer of Qwen2: open this one with "
+            "PreTrainedTokenizerFast.from_pretrained"
+        )
+    return tuple(notes)
 
 
 # --- is it the same ------------------------------------------------------------------------
