@@ -61,9 +61,7 @@ def test_the_head_follows_from_what_is_there(architectures, names, head):
 
 def test_a_classifier_brings_its_names():
     settings = {**PUBLISHED, "architectures": ["BertForSequenceClassification"]}
-    assert read(settings).head == Classifier(
-        classes=2, pool="pooler", names=("LABEL_0", "LABEL_1")
-    )
+    assert read(settings).head == Classifier(classes=2, pool="pooler", names=("LABEL_0", "LABEL_1"))
     labels = {"0": "bad", "1": "fair", "2": "good"}
     found = read({**settings, "id2label": labels, "label2id": {}}).head
     assert found == Classifier(classes=3, pool="pooler", names=("bad", "fair", "good"))

@@ -42,7 +42,9 @@ def test_many_missing_tensors_are_counted(damaged):
 
 def test_a_wrong_shape_is_named_with_both(damaged):
     path = damaged(**{NORM: torch.ones(17)})
-    with pytest.raises(ValueError, match=rf"{NORM} has shape \(17,\), but its config.json .*\(16,\)"):
+    with pytest.raises(
+        ValueError, match=rf"{NORM} has shape \(17,\), but its config.json .*\(16,\)"
+    ):
         read(path)
 
 
@@ -97,9 +99,10 @@ def test_whole_numbers_are_no_weights(damaged):
 def test_what_is_not_finite_is_counted(damaged):
     weights = torch.ones(16)
     weights[3], weights[5] = float("nan"), float("inf")
-    assert "2 weights are not finite: the checkpoint is damaged" in read(
-        damaged(**{NORM: weights})
-    ).notes
+    assert (
+        "2 weights are not finite: the checkpoint is damaged"
+        in read(damaged(**{NORM: weights})).notes
+    )
 
 
 def test_what_lies_as_ours_does_is_not_copied(folder):

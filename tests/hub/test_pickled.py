@@ -38,7 +38,9 @@ def test_no_code_runs(tmp_path, zipped):
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("content", [[torch.ones(1)], {"a": {"b": torch.ones(1)}}, {1: torch.ones(1)}])
+@pytest.mark.parametrize(
+    "content", [[torch.ones(1)], {"a": {"b": torch.ones(1)}}, {1: torch.ones(1)}]
+)
 def test_only_a_plain_table_will_do(tmp_path, content):
     path = tmp_path / "x.bin"
     torch.save(content, path)

@@ -49,7 +49,9 @@ def test_what_would_change_the_computation_may_only_be_off(name):
 
 
 def test_choices_and_flags_are_named():
-    with pytest.raises(ValueError, match="here: act is 'mish', but clearformer computes gelu, relu"):
+    with pytest.raises(
+        ValueError, match="here: act is 'mish', but clearformer computes gelu, relu"
+    ):
         Settings({"act": "mish"}, "here").choice("act", {"gelu": 1, "relu": 2}, "gelu")
     with pytest.raises(ValueError, match="here: on is 1, but it must be true or false"):
         Settings({"on": 1}, "here").flag("on", True)

@@ -97,7 +97,7 @@ def test_a_forged_header_is_refused(forged, tmp_path, name):
 
 def test_a_header_larger_than_any_is_refused(forged, tmp_path, monkeypatch):
     monkeypatch.setattr(tensors, "LONGEST_HEADER", 10)
-    with pytest.raises(ValueError, match="its header has 62 bytes, but 10 are the most"):
+    with pytest.raises(ValueError, match="its header has 61 bytes, but 10 are the most"):
         TensorFile(forged(tmp_path / "x.safetensors", {"a": FLOATS}, bytes(8)))
 
 

@@ -110,37 +110,47 @@ BESIDE = {"name", "init", "dropout", "past"}
 
 def fitting(config: ModelConfig) -> tuple[Family, dict[str, Any]]:
     """The family that can express a config, and its settings there."""
-    tried = [(family, family.write(config), _differences(config, family)) for family in FAMILIES]
-    family, settings, differences = min(tried, key=lambda entry: len(entry[2]))
-    if differences:
-        shown = "; ".join(differences[:3])
+    tried = [Fit(family, config) for family in FAMILIES]
+    nearest = min(tried, key=lambda fit: (fit.far, len(fit.differences)))
+    if nearest.differences:
+        shown = "; ".join(nearest.differences[:3])
         raise ValueError(
             f"{config.name} has no counterpart among {', '.join(f.name for f in FAMILIES)}; the "
-            f"nearest is {family.name}, but {shown}: use --to safetensors, which keeps any model"
+            f"nearest is {nearest.family.name}, but {shown}: use --to safetensors, which keeps any "
+            f"model"
         )
-    return family, settings
+    return nearest.family, nearest.settings
 
 
-def _differences(config: ModelConfig, family: Family) -> list[str]:
-    """What would be lost by writing a config and reading it again."""
-    settings = Settings(family.write(config), "config.json")
-    rows = family.rows(config)
-    there: set[str] = set()
-    for name, _ in outline(config).named_parameters():
+class Fit:
+    """What would be lost by writing a config as a family does and reading it again."""
+
+    def __init__(self, family: Family, config: ModelConfig) -> None:
+        self.family = family
+        self.settings = family.write(config)
+        rows = family.rows(config)
+        there: set[str] = set()
+        nameless = []
+        for name, _ in outline(config).named_parameters():
+            try:
+                there.update(names.find(rows, name)[0])
+            except KeyError:
+                nameless.append(name)
         try:
-            there.update(names.find(rows, name)[0])
-        except KeyError:
-            return [f"it has no {name}", *fields_of(config)]
-    try:
-        again = family.read(settings, there)
-    except ValueError as problem:
-        return [str(problem), *fields_of(config)]
-    before, after = to_json(_plain(config)), to_json(_plain(again))
-    return [
-        f"its {name} is {_shown(after[name])} and not {_shown(before[name])}"
-        for name in fields_of(config)
-        if before[name] != after[name]
-    ]
+            again = family.read(Settings(self.settings, "config.json"), there)
+        except ValueError as problem:
+            self.far, self.differences = 2, [str(problem)]
+            return
+        # Another kind of head is never near, however few numbers differ.
+        self.far = int(type(again.head) is not type(config.head))
+        before, after = to_json(_plain(config)), to_json(_plain(again))
+        self.differences = [
+            f"its {name} is {_shown(after[name])} and not {_shown(before[name])}"
+            for name in fields_of(config)
+            if before[name] != after[name]
+        ]
+        if nameless and not self.differences:
+            self.differences = [f"it has no {nameless[0]}"]
 
 
 def fields_of(config: ModelConfig) -> list[str]:
@@ -156,7 +166,15 @@ def _plain(config: ModelConfig) -> ModelConfig:
 
 
 def _shown(value: Any) -> str:
-    return str(value.get("kind", value)) if isinstance(value, dict) else str(value)
+    """A value of a config in a few words."""
+    match value:
+        case list():
+            return ", ".join(map(_shown, value))
+        case {"kind": kind, **inner}:
+            numbers = ", ".join(f"{key}={_shown(each)}" for key, each in inner.items())
+            return f"{kind}({numbers})" if numbers else str(kind)
+        case _:
+            return str(value)
 
 
 def _one_stack(config: AnyModelConfig) -> ModelConfig:

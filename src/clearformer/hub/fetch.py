@@ -15,10 +15,10 @@ FILES = ("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors", *TOKENIZER)
 def find(name: str, revision: str | None = None, allow_bin: bool = False) -> Path:
     """A folder or file here, or the hub's checkpoint of that name, downloaded or from its cache."""
     here = Path(name).expanduser()
-    if here.exists():
+    if name and here.exists():
         return here
     if not NAME.fullmatch(name):
-        raise ValueError(f"there is no folder or file {name}")
+        raise ValueError(f"there is no folder or file {name or repr(name)}")
     try:
         from huggingface_hub import snapshot_download
     except ImportError:

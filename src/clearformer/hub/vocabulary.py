@@ -156,7 +156,8 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
         case WordPieces(parts=parts):
             post = write_template(parts, ("[CLS]",), ("[SEP]",))
             roles = {f"{name.strip('[]').lower()}_token": name for name in SPECIALS}
-            return _complete({**tokenizer.document, "post_processor": post}), roles
+            inputs = _inputs("token_type_ids")
+            return _complete({**tokenizer.document, "post_processor": post}), roles | inputs
         case _:
             assert not isinstance(tokenizer, LibraryTokenizer)
             raise ValueError(
@@ -165,9 +166,9 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
             )
 
 
-def _inputs() -> dict[str, Any]:
-    """A generator reads one text, so its tokenizer numbers none."""
-    return {"model_input_names": ["input_ids", "attention_mask"]}
+def _inputs(*more: str) -> dict[str, Any]:
+    """What the tokenizer gives: a generator reads one text, so its segments need no numbers."""
+    return {"model_input_names": ["input_ids", *more, "attention_mask"]}
 
 
 def _complete(document: dict[str, Any]) -> dict[str, Any]:
