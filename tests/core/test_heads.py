@@ -154,3 +154,9 @@ def test_smoothing_is_for_training_alone():
     torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.2))
     head.eval()
     torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.0))
+
+
+def test_features_are_the_pooled_hidden_states_and_nothing_else(hidden):
+    head = heads.Features(heads.mean_pool)
+    assert head(hidden).equal(hidden.mean(dim=1))
+    assert list(head.parameters()) == []

@@ -168,8 +168,8 @@ def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens
     path, _ = folder("llama")
     halves, neighbours = read(path).model(), read(path, pairs="neighbours")
     assert not halves(tokens).allclose(neighbours.model()(tokens), atol=1e-3)
-    from clearformer.hub.llama import in_halves
     from clearformer.build import outline
+    from clearformer.hub.llama import in_halves
     from clearformer.train.state import adopt_weights
 
     config, tensors = in_halves(neighbours.config, neighbours.tensors)

@@ -36,10 +36,12 @@ class Evaluate:
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
-        from clearformer.config import Classifier
+        from clearformer.config import Classifier, NextToken
         from clearformer.train.folder import open_run
 
         opened = open_run(self.run_folder)
+        if not isinstance(opened.config.model.head, NextToken | Classifier):
+            raise ValueError(f"{self.run_folder} is neither a generator nor a classifier")
         print(f"{opened.found.folder}: {opened.config.model.name}, step {opened.found.step}")
         if isinstance(opened.config.model.head, Classifier):
             self._labels(opened)
