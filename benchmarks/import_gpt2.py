@@ -56,8 +56,9 @@ def main() -> None:
             print(
                 f"{found['size'] / 2**20:.0f} MiB of weights: checked and read in "
                 f"{found['read']:.2f} s, a run on disk after {found['all']:.2f} s "
-                f"({found['work']:.2f} s of processor time); peak memory {found['memory_read']:.2f}x "
-                f"the weights after reading, {found['memory']:.2f}x in all"
+                f"({found['work']:.2f} s of processor time); peak memory "
+                f"{found['memory_read']:.2f}x the weights after reading, "
+                f"{found['memory']:.2f}x in all"
             )
 
 

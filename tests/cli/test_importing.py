@@ -62,7 +62,7 @@ def test_an_encoder_is_embedded(clearformer, folder, tmp_path):
         (lambda path: (path / "model.safetensors").unlink(), "has no weights"),
         (
             lambda path: (path / "model.safetensors").write_bytes(b"\x80\x04"),
-            "no sound safetensors",
+            "no sound safe",
         ),
         (lambda path: (path / "config.json").write_text('{"model_type": "t5"}'), "'t5'"),
         (lambda path: (path / "tokenizer.json").unlink(), "has no tokenizer"),

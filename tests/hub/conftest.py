@@ -17,11 +17,16 @@ BERT = {
     "intermediate_size": 24,
     "max_position_embeddings": 32,
 }
+TURNING = {"rope_type": "default", "rope_theta": 500.0}
 NONE = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 # name: (their class, its config, settings)
 MODELS = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {**GPT2, **NONE}),
-    "gpt2-untied": ("GPT2LMHeadModel", "GPT2Config", {**GPT2, **NONE, "tie_word_embeddings": False}),
+    "gpt2-untied": (
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {**GPT2, **NONE, "tie_word_embeddings": False},
+    ),
     "bert": ("BertForPreTraining", "BertConfig", BERT),
     "bert-masked": ("BertForMaskedLM", "BertConfig", BERT),
     "bert-features": ("BertModel", "BertConfig", BERT),
@@ -40,7 +45,7 @@ MODELS = {
     "qwen2": (
         "Qwen2ForCausalLM",
         "Qwen2Config",
-        {**BERT, **NONE, "num_key_value_heads": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+        {**BERT, **NONE, "num_key_value_heads": 2, "rope_parameters": TURNING},
     ),
     "qwen3": (
         "Qwen3ForCausalLM",

@@ -72,8 +72,14 @@ def test_a_classifier_brings_its_names():
 
 @pytest.mark.parametrize(
     "head",
-    [Pretraining(), MaskedToken(), Features(pool="pooler"), Features(), Classifier(classes=2, pool="pooler", names=("a", "b"))],
-)  # fmt: skip
+    [
+        Pretraining(),
+        MaskedToken(),
+        Features(pool="pooler"),
+        Features(),
+        Classifier(classes=2, pool="pooler", names=("a", "b")),
+    ],
+)
 def test_what_is_written_reads_the_same(head, small):
     ours = small("bert", head=head)
     names = {

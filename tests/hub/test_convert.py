@@ -69,7 +69,7 @@ def test_tied_weights_stay_tied(damaged, folder):
     same = theirs.transformer.wte.weight.detach().clone()
     model = read(damaged(**{"lm_head.weight": same})).model()
     assert model.head.project.weight is model.embedding.token.weight
-    with pytest.raises(ValueError, match="are one tensor by its config.json, but they differ"):
+    with pytest.raises(ValueError, match=r"are one tensor by its config.json, but they differ"):
         read(damaged(**{"lm_head.weight": same + 1}))
 
 

@@ -41,7 +41,7 @@ def test_a_name_goes_to_the_hub_and_asks_for_no_code(hub, tmp_path):
 
 
 def test_what_the_hub_says_is_one_line(hub):
-    with pytest.raises(ValueError, match="and the hub did not give it: 404: not found$"):
+    with pytest.raises(ValueError, match=r"and the hub did not give it: 404: not found$"):
         find("no/such")
 
 

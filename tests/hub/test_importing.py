@@ -124,7 +124,7 @@ def test_another_architecture(folder, edit):
         read(path)
     edit(path / "config.json", model_type="bert")
     with pytest.raises(
-        ValueError, match="vocab_size|hidden_size|max_position_embeddings|architect"
+        ValueError, match=r"vocab_size|hidden_size|max_position_embeddings|architect"
     ):
         read(path)
 

@@ -54,8 +54,11 @@ def test_every_weight_has_a_name_of_its_own(name, family, changes, small):
 
 def test_two_stacks_need_no_more_than_rows_of_their_own():
     rows = (
-        Row("encoder.blocks.{}.attention.output.{}", "model.encoder.layers.{}.self_attn.out_proj.{}"),
-        Row("decoder.blocks.{}.cross_attention.output.{}", "model.decoder.layers.{}.encoder_attn.out_proj.{}"),
-    )  # fmt: skip
+        Row("encoder.blocks.{}.attention.output.{}", "encoder.layers.{}.self_attn.out_proj.{}"),
+        Row(
+            "decoder.blocks.{}.cross_attention.output.{}",
+            "decoder.layers.{}.encoder_attn.out_proj.{}",
+        ),
+    )
     found, _ = find(rows, "decoder.blocks.3.cross_attention.output.bias")
-    assert found == ("model.decoder.layers.3.encoder_attn.out_proj.bias",)
+    assert found == ("decoder.layers.3.encoder_attn.out_proj.bias",)

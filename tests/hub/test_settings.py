@@ -28,12 +28,12 @@ def test_what_is_missing_is_refused():
 
 @pytest.mark.parametrize("value", ["nan", float("nan"), float("inf"), 2.0, -0.1, True])
 def test_a_share_must_be_one(value):
-    with pytest.raises(ValueError, match="here: x is .*, but it must be a number from 0 to 1"):
+    with pytest.raises(ValueError, match=r"here: x is .*, but it must be a number from 0 to 1"):
         Settings({"x": value}, "here").number("x", 0.5)
 
 
 def test_what_nobody_asked_for_is_refused_by_name():
-    with pytest.raises(ValueError, match="here sets new_trick to 0.5, which clearformer does not"):
+    with pytest.raises(ValueError, match=r"here sets new_trick to 0.5, which clearformer does not"):
         Settings({"new_trick": 0.5}, "here").close()
     with pytest.raises(ValueError, match="here sets use_bias to False"):
         Settings({"use_bias": False}, "here").close()
@@ -43,7 +43,8 @@ def test_what_nobody_asked_for_is_refused_by_name():
 
 @pytest.mark.parametrize("name", sorted(NEUTRAL))
 def test_what_would_change_the_computation_may_only_be_off(name):
-    Settings({name: value for value in NEUTRAL[name]}, "here").close()
+    for value in (*NEUTRAL[name], None):
+        Settings({name: value}, "here").close()
     with pytest.raises(ValueError, match=f"here: {name} is 'on', but clearformer computes"):
         Settings({name: "on"}, "here").close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from clearformer.hub.vocabulary import BYTES, read_tokenizer, write_tokenizer
 from clearformer.text import BytePairs, Bytes, Characters, WordPieces, sha256
-from clearformer.text.parts import BytePairParts, WordPieceParts
+from clearformer.text.parts import BytePairParts
 
 END = "<|endoftext|>"
 
@@ -228,4 +228,3 @@ def test_a_vocabulary_that_is_no_text(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\na\n")
     with pytest.raises(ValueError, match="special tokens are not in the vocabulary"):
         read_tokenizer(tmp_path)
-    assert WordPieceParts

@@ -40,7 +40,7 @@ def test_what_is_there_is_not_overwritten(folder, tmp_path):
 
 def test_without_a_tokenizer_there_is_no_run(folder, tmp_path):
     path, _ = folder("gpt2")
-    with pytest.raises(ValueError, match="has no tokenizer, .* give --tokenizer a folder"):
+    with pytest.raises(ValueError, match=r"has no tokenizer, .* give --tokenizer a folder"):
         write_run(replace(read(path), tokenizer=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
