@@ -29,6 +29,14 @@ def test_a_folder_gives_config_tokenizer_and_weights(folder, pairs):
     assert not found.model().training
 
 
+def test_a_checkpoint_of_the_hubs_cache_is_named_after_its_model(folder, tmp_path):
+    path, _ = folder("gpt2")
+    place = tmp_path / "models--someone--tiny-gpt2/snapshots/0123456789abcdef"
+    place.parent.mkdir(parents=True)
+    path.rename(place)
+    assert read(place).config.name == "gpt2-tiny-gpt2"
+
+
 def test_shards_are_one_checkpoint(folder):
     path, _ = folder("llama")
     whole = read(path)

@@ -83,6 +83,9 @@ FORGED = {
     "type": ({"a": {**FLOATS, "dtype": "Q4"}}, bytes(8), None, "has the type 'Q4'; known: F64"),
     "three": ({"a": {**FLOATS, "data_offsets": [0, 8, 9]}}, bytes(8), None, "has 3 offsets"),
     "extra field": ({"a": {**FLOATS, "code": "x"}}, bytes(8), None, "a is described by"),
+    "two lines": (
+        {"a\nb": {**FLOATS, "dtype": "\x1b[2J"}}, bytes(8), None, r"'a\\nb' has the type '\\x1b",
+    ),
     "metadata": ({"__metadata__": {"a": 1}}, b"", None, "its metadata is not from texts to texts"),
 }  # fmt: skip
 

@@ -31,10 +31,11 @@ class Import:
         from clearformer.hub.importing import read
         from clearformer.hub.writing import write_run
 
-        name = Path(self.source).resolve().name if Path(self.source).exists() else self.source
-        out = self.out or Path("runs") / name.rpartition("/")[2].removesuffix(".safetensors")
+        place = find(self.source, self.revision, self.allow_bin)
+        name = Path(self.source).resolve().name  # of a folder here or a name on the hub, its last
+        out = self.out or Path("runs") / name.removesuffix(".safetensors")
         found = read(
-            find(self.source, self.revision, self.allow_bin),
+            place,
             tokenizer=self.tokenizer,
             allow_bin=self.allow_bin,
             pairs=self.rotary,

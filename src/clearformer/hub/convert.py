@@ -16,7 +16,7 @@ from clearformer.build import outline
 from clearformer.config import ModelConfig
 from clearformer.hub import names
 from clearformer.hub.family import Family
-from clearformer.hub.tensors import Weights
+from clearformer.hub.tensors import Weights, shown
 from clearformer.train import state
 
 Plan = dict[str, tuple[list[str], names.Layout]]  # our name: names in the file, and how they lie
@@ -109,5 +109,5 @@ def floats(name: str, tensor: Tensor) -> Tensor:
 
 
 def few(names: Sequence[str]) -> str:
-    shown = ", ".join(name[:100] for name in names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+    first = ", ".join(map(shown, names[:3]))
+    return f"{first} and {len(names) - 3} more" if len(names) > 3 else first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ FILES = ("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors", *TOKENIZER)
 
 def find(name: str, revision: str | None = None, allow_bin: bool = False) -> Path:
     """A folder or file here, or the hub's checkpoint of that name, downloaded or from its cache."""
-    here = Path(name).expanduser()
+    here = Path(os.path.expanduser(name))
     if name and here.exists():
         return here
     if not NAME.fullmatch(name):

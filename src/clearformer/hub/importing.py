@@ -172,7 +172,11 @@ def _require_reasonable(config: AnyModelConfig, where: str) -> None:
 
 
 def _name(family: Family, folder: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-") or "imported"
+    place = folder.resolve()
+    # The hub's own cache: models--OWNER--NAME/snapshots/REVISION.
+    cached = place.parent.name == "snapshots"
+    called = place.parents[1].name.rpartition("--")[2] if cached else place.name
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", called).strip("-") or "imported"
     own = name == family.name or name.startswith(f"{family.name}-")
     return name if own else f"{family.name}-{name}"
 

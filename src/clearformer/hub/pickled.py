@@ -25,12 +25,9 @@ class PickledFile:
         if size > LARGEST:
             raise ValueError(f"{path} has {size:,} bytes, but {LARGEST:,} are the most")
         modern = zipfile.is_zipfile(path)
-        if modern:
-            with zipfile.ZipFile(path) as archive:
-                unpacked = sum(member.file_size for member in archive.infolist())
-            if unpacked > size:
-                raise ValueError(f"{path} is packed, but torch writes its weights unpacked")
         try:
+            if modern and _unpacked(path) > size:
+                raise OverflowError("it is packed, but torch writes its weights unpacked")
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
         except Exception as problem:  # of a dozen kinds, whatever a forged file can provoke
             raise ValueError(
@@ -54,3 +51,8 @@ class PickledFile:
 
     def let_go(self, name: str) -> None:
         """The file is mapped by torch, which keeps it whole."""
+
+
+def _unpacked(path: Path) -> int:
+    with zipfile.ZipFile(path) as archive:
+        return sum(member.file_size for member in archive.infolist())

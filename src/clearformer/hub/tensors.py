@@ -142,6 +142,11 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
+def shown(name: str) -> str:
+    """A name out of a file, as it can be printed: on one line, and not too long."""
+    return (name if name.isprintable() else repr(name))[:100]
+
+
 def read_json(path: Path) -> Any:
     """A JSON document of reasonable size."""
     try:
@@ -216,7 +221,7 @@ def _entries(
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
         if entry.start != reached:
             what = "overlaps" if entry.start < reached else "leaves a hole after"
-            raise ValueError(f"{name:.80} {what} {before:.80}")
+            raise ValueError(f"{shown(name)} {what} {shown(before)}")
         reached, before = entry.end, name
     if reached != size:
         raise ValueError(f"its tensors end at byte {reached:,}, and the file at byte {size:,}")
@@ -225,17 +230,17 @@ def _entries(
 
 def _entry(name: str, fields: Any, first: int) -> Entry:
     if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"{name:.80} is described by {fields!r:.60}")
+        raise ValueError(f"{shown(name)} is described by {fields!r:.60}")
     kind, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(kind, str) or kind not in DTYPES:
-        raise ValueError(f"{name:.80} has the type {kind!r:.20}; known: {', '.join(DTYPES)}")
+        raise ValueError(f"{shown(name)} has the type {kind!r:.20}; known: {', '.join(DTYPES)}")
     for numbers in (shape, offsets):
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
-            raise ValueError(f"{name:.80} has a shape or a place of {numbers!r:.60}")
+            raise ValueError(f"{shown(name)} has a shape or a place of {numbers!r:.60}")
     if len(offsets) != 2 or len(shape) > 8:
-        raise ValueError(f"{name:.80} has {len(offsets)} offsets and {len(shape)} axes")
+        raise ValueError(f"{shown(name)} has {len(offsets)} offsets and {len(shape)} axes")
     dtype = DTYPES[kind]
     start, end = offsets
     if end - start != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{name:.80} has shape {shape}, but {end - start:,} bytes")
+        raise ValueError(f"{shown(name)} has shape {shape}, but {end - start:,} bytes")
     return Entry(dtype, tuple(shape), first + start, first + end)

@@ -64,9 +64,9 @@ def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
     if _config(folder).get("add_prefix_space") not in (None, False):
         raise ValueError("add_prefix_space is on, which is not supported")
     ids = read_json(folder / vocabulary)
-    if not isinstance(ids, dict) or sorted(map(str, ids.values())) != sorted(
-        map(str, range(len(ids)))
-    ):
+    numbers = list(ids.values()) if isinstance(ids, dict) else []
+    whole = all(type(number) is int for number in numbers)
+    if not ids or not whole or sorted(numbers) != list(range(len(numbers))):
         raise ValueError(f"{vocabulary} does not give each token a number from 0 on")
     lines = _lines(folder / merges)
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
