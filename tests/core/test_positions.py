@@ -168,3 +168,17 @@ def test_alibi_is_minus_slope_times_distance(queries, keys):
         for head in range(8)
     ]
     assert bias.tolist() == expected
+
+
+def test_the_two_orders_of_rotary_pairs_are_one_scheme():
+    """Neighbours, put in halves first, give what halves give."""
+    from clearformer.core.positions import NeighbourRotary, Rotary
+
+    x, positions = torch.randn(2, 3, 5, 8), torch.arange(4, 9)
+    order = torch.cat((torch.arange(0, 8, 2), torch.arange(1, 8, 2)))
+    neighbours = NeighbourRotary(base=100.0).turn(x, positions)
+    torch.testing.assert_close(neighbours[..., order], Rotary(100.0).turn(x[..., order], positions))
+    assert not neighbours.allclose(Rotary(100.0).turn(x, positions))
+    # By hand: the first pair turns by one radian a place.
+    one = NeighbourRotary().turn(torch.tensor([[[[1.0, 0.0, 0.0, 0.0]]]]), torch.tensor([1]))
+    torch.testing.assert_close(one[0, 0, 0, :2], torch.tensor([math.cos(1), math.sin(1)]))

@@ -138,8 +138,20 @@ PAIR_DAMAGE = [
     ),
     (
         "post_processor",
-        {"type": "TemplateProcessing"},
-        "post_processor.type is 'TemplateProcessing', but only 'ByteLevel' is supported",
+        {"type": "RobertaProcessing"},
+        "post_processor.type is 'RobertaProcessing', "
+        "but only 'ByteLevel' or 'TemplateProcessing' is supported",
+    ),
+    (
+        "post_processor",
+        {
+            "type": "TemplateProcessing",
+            "single": [
+                {"Sequence": {"id": "A", "type_id": 0}},
+                {"SpecialToken": {"id": "</s>", "type_id": 0}},
+            ],
+        },
+        "but only special tokens before the text are supported",
     ),
     (
         "added_tokens",

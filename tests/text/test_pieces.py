@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_alphabet
+from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_characters
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.tokenizer import sha256
 
@@ -46,7 +46,7 @@ def test_another_process_learns_the_same():
 
 def test_identities_never_change():
     """A model folder of today must open in ten years: these numbers are part of the format."""
-    alphabet = tuple(sorted(byte_alphabet()))
+    alphabet = tuple(sorted(byte_characters()))
     assert sha256(BytePairs(BytePairParts(alphabet, ()))) == (
         "0fc3a82624322221b1bbda464e12d02cf3fc1f1747b2fcdc8136db40cd9aebcb"
     )
@@ -169,3 +169,25 @@ def test_bert_as_published(folder, strange_texts):
     theirs = BertTokenizer(str(source))
     for text in strange_texts:
         assert ours.encode(text).tolist() == theirs.encode(text, add_special_tokens=False)
+
+
+def test_a_special_token_named_by_the_users_own_hand(pairs, pieces):
+    end = "<|endoftext|>"
+    parts = pairs.parts
+    special = BytePairs(BytePairParts((*parts.vocabulary, end), parts.merges, specials=(end,)))
+    marked = special.encode_marked(f"a{end}{end}b").tolist()
+    assert marked == [*pairs.encode("a"), 600, 600, *pairs.encode("b")]
+    assert pairs.encode_marked(f"a{end}").tolist() == pairs.encode(f"a{end}").tolist()
+    text = "the [MASK] of it"
+    assert pieces.encode_marked(text).tolist() == pieces.encode(text).tolist()
+
+
+def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
+    parts = pairs.parts
+    vocabulary = (*parts.vocabulary, "<s>")
+    opened = BytePairs(BytePairParts(vocabulary, parts.merges, specials=("<s>",), opening=("<s>",)))
+    assert opened.before == (600,)
+    assert opened.encode("a").tolist() == pairs.encode("a").tolist()
+    assert sha256(BytePairs.from_library(opened.document)) == sha256(opened)
+    with pytest.raises(ValueError, match="'<s>' opens a text, but it is no special token"):
+        BytePairParts(vocabulary, parts.merges, opening=("<s>",))

@@ -186,3 +186,10 @@ def test_a_disk_that_fills_up_while_writing_keeps_the_one_before(tmp_path, monke
     with pytest.raises(OSError, match="No space left on device; the one before it is untouched"):
         write(tmp_path, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+
+
+def test_short_documents_are_for_people_and_long_ones_on_a_line():
+    assert checkpoint.as_text({"a": [1]}).count("\n") > 1
+    long = {"é" * 5: list(range(20_000))}
+    assert "\n" not in checkpoint.as_text(long)
+    assert json.loads(checkpoint.as_text(long)) == long

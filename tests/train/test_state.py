@@ -5,14 +5,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.build import build, outline
 from clearformer.config import AdamW, DataConfig, Muon, RunConfig
 from clearformer.core.model import Batch
 from clearformer.families import gpt2
 from clearformer.train.average import Average
 from clearformer.train.checkpoint import newest
 from clearformer.train.optim import optimizers
-from clearformer.train.state import State, load_weights, restore, save, tied, weights
+from clearformer.train.state import (
+    State,
+    adopt_weights,
+    load_weights,
+    restore,
+    save,
+    tied,
+    weights,
+)
 from clearformer.train.step import take
 
 TIED = replace(
@@ -92,3 +100,21 @@ def test_weights_that_do_not_fit_are_refused(train_config):
         load_weights(model, {k: v for k, v in found.items() if k != "stack.norm.bias"}, "here")
     with pytest.raises(ValueError, match=r"stack.norm.bias has shape \(3,\), but the model wants"):
         load_weights(model, found | {"stack.norm.bias": torch.zeros(3)}, "here")
+
+
+def test_an_outline_adopts_the_very_tensors(train_config):
+    config = replace(
+        gpt2("small"), vocabulary=20, length=12, layers=1, width=16, heads=2, hidden=32
+    )
+    given = weights(build(config, seed=3))
+    model = outline(config)
+    adopt_weights(model, given, "here")
+    for name, parameter in model.named_parameters():
+        assert parameter.data_ptr() == given[name].data_ptr(), name
+    assert model.head.project.weight is model.embedding.token.weight
+    assert tied(model) == tied(build(config))
+    tokens = torch.arange(5)[None]
+    assert model.eval()(tokens).equal(build(config, seed=3).eval()(tokens))
+    del given["stack.norm.bias"]
+    with pytest.raises(ValueError, match=r"here does not fit the model: it lacks stack.norm.bias"):
+        adopt_weights(outline(config), given, "here")

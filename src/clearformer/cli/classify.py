@@ -41,7 +41,7 @@ class Classify:
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
             raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
-        table = self._table()
+        table = table_of(self.texts, self.file, self.text)
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)
         if self.out is not None:
@@ -59,12 +59,14 @@ class Classify:
             shown = text if len(text) <= 60 else f"{text[:59]}…"
             sys.stdout.write(f"{label}  ({shares})  {shown!r}\n")
 
-    def _table(self) -> Table:
-        from clearformer import data
 
-        if self.file is None:
-            return data.Table("the given texts", self.texts, None)
-        if data.is_table(str(self.file)):
-            return data.read_table(self.file, self.text, None)
-        text = "".join(data.open_text(self.file).decoded())
-        return data.Table(str(self.file), tuple(filter(str.strip, text.splitlines())), None)
+def table_of(texts: tuple[str, ...], file: Path | None, column: str) -> Table:
+    """Texts from the command line, from a table, or from the lines of a text file."""
+    from clearformer import data
+
+    if file is None:
+        return data.Table("the given texts", texts, None)
+    if data.is_table(str(file)):
+        return data.read_table(file, column, None)
+    text = "".join(data.open_text(file).decoded())
+    return data.Table(str(file), tuple(filter(str.strip, text.splitlines())), None)

@@ -36,10 +36,15 @@ class Evaluate:
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
-        from clearformer.config import Classifier, MaskedToken, Pretraining
+        from clearformer.config import Classifier, Features, MaskedToken, Pretraining
         from clearformer.train.folder import open_run
 
         opened = open_run(self.run_folder)
+        if isinstance(opened.config.model.head, Features):
+            raise ValueError(
+                f"{self.run_folder} gives vectors and no scores, so there is nothing to evaluate: "
+                f"use clearformer embed, or give it a head with clearformer train classify --from"
+            )
         print(f"{opened.found.folder}: {opened.config.model.name}, step {opened.found.step}")
         if isinstance(opened.config.model.head, Classifier):
             self._labels(opened)

@@ -18,13 +18,28 @@ from clearformer.cli.attend import Attend
 from clearformer.cli.classify import Classify
 from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
+from clearformer.cli.embed import Embed
 from clearformer.cli.evaluate import Evaluate
+from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
+from clearformer.cli.importing import Import
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 
-Verb = Train | Evaluate | Generate | Classify | Fill | Data | Describe | Attend
+Verb = (
+    Train
+    | Evaluate
+    | Generate
+    | Classify
+    | Fill
+    | Embed
+    | Import
+    | Export
+    | Data
+    | Describe
+    | Attend
+)
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -60,6 +75,9 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Generate, tyro.conf.subcommand("generate")]
                 | Annotated[Classify, tyro.conf.subcommand("classify")]
                 | Annotated[Fill, tyro.conf.subcommand("fill")]
+                | Annotated[Embed, tyro.conf.subcommand("embed")]
+                | Annotated[Import, tyro.conf.subcommand("import")]
+                | Annotated[Export, tyro.conf.subcommand("export")]
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")],

@@ -215,7 +215,7 @@ def defaults(words: Sequence[str]) -> Train:
 
 def beginning(name: str | None, source: Path) -> Train:
     """The model of `source`, going on as it is, or with the head of a classifier."""
-    from clearformer.config import Classifier, NextToken, Pretraining
+    from clearformer.config import Classifier, Features, NextToken, Pretraining
     from clearformer.families.recipes import going_on
     from clearformer.train import origin
 
@@ -229,7 +229,8 @@ def beginning(name: str | None, source: Path) -> Train:
         # BERT learned what its pooled first token is for; behind a generator's first token
         # there is nothing yet.
         pools = {Pretraining: "pooler", NextToken: "mean"}
-        pool: Any = pools.get(type(model.head), "first")
+        own = model.head.pool if isinstance(model.head, Features) else "first"
+        pool: Any = pools.get(type(model.head), own)
         model = replace(model, head=Classifier(pool=pool))
     data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
     return Train(preset=name or model.name, model=model, data=data, train=train)

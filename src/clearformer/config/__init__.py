@@ -15,6 +15,7 @@ from clearformer.config.model import (
     Classifier,
     Dropout,
     Either,
+    Features,
     Fixed,
     Full,
     Graph,
@@ -62,10 +63,10 @@ from clearformer.config.run import (
 
 __all__ = [
     "ALiBi", "AdamW", "AnyModelConfig", "Biases", "Both", "Causal", "Classifier", "Constant",
-    "Cosine", "DataConfig", "Dropout", "Either", "Fixed", "Full", "Graph", "Head", "HiddenMemory",
-    "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local", "MaskedToken", "Masking",
-    "ModelConfig", "Muon", "Neighbours", "NextToken", "NoPosition", "Norm", "Optimizer", "Origin",
-    "Past", "Pattern", "Position", "Pretraining",
+    "Cosine", "DataConfig", "Dropout", "Either", "Features", "Fixed", "Full", "Graph", "Head",
+    "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local",
+    "MaskedToken", "Masking", "ModelConfig", "Muon", "Neighbours", "NextToken", "NoPosition",
+    "Norm", "Optimizer", "Origin", "Past", "Pattern", "Position", "Pretraining",
     "RMSNorm", "RelativeXL", "Rotary", "RunConfig", "Schedule", "Seq2SeqConfig", "Sinusoidal",
     "StableThenDecay", "Strided", "TrainConfig", "model_from_json", "run_from_json",
     "to_json",

@@ -31,6 +31,7 @@ class Rotary:
     """Queries and keys are turned by their position."""
 
     base: float = 10_000.0
+    pairs: Literal["halves", "neighbours"] = "halves"  # which components turn together
 
     def __post_init__(self) -> None:
         require(self, "base", self.base > 0, "above 0")
@@ -168,6 +169,13 @@ class Pretraining:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Features:
+    """No scores: one vector for the whole sequence, and hidden states to be used elsewhere."""
+
+    pool: Literal["mean", "max", "first", "pooler"] = "mean"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Classifier:
     """One class for the whole sequence."""
 
@@ -181,7 +189,7 @@ class Classifier:
         require(self, "names", named, "as many as classes, or absent")
 
 
-Head = NextToken | MaskedToken | Pretraining | Classifier
+Head = NextToken | Pretraining | MaskedToken | Features | Classifier
 
 
 @dataclass(frozen=True, kw_only=True)

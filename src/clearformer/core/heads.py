@@ -127,6 +127,17 @@ class Classifier(Head):
         return self.cross_entropy(self(hidden, keep), targets)
 
 
+class Features(nn.Module):
+    """One vector for a whole sequence, and nothing after it: what embeddings are made of."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+        return self.pool(hidden, keep)  # (B, E)
+
+
 class NextSentence(Classifier):
     """Does the second sentence follow the first? A classifier of two on BERT's pooled token."""
 

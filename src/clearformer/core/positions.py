@@ -62,8 +62,7 @@ class Rotary(Position):
     """Turn each pair of query and key components by an angle that grows with position (eq. 19).
 
     A product of two turned vectors depends on the difference of their angles alone. Component
-    d is paired with d + D/2, as in Llama and GPT-NeoX; the original text pairs neighbours,
-    which is the same up to the order of the components.
+    d is paired with d + D/2, as in GPT-NeoX and Llama's converted checkpoints.
     """
 
     def __init__(self, base: float = 10_000.0) -> None:
@@ -75,10 +74,28 @@ class Rotary(Position):
             raise ValueError(f"rotary positions need an even head width, got {x.shape[-1]}")
         angles = _angles(positions, x.shape[-1], self.base)  # (T, D/2)
         cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        first, second = x.chunk(2, dim=-1)  # each (B, H, T, D/2)
-        return torch.cat(
-            (first * cosine - second * sine, second * cosine + first * sine), dim=-1
-        )  # (B, H, T, D)
+        first, second = self.split(x)  # each (B, H, T, D/2)
+        return self.join(first * cosine - second * sine, second * cosine + first * sine)
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The first and the second component of each pair."""
+        first, second = x.chunk(2, dim=-1)
+        return first, second
+
+    def join(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.cat((first, second), dim=-1)  # (B, H, T, D)
+
+
+class NeighbourRotary(Rotary):
+    """Component 2d is paired with 2d + 1, as the original text and Llama's own files have it:
+    the same as `Rotary` up to the order of the components.
+    """
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[..., 0::2], x[..., 1::2]
+
+    def join(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.stack((first, second), dim=-1).flatten(-2)  # (B, H, T, D)
 
 
 class RelativeXL(Position):

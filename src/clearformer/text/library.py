@@ -7,7 +7,7 @@ library only ever sees JSON written from those values.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clearformer.text.parts import LONGEST_WORD, PATTERNS, BytePairParts, WordPieceParts
@@ -21,8 +21,6 @@ def read_byte_pairs(data: Any) -> BytePairParts:
     _keys(data, "", {"version", "model", "added_tokens", "pre_tokenizer", "decoder", _POST})
     model = _keys(data.get("model"), "model", {"type", "vocab", "merges", "ignore_merges"})
     _expect(model, "model", "type", "BPE")
-    if data.get(_POST) is not None:
-        _expect(data[_POST], _POST, "type", "ByteLevel")  # moves offsets, no ids
     specials = _added(data, vocabulary := _vocabulary(model))
     merges = []
     for merge in _list(model.get("merges"), "model.merges"):
@@ -40,6 +38,7 @@ def read_byte_pairs(data: Any) -> BytePairParts:
         pattern=_read_pattern(data.get("pre_tokenizer")),
         whole_words=model.get("ignore_merges") is True,
         specials=specials,
+        opening=_opening(data.get(_POST)),
     )
 
 
@@ -53,6 +52,8 @@ def write_byte_pairs(parts: BytePairParts) -> dict[str, Any]:
         "invert": False,
     }
     rest = {**level, "use_regex": False}
+    # Only where there is something to open with: the identity of all others stays as it was.
+    post = {_POST: write_template(parts, parts.opening, ())} if parts.opening else {}
     return _document(
         parts,
         model={
@@ -66,6 +67,7 @@ def write_byte_pairs(parts: BytePairParts) -> dict[str, Any]:
         if parts.pattern == "gpt2"
         else {"type": "Sequence", "pretokenizers": [split, rest]},
         decoder={**level, "use_regex": True},
+        **post,
     )
 
 
@@ -116,6 +118,28 @@ def write_word_pieces(parts: WordPieceParts) -> dict[str, Any]:
         pre_tokenizer={"type": "BertPreTokenizer"},
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
+
+
+def write_template(
+    parts: BytePairParts | WordPieceParts, opening: Sequence[str], closing: Sequence[str]
+) -> dict[str, Any]:
+    """How the library puts marks around a text, and around two texts as BERT does."""
+
+    def marks(names: Sequence[str], text: int) -> list[Any]:
+        return [{"SpecialToken": {"id": name, "type_id": text}} for name in names]
+
+    def text(name: str, number: int) -> list[Any]:
+        return [{"Sequence": {"id": name, "type_id": number}}, *marks(closing, number)]
+
+    ids = {name: parts.vocabulary.index(name) for name in dict.fromkeys((*opening, *closing))}
+    return {
+        "type": "TemplateProcessing",
+        "single": [*marks(opening, 0), *text("A", 0)],
+        "pair": [*marks(opening, 0), *text("A", 0), *text("B", 1)],
+        "special_tokens": {
+            name: {"id": name, "ids": [number], "tokens": [name]} for name, number in ids.items()
+        },
+    }
 
 
 def open_library(document: dict[str, Any]) -> "Library":
@@ -200,6 +224,34 @@ def _added(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[str, ..
     vocabulary.clear()
     vocabulary.update(ordered)
     return tuple(specials)
+
+
+def _opening(data: Any) -> tuple[str, ...]:
+    """The special tokens that a post-processor puts before a text; anything after is refused."""
+    stages = [data]
+    if isinstance(data, dict) and data.get("type") == "Sequence":
+        stages = _list(data.get("processors"), f"{_POST}.processors")
+    opening: tuple[str, ...] = ()
+    for stage in stages:
+        if stage is None:
+            continue
+        _expect(stage, _POST, "type", "ByteLevel", "TemplateProcessing")
+        if stage["type"] == "ByteLevel":  # moves offsets, no ids
+            continue
+        *marks, text = _list(stage.get("single"), f"{_POST}.single") or [None]
+        names = [
+            mark["SpecialToken"].get("id")
+            for mark in marks
+            if isinstance(mark, dict) and isinstance(mark.get("SpecialToken"), dict)
+        ]
+        plain = isinstance(text, dict) and set(text) == {"Sequence"} and len(names) == len(marks)
+        if not plain or opening or not all(isinstance(name, str) for name in names):
+            raise ValueError(
+                f"{_POST}.single is {stage['single']!r:.60}, but only special tokens before the "
+                f"text are supported"
+            )
+        opening = tuple(names)
+    return opening
 
 
 def _read_pattern(data: Any) -> str:

@@ -27,11 +27,15 @@ class BytePairParts:
     pattern: str = "gpt2"
     whole_words: bool = False  # a word that is in the vocabulary is not built by merges
     specials: tuple[str, ...] = ()
+    opening: tuple[str, ...] = ()  # special tokens that open a row that is one whole text
 
     def __post_init__(self) -> None:
         _require_vocabulary(self.vocabulary, self.specials)
+        for name in self.opening:
+            if name not in self.specials:
+                raise ValueError(f"{name!r} opens a text, but it is no special token")
         known = set(self.vocabulary)
-        missing = byte_alphabet() - known
+        missing = set(byte_characters()) - known
         if missing:
             raise ValueError(
                 f"{len(missing)} of the 256 bytes are missing from the vocabulary, "
@@ -72,7 +76,8 @@ def _require_vocabulary(vocabulary: tuple[str, ...], specials: tuple[str, ...]) 
         raise ValueError(f"special tokens are not in the vocabulary: {', '.join(sorted(missing))}")
 
 
-def byte_alphabet() -> set[str]:
-    """GPT-2's printable character for each byte: itself, or one of 256 on."""
+def byte_characters() -> tuple[str, ...]:
+    """GPT-2's printable character for each byte, in their order: itself, or one of 256 on."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    return {chr(code) for code in printable} | {chr(256 + i) for i in range(256 - len(printable))}
+    others = iter(range(256, 512))
+    return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))

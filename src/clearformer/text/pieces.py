@@ -5,6 +5,7 @@ on the text alone, and that nothing unknown in a file reaches the library (`libr
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,21 @@ class LibraryTokenizer(Tokenizer):
         found = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.asarray(each.ids, dtype=np.int32) for each in found]
 
+    def encode_marked(self, text: str) -> Ids:
+        """The ids of a text in which the name of a special token means that token.
+
+        For a prompt by the user's own hand; a text from elsewhere must not be able to do this.
+        """
+        names = sorted(self.specials, key=len, reverse=True)
+        if not names:
+            return self.encode(text)
+        parts = re.split(f"({'|'.join(map(re.escape, names))})", text)
+        found = [
+            np.asarray([self.specials[part]], dtype=np.int32) if place % 2 else self.encode(part)
+            for place, part in enumerate(parts)
+        ]
+        return np.concatenate(found)
+
     def decode(self, ids: ArrayLike) -> str:
         return self.library.decode(self.checked(ids).tolist(), skip_special_tokens=False)
 
@@ -73,6 +89,7 @@ class BytePairs(LibraryTokenizer):
         self.parts = parts
         self._open(write_byte_pairs(parts))
         self.library.encode_special_tokens = True
+        self.before = tuple(self.specials[name] for name in parts.opening)
 
     @classmethod
     def from_library(cls, data: Any) -> "BytePairs":

@@ -39,6 +39,10 @@ class Tokenizer:
         """The ids of a text, without the marks of `before` and `after`."""
         raise NotImplementedError
 
+    def encode_marked(self, text: str) -> Ids:
+        """The ids of a text that may name special tokens; most tokenizers have none."""
+        return self.encode(text)
+
     def encode_many(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of each text."""
         return [self.encode(text) for text in texts]

@@ -40,7 +40,7 @@ class Checkpoint:
     manifest: Mapping[str, Any]
 
     def json(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text())
+        return json.loads((self.folder / name).read_text(encoding="utf-8"))
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         # Copies: the library maps the file, and a file that changes under a map is a crash.
@@ -67,7 +67,7 @@ def write(
             save_file(dict(content), temporary / name)
             reached(f"after_{Path(name).stem}")
         for name, document in documents.items():
-            (temporary / name).write_text(json.dumps(document, indent=1, ensure_ascii=False))
+            (temporary / name).write_text(as_text(document), encoding="utf-8")
         names = [*tensors, *documents]
         for name in names:
             _settle(temporary / name)
@@ -101,6 +101,12 @@ def write(
     reached("after_rename")
     shutil.rmtree(folder / f".old-step-{step}", ignore_errors=True)
     return verify(final)
+
+
+def as_text(document: Any) -> str:
+    """JSON for people; a vocabulary, which nobody reads, on one line: that is ten times faster."""
+    text = json.dumps(document, ensure_ascii=False)
+    return text if len(text) > 2**16 else json.dumps(document, indent=1, ensure_ascii=False)
 
 
 def verify(folder: Path) -> Checkpoint:

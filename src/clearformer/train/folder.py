@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from clearformer.build import build
+from clearformer.build import outline
 from clearformer.config import RunConfig, run_from_json
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
@@ -36,14 +36,14 @@ def open_run(path: Path) -> Opened:
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
         raise ValueError(f"{found.folder}: its tokenizer is not the one it was trained with")
-    model = build(config.model)
+    model = outline(config.model)
     assert isinstance(model, Transformer)
     tensors = found.tensors("model.safetensors")
     if config.train.ema is not None:
         # What was evaluated is the running average, so that is what is used.
         others = found.tensors("state.safetensors")
         tensors = {name: others[f"average.{name}"] for name in tensors}
-    state.load_weights(model, tensors, str(found.folder))
+    state.adopt_weights(model, tensors, str(found.folder))
     model.eval()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     return Opened(model, config, tokenizer, found)

@@ -116,6 +116,24 @@ def tied(model: nn.Module) -> dict[str, str]:
 @torch.no_grad()
 def load_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
     """Fill a model with weights by name; a missing, extra or misshapen one is refused."""
+    _require_fit(model, found, where)
+    for name, parameter in model.named_parameters():
+        parameter.copy_(found[name])
+
+
+def adopt_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
+    """Give a model that has no memory yet (`build.outline`) these tensors for its own.
+
+    Nothing is drawn and nothing copied, and what was shared stays shared.
+    """
+    _require_fit(model, found, where)
+    own = {id(p): nn.Parameter(found[name]) for name, p in model.named_parameters()}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            setattr(module, name, own[id(parameter)])
+
+
+def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
     own = dict(model.named_parameters())
     missing, extra = sorted(own.keys() - found.keys()), sorted(found.keys() - own.keys())
     if missing or extra:
@@ -129,7 +147,6 @@ def load_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> N
                 f"{where}: {name} has shape {tuple(found[name].shape)}, "
                 f"but the model wants {tuple(parameter.shape)}"
             )
-        parameter.copy_(found[name])
 
 
 def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:

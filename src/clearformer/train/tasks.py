@@ -19,6 +19,7 @@ from clearformer import data
 from clearformer.config import (
     Classifier,
     DataConfig,
+    Features,
     MaskedToken,
     NextToken,
     Pretraining,
@@ -70,6 +71,11 @@ def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = N
             return Labels(config, places, tokenizer)
         case MaskedToken() | Pretraining():
             return Masking(config, places, tokenizer)
+        case Features():
+            raise ValueError(
+                f"{config.model.name} gives vectors and has nothing to learn by itself: give it a "
+                f"head with clearformer train classify --from"
+            )
         case _:
             assert_never(config.model.head)
 

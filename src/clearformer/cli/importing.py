@@ -1,0 +1,62 @@
+"""`clearformer import PATH_OR_NAME`: somebody's checkpoint as a run that every verb opens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Import:
+    """Bring in a GPT-2, BERT or Llama-shaped checkpoint: a folder, a file, or a name on the hub."""
+
+    source: tyro.conf.Positional[str]
+    """A Hugging Face folder, a .safetensors file, or a name such as openai-community/gpt2."""
+    out: Path | None = None
+    """The run's folder; none: runs/NAME."""
+    tokenizer: str | None = None
+    """A folder to take the tokenizer from, or bytes; none: the checkpoint's own."""
+    rotary: Literal["halves", "neighbours"] = "halves"
+    """Which components rotary positions pair; Llama's own files pair neighbours."""
+    revision: str | None = None
+    """Which version of a checkpoint on the hub."""
+    allow_bin: bool = False
+    """Also read .bin and .pt files: the tensors in them, and nothing else."""
+
+    def run(self) -> None:
+        from clearformer.hub.fetch import find
+        from clearformer.hub.importing import read
+        from clearformer.hub.writing import write_run
+
+        place = find(self.source, self.revision, self.allow_bin)
+        name = Path(self.source).resolve().name  # of a folder here or a name on the hub, its last
+        out = self.out or Path("runs") / name.removesuffix(".safetensors")
+        found = read(
+            place,
+            tokenizer=self.tokenizer,
+            allow_bin=self.allow_bin,
+            pairs=self.rotary,
+        )
+        write_run(found, out)
+        config, tokenizer = found.config, found.tokenizer
+        assert tokenizer is not None
+        count = sum(tensor.numel() for tensor in found.tensors.values())
+        print(
+            f"{config.name}: {count:,} parameters, {config.layers} layers, width {config.width}, "
+            f"{config.heads} heads, length {config.length}; {tokenizer.kind} of "
+            f"{tokenizer.size:,}; head {type(config.head).__name__}"
+        )
+        for note in found.notes:
+            print(f"note: {note}")
+        print(f"next: clearformer {_next(type(config.head).__name__).format(out)}")
+
+
+def _next(head: str) -> str:
+    """The verb that suits a head."""
+    return {
+        "NextToken": 'generate {} "Once upon"',
+        "Classifier": 'classify {} "A text"',
+    }.get(head, 'embed {} "A text" "Another"')

@@ -1,0 +1,48 @@
+"""What the hub knows of one family: its names, and its settings in both directions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clearformer.config import ModelConfig
+from clearformer.hub.names import Row
+from clearformer.hub.settings import Settings
+
+# The largest numbers that are believed; published models stay far below them.
+MOST_LAYERS, MOST_HEADS, MOST_CLASSES, MOST_SEGMENTS = 1000, 1024, 100_000, 1024
+MOST_WIDTH, MOST_HIDDEN, MOST_VOCABULARY, MOST_LENGTH = 2**16, 2**20, 2**22, 2**24
+
+
+@dataclass(frozen=True)
+class Family:
+    """One way of writing a model down."""
+
+    name: str  # how our configs of this family begin
+    model_types: tuple[str, ...]
+    prefix: str  # of every tensor but the head's; a checkpoint without a head leaves it out
+    rows: Callable[[ModelConfig], tuple[Row, ...]]
+    read: Callable[[Settings, Collection[str]], ModelConfig]  # settings, tensors that are there
+    write: Callable[[ModelConfig], dict[str, Any]]
+    heads: str  # pattern of tensors that stand without the prefix
+    buffers: str  # pattern of tensors that are computed and not learned
+    unused: str  # pattern of tensors that other heads of this family have
+    renames: Mapping[str, str] = field(default_factory=dict)  # endings of older checkpoints
+    aliases: Mapping[str, str] = field(default_factory=dict)  # second names of one tensor
+
+    def canonical(self, names: Collection[str]) -> dict[str, str]:
+        """The names as the rows have them, each with the one in the file; buffers are gone."""
+        bare = not any(name.startswith(self.prefix) for name in names)
+        found: dict[str, str] = {}
+        for name in names:
+            full = self.prefix + name if bare and not re.match(self.heads, name) else name
+            for old, new in self.renames.items():
+                if full.endswith(old):
+                    full = full.removesuffix(old) + new
+            if not re.fullmatch(self.buffers, full):
+                if full in found:
+                    raise ValueError(f"{name} and {found[full]} are two names for one tensor")
+                found[full] = name
+        return found

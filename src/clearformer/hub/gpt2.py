@@ -1,0 +1,119 @@
+"""GPT-2: its names, with matrices that act from the right, and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from clearformer.config import (
+    Causal,
+    Dropout,
+    KVCache,
+    LayerNorm,
+    Learned,
+    ModelConfig,
+    NextToken,
+)
+from clearformer.hub import family as f
+from clearformer.hub.names import TURNED, Row
+from clearformer.hub.settings import Settings
+
+OURS, THEIRS = "stack.blocks.{}.", "transformer.h.{}."
+
+ROWS = (
+    Row("embedding.token.weight", "transformer.wte.weight"),
+    Row("embedding.position.table.weight", "transformer.wpe.weight"),
+    Row(OURS + "attention_norm.{}", THEIRS + "ln_1.{}"),
+    Row(OURS + "attention.project.weight", THEIRS + "attn.c_attn.weight", TURNED),
+    Row(OURS + "attention.project.bias", THEIRS + "attn.c_attn.bias"),
+    Row(OURS + "attention.output.weight", THEIRS + "attn.c_proj.weight", TURNED),
+    Row(OURS + "attention.output.bias", THEIRS + "attn.c_proj.bias"),
+    Row(OURS + "feed_forward_norm.{}", THEIRS + "ln_2.{}"),
+    Row(OURS + "feed_forward.up.weight", THEIRS + "mlp.c_fc.weight", TURNED),
+    Row(OURS + "feed_forward.up.bias", THEIRS + "mlp.c_fc.bias"),
+    Row(OURS + "feed_forward.down.weight", THEIRS + "mlp.c_proj.weight", TURNED),
+    Row(OURS + "feed_forward.down.bias", THEIRS + "mlp.c_proj.bias"),
+    Row("stack.norm.{}", "transformer.ln_f.{}"),
+    Row("head.project.weight", "lm_head.weight"),
+)
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "relu2": "squared_relu",
+}
+# Of a head that sums a sequence up, which no generator has.
+HARMLESS = {
+    "n_ctx",  # the older name of n_positions, always the same number
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+}
+
+
+def read(settings: Settings, names: Collection[str]) -> ModelConfig:
+    width = settings.whole("n_embd", f.MOST_WIDTH)
+    settings.only("scale_attn_weights", True)
+    settings.only("scale_attn_by_inverse_layer_idx", False)
+    settings.only("reorder_and_upcast_attn", False)
+    config = ModelConfig(
+        name="gpt2",
+        vocabulary=settings.whole("vocab_size", f.MOST_VOCABULARY),
+        length=settings.whole("n_positions", f.MOST_LENGTH),
+        layers=settings.whole("n_layer", f.MOST_LAYERS),
+        width=width,
+        heads=settings.whole("n_head", f.MOST_HEADS),
+        hidden=settings.whole("n_inner", f.MOST_HIDDEN, 4 * width),
+        residual="pre",
+        activation=settings.choice("activation_function", ACTIVATIONS, "gelu_new"),  # type: ignore[arg-type]
+        position=Learned(),
+        patterns=(Causal(),),
+        head=NextToken(tied=settings.flag("tie_word_embeddings", True)),
+        past=KVCache(),
+        norm=LayerNorm(epsilon=settings.number("layer_norm_epsilon", 1e-5)),
+        dropout=Dropout(
+            embedding=settings.number("embd_pdrop", 0.1),
+            attention=settings.number("attn_pdrop", 0.1),
+            residual=settings.number("resid_pdrop", 0.1),
+        ),
+        init="gpt2",
+    )
+    settings.close(HARMLESS)
+    return config
+
+
+def write(config: ModelConfig) -> dict[str, Any]:
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    head = config.head
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": config.vocabulary,
+        "n_positions": config.length,
+        "n_layer": config.layers,
+        "n_embd": config.width,
+        "n_head": config.heads,
+        "n_inner": config.hidden,
+        "activation_function": names.get(config.activation, "gelu_new"),
+        "layer_norm_epsilon": config.norm.epsilon,
+        "embd_pdrop": config.dropout.embedding,
+        "attn_pdrop": config.dropout.attention,
+        "resid_pdrop": config.dropout.residual,
+        "tie_word_embeddings": isinstance(head, NextToken) and head.tied,
+    }
+
+
+GPT2 = f.Family(
+    name="gpt2",
+    model_types=("gpt2",),
+    prefix="transformer.",
+    rows=lambda config: ROWS,
+    read=read,
+    write=write,
+    heads=r"lm_head\.|score\.|multiple_choice_head\.",
+    buffers=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
+    unused=r"score\..*|multiple_choice_head\..*",
+)

@@ -1,0 +1,211 @@
+"""Llama and its relatives, which differ in a bias, a norm or a window: what `modern` is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearformer.config import (
+    Biases,
+    Both,
+    Causal,
+    Dropout,
+    KVCache,
+    Local,
+    ModelConfig,
+    NextToken,
+    Pattern,
+    RMSNorm,
+    Rotary,
+)
+from clearformer.hub import family as f
+from clearformer.hub.names import GATED, PROJECTIONS, Row, queries_keys_values
+from clearformer.hub.settings import Settings
+
+OURS, THEIRS = "stack.blocks.{}.", "model.layers.{}."
+SELF = THEIRS + "self_attn."
+
+ROWS = (
+    Row("embedding.token.weight", "model.embed_tokens.weight"),
+    Row(OURS + "attention_norm.weight", THEIRS + "input_layernorm.weight"),
+    Row(
+        OURS + "attention.project.{}",
+        (SELF + "q_proj.{}", SELF + "k_proj.{}", SELF + "v_proj.{}"),
+        PROJECTIONS,
+    ),
+    Row(OURS + "attention.query_norm.weight", SELF + "q_norm.weight"),
+    Row(OURS + "attention.key_norm.weight", SELF + "k_norm.weight"),
+    Row(OURS + "attention.output.{}", SELF + "o_proj.{}"),
+    Row(OURS + "feed_forward_norm.weight", THEIRS + "post_attention_layernorm.weight"),
+    Row(
+        OURS + "feed_forward.up.{}",
+        (THEIRS + "mlp.gate_proj.{}", THEIRS + "mlp.up_proj.{}"),
+        GATED,
+    ),
+    Row(OURS + "feed_forward.down.{}", THEIRS + "mlp.down_proj.{}"),
+    Row("stack.norm.weight", "model.norm.weight"),
+    Row("head.project.weight", "lm_head.weight"),
+)
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+HARMLESS = {"max_window_layers"}  # of a window that is not used
+
+
+def read(settings: Settings, names: Collection[str]) -> ModelConfig:
+    kind = settings.anything("model_type")
+    width = settings.whole("hidden_size", f.MOST_WIDTH)
+    heads = settings.whole("num_attention_heads", f.MOST_HEADS)
+    length = settings.whole("max_position_embeddings", f.MOST_LENGTH)
+    settings.only("head_dim", width // heads)
+    settings.only("pretraining_tp", 1)
+    settings.only("hidden_act", "silu", "swish")
+    norm = RMSNorm(epsilon=settings.number("rms_norm_eps", 1e-6))
+    biased = settings.flag("attention_bias", False)
+    config = ModelConfig(
+        name="modern",
+        vocabulary=settings.whole("vocab_size", f.MOST_VOCABULARY),
+        length=length,
+        layers=settings.whole("num_hidden_layers", f.MOST_LAYERS),
+        width=width,
+        heads=heads,
+        key_heads=settings.whole("num_key_value_heads", heads, heads),
+        hidden=settings.whole("intermediate_size", f.MOST_HIDDEN),
+        residual="pre",
+        activation="swiglu",
+        position=Rotary(base=_rotary_base(settings)),
+        patterns=(_pattern(settings, length),),
+        head=NextToken(tied=settings.flag("tie_word_embeddings", False)),
+        past=KVCache(),
+        norm=norm,
+        query_key_norm=norm if kind == "qwen3" else None,
+        biases=Biases(
+            attention=biased or kind == "qwen2",
+            attention_output=biased,
+            feed_forward=settings.flag("mlp_bias", False),
+        ),
+        dropout=Dropout(attention=settings.number("attention_dropout", 0.0)),
+        init="modern",
+    )
+    settings.close(HARMLESS)
+    return config
+
+
+def _rotary_base(settings: Settings) -> float:
+    """The base, from where it stands in old files or in new ones; nothing may scale it."""
+    base = settings.number("rope_theta", 10_000.0, 1.0, 1e12)
+    for name in ("rope_scaling", "rope_parameters"):
+        given = settings.anything(name)
+        if given is None:
+            continue
+        inner = Settings(given if isinstance(given, dict) else {name: given}, settings.where)
+        inner.only("rope_type", "default")
+        inner.only("type", "default")
+        inner.only("partial_rotary_factor", 1.0)
+        base = inner.number("rope_theta", base, 1.0, 1e12)
+        for key, value in inner.data.items():
+            if key not in inner.asked:
+                settings.refuse(f"{name}.{key}", value, "clearformer computes plain rotary alone")
+    settings.only("partial_rotary_factor", 1.0)
+    return base
+
+
+def _pattern(settings: Settings, length: int) -> Pattern:
+    window = settings.anything("sliding_window")
+    used = settings.flag("use_sliding_window", "use_sliding_window" not in settings.data)
+    layers = settings.anything("layer_types") or []
+    if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
+        settings.refuse("layer_types", layers, "clearformer computes full_attention in all layers")
+    if window is None or not used:
+        return Causal()
+    if type(window) is not int or window < 1:
+        settings.refuse("sliding_window", window, "it must be a whole number from 1 on")
+    return Causal() if window >= length else Causal() & Local(window=window)
+
+
+def write(config: ModelConfig) -> dict[str, Any]:
+    window = _window(config)
+    kind = "llama"
+    if config.query_key_norm is not None:
+        kind = "qwen3"
+    elif window is not None:
+        kind = "mistral"
+    elif config.biases.attention and not config.biases.attention_output:
+        kind = "qwen2"
+    settings: dict[str, Any] = {
+        "model_type": kind,
+        "architectures": [ARCHITECTURES[kind]],
+        "vocab_size": config.vocabulary,
+        "max_position_embeddings": config.length,
+        "num_hidden_layers": config.layers,
+        "hidden_size": config.width,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.key_heads or config.heads,
+        "head_dim": config.head_width,
+        "intermediate_size": config.hidden,
+        "hidden_act": "silu",
+        "rms_norm_eps": config.norm.epsilon,
+        "attention_dropout": config.dropout.attention,
+        "tie_word_embeddings": isinstance(config.head, NextToken) and config.head.tied,
+    }
+    if isinstance(config.position, Rotary):
+        # The first for today's readers, the second for those of some years.
+        base = config.position.base
+        settings["rope_parameters"] = {"rope_type": "default", "rope_theta": base}
+        settings["rope_theta"] = base
+    if kind in ("llama", "qwen3"):
+        settings["attention_bias"] = config.biases.attention
+    if kind == "llama":
+        settings["mlp_bias"] = config.biases.feed_forward
+    if kind == "mistral":
+        settings["sliding_window"] = window
+    return settings
+
+
+def _window(config: ModelConfig) -> int | None:
+    match config.patterns:
+        case (Both(first=Causal(), second=Local(window=window)),):
+            return window
+        case _:
+            return None
+
+
+def in_halves(
+    config: ModelConfig, tensors: Mapping[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The same model with the pairs of its rotary positions in halves, as Llama's readers have
+    them: the components of a head in another order, in queries and keys alike.
+    """
+    position, found = config.position, dict(tensors)
+    if not isinstance(position, Rotary) or position.pairs == "halves":
+        return config, found
+    width = config.head_width
+    order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
+    for name, tensor in tensors.items():
+        if ".attention.project." in name:
+            q, k, v = tensor.split(queries_keys_values(config))
+            q, k = (x.unflatten(0, (-1, width))[:, order].flatten(0, 1) for x in (q, k))
+            found[name] = torch.cat((q, k, v))
+        elif name.endswith((".query_norm.weight", ".key_norm.weight")):
+            found[name] = tensor[order]
+    return replace(config, position=replace(position, pairs="halves")), found
+
+
+LLAMA = f.Family(
+    name="modern",
+    model_types=tuple(ARCHITECTURES),
+    prefix="model.",
+    rows=lambda config: ROWS,
+    read=read,
+    write=write,
+    heads=r"lm_head\.|score\.",
+    buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
+    unused=r"score\..*",
+)

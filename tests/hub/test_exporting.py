@@ -1,0 +1,159 @@
+"""Out: which form fits, that it is compared before it counts, and what is refused."""
+
+import json
+
+import pytest
+import torch
+
+from clearformer.build import build
+from clearformer.config import Biases, Classifier, Features, LayerNorm, NextToken, RMSNorm
+from clearformer.hub import exporting
+from clearformer.hub.exporting import fitting, to_huggingface, to_safetensors
+from clearformer.hub.importing import read
+from clearformer.text import Bytes, Characters
+
+
+@pytest.fixture
+def model(small, scrambled):
+    def make(family="modern", **changes):
+        config = small(family, **{"vocabulary": 256, **changes})
+        return scrambled(build(config)).eval(), config
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "kind"),
+    [
+        ("gpt2", {}, "gpt2"),
+        ("gpt2", {"activation": "squared_relu", "head": NextToken(tied=False)}, "gpt2"),
+        ("bert", {}, "bert"),
+        ("bert", {"head": Classifier(classes=4, pool="pooler")}, "bert"),
+        ("modern", {}, "qwen3"),
+        ("modern", {"query_key_norm": None}, "llama"),
+        ("modern", {"key_heads": None}, "qwen3"),
+    ],
+)
+def test_which_form_fits(small, family, changes, kind):
+    _, settings = fitting(small(family, **changes))
+    assert settings["model_type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "reason"),
+    [
+        ("generator", {}, "residual is pre and not post"),
+        ("xl", {}, "position is .* and not RelativeXL"),
+        ("sparse", {}, "patterns is Causal and not Both"),
+        (
+            "gpt2",
+            {"head": NextToken(cap=30.0)},
+            r"its head is NextToken\(tied=True, cap=None\) and not .*cap=30",
+        ),
+        (
+            "gpt2",
+            {"embedding_scale": "sqrt_width"},
+            "its embedding_scale is one and not sqrt_width",
+        ),
+        ("modern", {"query_key_norm": RMSNorm(epsilon=1e-3)}, "query_key_norm"),
+        ("modern", {"norm": LayerNorm(), "query_key_norm": None}, "norm is|position is"),
+        ("modern", {"biases": Biases()}, "biases is"),
+        ("bert", {"head": Classifier(classes=2, pool="mean")}, "head"),
+        ("bert", {"head": Features(pool="max")}, "head"),
+    ],
+)
+def test_what_has_no_counterpart_is_said(small, family, changes, reason):
+    with pytest.raises(
+        ValueError, match=f"has no counterpart among gpt2, bert, modern.*(?:{reason})"
+    ):
+        fitting(small(family, **changes))
+
+
+def test_an_encoder_decoder_has_no_form_yet(model, tmp_path):
+    seq2seq, config = model("original")
+    with pytest.raises(ValueError, match="cannot be written for others yet"):
+        to_huggingface(seq2seq, config, Bytes(), tmp_path / "out")
+
+
+def test_a_folder_opens_again(model, tmp_path):
+    ours, config = model()
+    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    assert (done.tokens, done.notes) == (50, ())
+    assert done.difference < 1e-6
+    found = read(tmp_path / "out")
+    assert isinstance(found.tokenizer, Bytes)
+    tokens = torch.randint(256, (2, 7))
+    assert found.model()(tokens).equal(ours(tokens))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    assert json.loads((tmp_path / "out/config.json").read_text())["eos_token_id"] is None
+
+
+def test_shared_weights_are_written_once(model, tmp_path):
+    ours, config = model("gpt2")
+    to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    from clearformer.hub.tensors import TensorFile
+
+    file = TensorFile(tmp_path / "out/model.safetensors")
+    assert "lm_head.weight" not in file.names()
+    assert file.metadata == {"format": "pt"}
+
+
+@pytest.mark.parametrize("to", [to_huggingface, to_safetensors])
+def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
+    ours, config = model()
+    monkeypatch.setattr(exporting, "_difference", lambda *arguments: float("nan"))
+    with pytest.raises(ValueError, match=r"gives other logits .by nan.: nothing is kept"):
+        to(ours, config, Bytes(), tmp_path / "out.safetensors")
+    monkeypatch.undo()
+    drawn = iter(range(1000))
+    monkeypatch.setattr(
+        exporting, "stream", lambda *arguments, **named: [type("T", (), {"id": next(drawn)})]
+    )
+    with pytest.raises(ValueError, match="goes on with other tokens: nothing is kept"):
+        to(ours, config, Bytes(), tmp_path / "out.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_table_would_be_found_out(model, tmp_path, monkeypatch):
+    """The comparison sees what a swapped gate would do."""
+    ours, config = model()
+    from clearformer.hub.names import GATED
+
+    cut = type(GATED).cut
+
+    def swapped(self, ours, config):
+        parts = cut(self, ours, config)
+        return parts[::-1] if len(parts) == 2 else parts
+
+    monkeypatch.setattr(type(GATED), "cut", swapped)
+    with pytest.raises(ValueError, match="gives other logits"):
+        to_huggingface(ours, config, Bytes(), tmp_path / "out")
+
+
+def test_any_model_fits_into_one_file(model, tmp_path):
+    ours, config = model("xl")
+    done = to_safetensors(ours, config, Bytes(), tmp_path / "deep/x.safetensors")
+    assert done.difference < 1e-6
+    assert read(done.path).config == config
+    with pytest.raises(ValueError, match="is there already"):
+        to_safetensors(ours, config, Bytes(), tmp_path / "deep/x.safetensors")
+    with pytest.raises(ValueError, match=r"must end in .safetensors"):
+        to_safetensors(ours, config, Bytes(), tmp_path / "x")
+
+
+def test_a_tokenizer_without_a_form_leaves_nothing(model, tmp_path):
+    ours, config = model(vocabulary=3)
+    with pytest.raises(ValueError, match="a characters tokenizer has no form"):
+        to_huggingface(ours, config, Characters("ab"), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    to_safetensors(ours, config, Characters("ab"), tmp_path / "x.safetensors")
+
+
+def test_dropout_that_cannot_be_told_is_noted(model, tmp_path):
+    from clearformer.config import Dropout
+
+    ours, config = model("gpt2", dropout=Dropout(hidden=0.2))
+    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    assert any("its dropout in training cannot be told there" in note for note in done.notes)

@@ -1,0 +1,90 @@
+"""GPT-2's settings, both ways."""
+
+import pytest
+
+from clearformer.config import Dropout, LayerNorm, NextToken
+from clearformer.families import gpt2
+from clearformer.hub.exporting import BESIDE, fields_of
+from clearformer.hub.gpt2 import GPT2
+from clearformer.hub.settings import Settings
+
+# As the file of the released model has it.
+PUBLISHED = {
+    "activation_function": "gelu_new",
+    "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1,
+    "bos_token_id": 50256,
+    "embd_pdrop": 0.1,
+    "eos_token_id": 50256,
+    "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2",
+    "n_ctx": 1024,
+    "n_embd": 768,
+    "n_head": 12,
+    "n_layer": 12,
+    "n_positions": 1024,
+    "resid_pdrop": 0.1,
+    "summary_activation": None,
+    "summary_first_dropout": 0.1,
+    "summary_proj_to_labels": True,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+    "vocab_size": 50257,
+}
+
+
+def read(settings):
+    return GPT2.read(Settings(settings, "here"), ())
+
+
+def test_the_released_settings_are_our_preset():
+    found, ours = read(PUBLISHED), gpt2("small")
+    for name in fields_of(ours):
+        assert getattr(found, name) == getattr(ours, name), name
+    assert found.dropout == ours.dropout
+    assert "dropout" in BESIDE
+
+
+@pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])
+def test_what_is_written_reads_the_same(size):
+    ours = gpt2(size)
+    found = read(GPT2.write(ours))
+    assert {n: getattr(found, n) for n in fields_of(ours)} == {
+        n: getattr(ours, n) for n in fields_of(ours)
+    }
+
+
+def test_every_setting_counts():
+    changed = {
+        **PUBLISHED,
+        "n_inner": 100,
+        "activation_function": "gelu",
+        "layer_norm_epsilon": 1e-6,
+        "attn_pdrop": 0.2,
+        "tie_word_embeddings": False,
+    }
+    found = read(changed)
+    assert (found.hidden, found.activation, found.norm) == (100, "gelu", LayerNorm(epsilon=1e-6))
+    assert found.dropout == Dropout(embedding=0.1, attention=0.2, residual=0.1)
+    assert found.head == NextToken(tied=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("scale_attn_weights", False),
+        ("scale_attn_by_inverse_layer_idx", True),
+        ("reorder_and_upcast_attn", True),
+        ("add_cross_attention", True),
+        ("activation_function", "swish"),
+        ("n_embd", 10**9),
+        ("n_layer", 10**9),
+        ("vocab_size", 10**12),
+        ("parallel_residual", True),
+    ],
+)
+def test_what_we_do_not_compute_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        read({**PUBLISHED, name: value})

@@ -1,0 +1,245 @@
+"""A checkpoint, read and checked: sharded, bare, in one file, and with everything wrong with it."""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from clearformer.hub.exporting import to_safetensors
+from clearformer.hub.importing import read
+from clearformer.text import Bytes, sha256
+
+
+def equal(one, other):
+    assert one.keys() == other.keys()
+    return all(one[name].equal(other[name]) for name in one)
+
+
+def test_a_folder_gives_config_tokenizer_and_weights(folder, pairs):
+    path, theirs = folder("gpt2")
+    found = read(path)
+    assert found.config.name == "gpt2-theirs"
+    assert sha256(found.tokenizer) == sha256(pairs)
+    assert found.notes == ()
+    weight = theirs.transformer.h[0].attn.c_attn.weight.detach()
+    assert found.tensors["stack.blocks.0.attention.project.weight"].equal(weight.T)
+    assert not found.model().training
+
+
+def test_a_checkpoint_of_the_hubs_cache_is_named_after_its_model(folder, tmp_path):
+    path, _ = folder("gpt2")
+    place = tmp_path / "models--someone--tiny-gpt2/snapshots/0123456789abcdef"
+    place.parent.mkdir(parents=True)
+    path.rename(place)
+    assert read(place).config.name == "gpt2-tiny-gpt2"
+
+
+def test_shards_are_one_checkpoint(folder):
+    path, _ = folder("llama")
+    whole = read(path)
+    sharded, _ = folder("llama", place="shards", max_shard_size="5KB")
+    assert (sharded / "model.safetensors.index.json").exists()
+    assert not (sharded / "model.safetensors").exists()
+    assert equal(read(sharded).tensors, whole.tensors)
+
+
+def test_a_checkpoint_without_a_head_and_its_prefix(folder):
+    """As the released GPT-2 is stored: bare names, and a causal mask among the weights."""
+    path, _ = folder("gpt2")
+    whole = read(path)
+    tensors = load_file(path / "model.safetensors")
+    bare = {name.removeprefix("transformer."): value.clone() for name, value in tensors.items()}
+    bare["h.0.attn.bias"] = torch.ones(1, 1, 32, 32).tril()
+    save_file(bare, path / "model.safetensors")
+    assert equal(read(path).tensors, whole.tensors)
+
+
+def test_one_file_with_its_config_beside_it(folder):
+    path, _ = folder("gpt2")
+    (path / "model.safetensors").rename(path / "other.safetensors")
+    assert read(path / "other.safetensors").config.vocabulary == 300
+    with pytest.raises(ValueError, match=r"has no weights: neither model.safetensors, nor"):
+        read(path)
+
+
+def test_older_files_only_on_request(folder):
+    path, _ = folder("gpt2")
+    whole = read(path)
+    tensors = {k: v.clone() for k, v in load_file(path / "model.safetensors").items()}
+    (path / "model.safetensors").unlink()
+    torch.save(tensors, path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="is a pickle, a format that can carry code: add --allow-"):
+        read(path)
+    assert equal(read(path, allow_bin=True).tensors, whole.tensors)
+    assert equal(read(path / "pytorch_model.bin", allow_bin=True).tensors, whole.tensors)
+
+
+def test_a_pickle_under_another_name_runs_nothing(folder, tmp_path):
+    marker = tmp_path / "marker"
+
+    class Payload:
+        def __reduce__(self):
+            return os.system, (f"touch {marker}",)
+
+    path, _ = folder("gpt2")
+    torch.save({"a": Payload()}, path / "model.safetensors")
+    with pytest.raises(ValueError, match="is no sound safetensors file"):
+        read(path)
+    (path / "model.safetensors").rename(path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="does not hold weights alone"):
+        read(path, allow_bin=True)
+    assert not marker.exists()
+
+
+def test_code_beside_a_checkpoint_is_not_looked_at(folder, tmp_path):
+    path, _ = folder("gpt2")
+    marker = tmp_path / "marker"
+    for name in ("modeling_gpt2.py", "tokenization.py", "__init__.py", "conftest.py"):
+        (path / name).write_text(f"open({str(marker)!r}, 'w')")
+    read(path)
+    assert not marker.exists()
+
+
+# --- what is wrong -------------------------------------------------------------------------
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(ValueError, match="there is no folder or file"):
+        read(tmp_path / "nothing")
+    (tmp_path / "x.txt").write_text("x")
+    with pytest.raises(ValueError, match=r"x.txt is no file of weights"):
+        read(tmp_path / "x.txt")
+
+
+def test_a_folder_without_config(folder):
+    path, _ = folder("gpt2")
+    (path / "config.json").unlink()
+    with pytest.raises(ValueError, match=r"has no config.json, which says what the weights mean"):
+        read(path)
+    for text, sentence in (("{", "is no JSON"), ("[]", "is no object"), ('"x"', "is no object")):
+        (path / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=sentence):
+            read(path)
+
+
+def test_another_architecture(folder, edit):
+    path, _ = folder("gpt2")
+    edit(path / "config.json", model_type="t5")
+    with pytest.raises(ValueError, match=r"config.json is of a model_type 't5', which clearformer"):
+        read(path)
+    edit(path / "config.json", model_type="bert")
+    with pytest.raises(
+        ValueError, match=r"vocab_size|hidden_size|max_position_embeddings|architect"
+    ):
+        read(path)
+
+
+def test_a_run_is_no_checkpoint_of_others(folder):
+    path, _ = folder("gpt2")
+    (path / "config.json").write_text(json.dumps({"kind": "RunConfig"}))
+    with pytest.raises(ValueError, match="is a run of clearformer already"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_embd", 10**9), ("n_embd", 10**5), ("n_layer", 10**6), ("vocab_size", 2**31)],
+)
+def test_a_giant_is_refused_before_anything_is_made(folder, edit, name, value, monkeypatch):
+    from clearformer.hub import convert
+
+    def nothing(config):
+        raise AssertionError("a model was made")
+
+    monkeypatch.setattr(convert, "outline", nothing)
+    path, _ = folder("gpt2")
+    edit(path / "config.json", **{name: value})
+    with pytest.raises(
+        ValueError, match=f"{name} is {value}, but it must be a whole number from 1"
+    ):
+        read(path)
+
+
+def test_numbers_that_do_not_go_together(folder, edit):
+    path, _ = folder("gpt2")
+    edit(path / "config.json", n_head=3)
+    with pytest.raises(ValueError, match="width is 16 and heads is 3, but the heads must divide"):
+        read(path)
+    edit(path / "config.json", n_head=4, n_embd=20)
+    with pytest.raises(ValueError, match=r"has shape .*, but its config.json makes it"):
+        read(path)
+
+
+def test_a_vocabulary_of_another_size(folder, edit, theirs, pairs):
+    from clearformer.hub.vocabulary import write_tokenizer
+
+    path, _ = folder("gpt2")
+    theirs("gpt2", vocabulary=310).save_pretrained(path)
+    with pytest.raises(ValueError, match="its tokenizer has 300 tokens, but its embedding 310"):
+        read(path)
+    write_tokenizer(pairs, path, 32)
+    (path / "tokenizer.json").unlink()
+    assert read(path).tokenizer is None
+
+
+def test_the_tokenizer_may_come_from_elsewhere(folder, tmp_path):
+    path, _ = folder("gpt2")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with pytest.raises(ValueError, match="elsewhere has no tokenizer"):
+        read(path, tokenizer=str(elsewhere))
+    shutil.move(path / "tokenizer.json", elsewhere)
+    assert read(path, tokenizer=str(elsewhere)).tokenizer.size == 300
+    with pytest.raises(ValueError, match="its tokenizer has 256 tokens, but its embedding 300"):
+        read(path, tokenizer="bytes")
+
+
+# --- our own one file ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(small, scrambled, tmp_path):
+    from clearformer.build import build
+
+    config = small("generator", vocabulary=256)
+    model = scrambled(build(config)).eval()
+    to_safetensors(model, config, Bytes(), tmp_path / "own.safetensors")
+    return tmp_path / "own.safetensors", model, config
+
+
+def test_our_own_file_needs_nothing_beside_it(own):
+    path, model, config = own
+    found = read(path)
+    assert found.config == config
+    assert equal(found.tensors, {n: p.detach() for n, p in model.named_parameters()})
+
+
+def test_our_own_file_is_not_believed_either(own, tmp_path):
+    path, model, _ = own
+    tensors = {n: p.detach().clone() for n, p in model.named_parameters()}
+    from clearformer.hub.tensors import TensorFile
+
+    about = json.loads(TensorFile(path).metadata["clearformer"])
+
+    def save(tensors, **changes):
+        changed = {**about, "model": {**about["model"], **changes}}
+        save_file(tensors, path, metadata={"clearformer": json.dumps(changed)})
+
+    save(tensors, width=2**30)
+    with pytest.raises(ValueError, match="width is 1,073,741,824, but 65,536 is the most"):
+        read(path)
+    save(tensors, hidden=25)
+    with pytest.raises(ValueError, match=r"does not hold its own model: see stack.blocks.0.feed"):
+        read(path)
+    save({**tensors, "extra": torch.ones(1)})
+    with pytest.raises(ValueError, match="does not hold its own model: see extra"):
+        read(path)
+    save(tensors, vocabulary=257)
+    with pytest.raises(ValueError, match="does not hold its own model"):
+        read(path)
+    save_file(tensors, path, metadata={"clearformer": "{}"})
+    with pytest.raises(ValueError, match="has metadata that do not fit"):
+        read(path)

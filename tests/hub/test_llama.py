@@ -1,0 +1,113 @@
+"""Llama's settings and those of its relatives, both ways."""
+
+import pytest
+import torch
+
+from clearformer.config import Biases, Causal, Local, NextToken, RMSNorm, Rotary
+from clearformer.hub.exporting import fields_of
+from clearformer.hub.llama import LLAMA, in_halves
+from clearformer.hub.settings import Settings
+
+SETTINGS = {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "hidden_act": "silu",
+    "hidden_size": 64,
+    "initializer_range": 0.02,
+    "intermediate_size": 96,
+    "max_position_embeddings": 128,
+    "model_type": "llama",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": None,
+    "rope_theta": 500_000.0,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.40.0",
+    "use_cache": True,
+    "vocab_size": 300,
+}
+
+
+def read(**changes):
+    return LLAMA.read(Settings({**SETTINGS, **changes}, "here"), ())
+
+
+def test_settings_as_they_were_written_for_years():
+    found = read()
+    assert found.position == Rotary(base=500_000.0)
+    assert found.norm == RMSNorm(epsilon=1e-5)
+    assert (found.key_heads, found.head, found.query_key_norm) == (2, NextToken(tied=True), None)
+    assert found.biases == Biases(attention=False, attention_output=False, feed_forward=False)
+
+
+def test_settings_as_they_are_written_now():
+    new = {"rope_type": "default", "rope_theta": 700.0}
+    assert read(rope_theta=None, rope_parameters=new).position == Rotary(base=700.0)
+
+
+def test_relatives():
+    assert read(model_type="qwen3").query_key_norm == RMSNorm(epsilon=1e-5)
+    assert read(model_type="qwen2").biases.attention
+    assert not read(model_type="qwen2").biases.attention_output
+    windowed = (Causal() & Local(window=16),)
+    assert read(model_type="mistral", sliding_window=16).patterns == windowed
+    assert read(model_type="mistral", sliding_window=4096).patterns == (Causal(),)
+    unused = read(model_type="qwen2", sliding_window=16, use_sliding_window=False)
+    assert unused.patterns == (Causal(),)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rope_scaling", {"rope_type": "llama3", "factor": 8.0}),
+        ("rope_scaling", {"type": "linear", "factor": 2.0}),
+        ("rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "factor": 2.0}),
+        ("rope_parameters", "yarn"),
+        ("partial_rotary_factor", 0.5),
+        ("head_dim", 32),
+        ("hidden_act", "gelu"),
+        ("pretraining_tp", 2),
+        ("layer_types", ["sliding_attention", "full_attention"]),
+        ("sliding_window", -3),
+        ("num_key_value_heads", 8),
+        ("logit_softcapping", 30.0),
+        ("num_experts", 8),
+    ],
+)
+def test_what_we_do_not_compute_is_refused_by_name(name, value):
+    inner = {"rope_scaling": "type", "rope_parameters": "rope_parameters"}.get(name, name)
+    with pytest.raises(ValueError, match=inner):
+        read(**{name: value})
+
+
+CHANGES = [
+    {},
+    {"query_key_norm": None},
+    {"query_key_norm": None, "biases": Biases(attention_output=False, feed_forward=False)},
+    {"query_key_norm": None, "biases": Biases()},
+    {"query_key_norm": None, "patterns": (Causal() & Local(window=5),)},
+    {"head": NextToken(tied=True), "position": Rotary(base=300.0)},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+def test_what_is_written_reads_the_same(changes, small):
+    ours = small("modern", **changes)
+    found = LLAMA.read(Settings(LLAMA.write(ours), "here"), ())
+    for name in fields_of(ours):
+        assert getattr(found, name) == getattr(ours, name), name
+
+
+def test_what_lies_in_halves_stays_as_it_is(small):
+    config = small("modern")
+    tensors = {"x": torch.ones(1)}
+    assert in_halves(config, tensors) == (config, tensors)
+    gpt2 = small("gpt2")
+    assert in_halves(gpt2, tensors) == (gpt2, tensors)

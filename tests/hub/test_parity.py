@@ -1,0 +1,178 @@
+"""The same numbers as the reference implementation, from its own files, in and out."""
+
+import pytest
+import torch
+
+from clearformer.core.model import Batch
+from clearformer.generate.choose import Sampling
+from clearformer.generate.stream import stream
+from clearformer.hub.exporting import to_huggingface
+from clearformer.hub.importing import read
+
+KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
+GENERATORS = ["gpt2", "gpt2-untied", "llama", "llama-biased", "mistral", "qwen2", "qwen3"]
+ENCODERS = ["bert", "bert-masked", "bert-features", "bert-classes"]
+
+
+def near(given, expected, within=1e-5):
+    torch.testing.assert_close(given, expected, atol=within, rtol=within)
+
+
+@pytest.fixture
+def both(folder):
+    def open_both(name):
+        path, model = folder(name)
+        return read(path), model
+
+    return open_both
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_generators_give_their_logits_and_tokens(both, tokens, name):
+    found, theirs = both(name)
+    ours = found.model()
+    with torch.no_grad():
+        near(ours(tokens), theirs(tokens).logits)
+        padded = theirs(tokens, attention_mask=KEEP.long()).logits
+        near(ours(tokens, KEEP)[KEEP], padded[KEEP])
+        expected = theirs.generate(
+            tokens[:1], max_new_tokens=20, do_sample=False, attention_mask=torch.ones(1, 9)
+        )
+    drawn = stream(ours, found.config, tokens[0].tolist(), Sampling(temperature=0), most=20)
+    assert [token.id for token in drawn] == expected[0, 9:].tolist()
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_generators_give_their_gradients(both, tokens, name):
+    found, theirs = both(name)
+    ours = found.model()
+    total, count = ours.loss(Batch(tokens[:, :-1], tokens[:, 1:]))
+    (total / count).sum().backward()
+    theirs(tokens, labels=tokens).loss.backward()
+    assert_gradients_agree(ours, theirs, found)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_give_their_outputs(both, tokens, name):
+    """Padded rows and two kinds of segments included."""
+    found, theirs = both(name)
+    ours = found.model()
+    segments = (torch.arange(9) > 3).long().expand(3, 9)
+    arguments = {"attention_mask": KEEP.long(), "token_type_ids": segments}
+    with torch.no_grad():
+        expected = theirs(tokens, **arguments, output_hidden_states=True)
+        near(ours.hidden(tokens, KEEP, segments)[KEEP], expected.hidden_states[-1][KEEP])
+        given = ours(tokens, KEEP, segments)
+    match name:
+        case "bert":
+            near(given[0][KEEP], expected.prediction_logits[KEEP])
+            near(given[1], expected.seq_relationship_logits)
+        case "bert-masked":
+            near(given[KEEP], expected.logits[KEEP])
+        case "bert-features":
+            near(given, expected.pooler_output)
+        case "bert-classes":
+            near(given, expected.logits)
+
+
+def test_bert_gives_its_gradients(both, tokens):
+    found, theirs = both("bert")
+    ours = found.model()
+    segments = (torch.arange(9) > 3).long().expand(3, 9)
+    hidden = torch.where((torch.arange(9) % 2 == 0) & KEEP, tokens, -100)
+    follows = torch.tensor([0, 1, 1])
+    sums, counts = ours.loss(Batch(tokens, (hidden, follows), KEEP, segments))
+    (sums / counts).sum().backward()
+    theirs(
+        tokens,
+        attention_mask=KEEP.long(),
+        token_type_ids=segments,
+        labels=hidden,
+        next_sentence_label=follows,
+    ).loss.backward()
+    assert_gradients_agree(ours, theirs, found)
+
+
+def assert_gradients_agree(ours, theirs, found):
+    """Ours, taken apart by the same table, against theirs."""
+    from clearformer.hub.kinds import family_of
+    from clearformer.hub.names import find
+
+    rows = family_of({"model_type": theirs.config.model_type}, "").rows(found.config)
+    expected = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
+    for name, parameter in ours.named_parameters():
+        names, layout = find(rows, name)
+        for their_name, part in zip(names, layout.cut(parameter.grad, found.config), strict=True):
+            near(part, expected.pop(their_name), within=1e-4)
+    assert not expected, "gradients of theirs that we do not have"
+
+
+# --- and out again -------------------------------------------------------------------------
+
+AUTO = {
+    "bert": "AutoModelForPreTraining",
+    "bert-masked": "AutoModelForMaskedLM",
+    "bert-features": "AutoModel",
+    "bert-classes": "AutoModelForSequenceClassification",
+}
+
+
+@pytest.mark.parametrize("name", [*GENERATORS, *ENCODERS])
+def test_what_is_exported_opens_in_transformers(transformers, both, tokens, tmp_path, name):
+    found, theirs = both(name)
+    done = to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
+    assert done.form == type(theirs).__name__
+    assert done.tokens == (50 if name in GENERATORS else 0)
+    kind = getattr(transformers, AUTO.get(name, "AutoModelForCausalLM"))
+    again, about = kind.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(about.get(key) for key in ("missing_keys", "unexpected_keys", "error_msgs"))
+    with torch.no_grad():
+        given, expected = again.eval()(tokens), theirs(tokens)
+    for key, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            near(given[key], value, within=0)
+    # For a Qwen2 they take its own tokenizer, whatever the folder says; the export says so.
+    fast, auto = transformers.PreTrainedTokenizerFast, transformers.AutoTokenizer
+    assert any("AutoTokenizer" in note for note in done.notes) == (name == "qwen2")
+    tokenizer = (fast if name == "qwen2" else auto).from_pretrained(tmp_path / "out")
+    assert len(tokenizer) == found.config.vocabulary
+    for text in ("A few words, don't you?", " spaced  out\n", "naïve ✨ 2024"):
+        expected = found.tokenizer.encode(text).tolist()
+        assert tokenizer.encode(text, add_special_tokens=False) == expected
+
+
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize("normed", [True, False])
+def test_modern_of_our_own_opens_in_transformers(
+    transformers, small, scrambled, tokens, tmp_path, normed, pairs
+):
+    """With a query-key norm it is their Qwen3, without a Llama, whichever way rotary pairs lie."""
+    from dataclasses import replace
+
+    from clearformer.build import build
+    from clearformer.config import Rotary
+    from clearformer.text import Bytes
+
+    config = small("modern", vocabulary=256, position=Rotary(base=300.0, pairs=pairs))
+    if not normed:
+        config = replace(config, query_key_norm=None)
+    ours = scrambled(build(config)).eval()
+    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    assert done.form == ("Qwen3ForCausalLM" if normed else "LlamaForCausalLM")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    with torch.no_grad():
+        near(ours(tokens % 256), again(tokens % 256).logits)
+
+
+def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens):
+    path, _ = folder("llama")
+    halves, neighbours = read(path).model(), read(path, pairs="neighbours")
+    assert not halves(tokens).allclose(neighbours.model()(tokens), atol=1e-3)
+    from clearformer.build import outline
+    from clearformer.hub.llama import in_halves
+    from clearformer.train.state import adopt_weights
+
+    config, tensors = in_halves(neighbours.config, neighbours.tensors)
+    turned = outline(config)
+    adopt_weights(turned, tensors, "here")
+    near(turned.eval()(tokens), neighbours.model()(tokens))
