@@ -86,8 +86,8 @@ def test_a_lookup_finds_what_followed_last_time():
 def test_what_cannot_be_drafted_is_said(writer):
     with pytest.raises(ValueError, match=r"keeps hidden states and cannot take a token back"):
         next(stream(writer("xl"), PROMPT, most=2, draft=PromptLookup()))
+    draft = DraftModel(writer(vocabulary=20))
     with pytest.raises(ValueError, match=r"^the draft has 20 tokens, but gpt2-small has 13"):
-        draft = DraftModel(writer(vocabulary=20))
         next(stream(writer(), PROMPT, most=2, draft=draft))
     with pytest.raises(ValueError, match=r"^tokens is 0, but it must be at least 1"):
         PromptLookup(tokens=0)

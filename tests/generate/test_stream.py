@@ -64,14 +64,20 @@ def gpt2_pair(scrambled):
         for kind in ("weight", "bias")
     }
     names |= {f"stack.norm.{kind}": [f"transformer.ln_f.{kind}"] for kind in ("weight", "bias")}
-    names |= {"embedding.token.weight": ["transformer.wte.weight"], "head.project.weight": ["transformer.wte.weight"],
-              "embedding.position.table.weight": ["transformer.wpe.weight"]}  # fmt: skip
+    names |= {
+        "embedding.token.weight": ["transformer.wte.weight"],
+        "embedding.position.table.weight": ["transformer.wpe.weight"],
+        "head.project.weight": ["transformer.wte.weight"],
+    }
     return theirs.eval(), of_transformers(theirs, config, names)
 
 
 def llama_pair(scrambled):
-    shape = {"vocab_size": 40, "max_position_embeddings": 64, "hidden_size": 16, "num_hidden_layers": 2,
-             "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 24}  # fmt: skip
+    shape = {
+        "vocab_size": 40, "max_position_embeddings": 64, "hidden_size": 16,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 24,
+    }  # fmt: skip
     theirs = scrambled(LlamaForCausalLM(LlamaConfig(**shape, bos_token_id=None, eos_token_id=None)))
     config = c.ModelConfig(**vars(modern()) | {
         "vocabulary": 40, "length": 64, "width": 16, "layers": 2, "heads": 4, "key_heads": 2,

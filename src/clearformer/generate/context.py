@@ -59,11 +59,11 @@ def limit(rule: PastContext, config: ModelConfig) -> int | None:
     return None
 
 
-def require_room(row: Row, config: ModelConfig, full: int | None) -> None:
+def require_room(length: int, config: ModelConfig, full: int | None) -> None:
     """A prompt that does not fit is not cut in silence."""
-    if full is not None and len(row) > full:
+    if full is not None and length > full:
         raise ValueError(
-            f"the prompt has {len(row):,} tokens, but the context of {config.name} is {full:,}: "
+            f"the prompt has {length:,} tokens, but the context of {config.name} is {full:,}: "
             f"give its last part alone"
         )
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from os.path import commonprefix
 from typing import Protocol
 
 from torch import Tensor
@@ -99,7 +98,7 @@ class DraftModel:
         return proposed
 
     def _after(self, text: list[int], room: int) -> Tensor:
-        known = len(commonprefix([self.read, text[:-1]]))
+        known = common(self.read, text[:-1])
         if not known:
             logits = self.decoder.read([text], room - len(text))[0]
         else:
@@ -109,12 +108,18 @@ class DraftModel:
         return logits
 
 
+def common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two texts begin with together."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
+
+
 def speculate(writer: Writer, row: Row, draft: Draft, rule: PastContext) -> Iterator[Token]:
     """The tokens of one row, with a draft's help."""
     require_cache(writer)
     draft.suit(writer)
     full = limit(rule, writer.config)
-    require_room(row, writer.config, full)
+    require_room(len(row), writer.config, full)
     decoder = Decoder(writer)
     logits = decoder.read([row.seen], room([row], full))  # (1, V)
     proposed: Sequence[int] = ()

@@ -78,10 +78,12 @@ def generate_many(
     seed: int = 0,
     first: int = 0,
     past_context: PastContext | None = None,
+    draft: Draft | None = None,
 ) -> Iterator[Written]:
     """`samples` texts for each prompt, all side by side, in the order of the prompts.
 
-    Text number i (from `first`) depends on the seed and i, not on its neighbours.
+    Text number i (from `first`) depends on the seed and i, not on its neighbours. With a draft
+    they are written one after the other: it pays where a single text is read at a time.
     """
     if samples < 1:
         raise ValueError(f"samples is {samples}, but it must be at least 1")
@@ -90,16 +92,22 @@ def generate_many(
         Row(writer.encode(prompt), task, writer.tokenizer, seed, number)
         for number, prompt in enumerate(prompts, first)
     ]
-    tokens: list[list[Token]] = [[] for _ in rows]
-    done = 0
+    rule = past_context or usual(writer.config)
     with writing(writer.model):
-        for number, token in grow(writer, rows, past_context or usual(writer.config)):
+        if draft is not None:
+            for prompt, row in zip(prompts, rows, strict=True):
+                yield _written(prompt, list(speculate(writer, row, draft, rule)), row)
+            return
+        tokens: list[list[Token]] = [[] for _ in rows]
+        done = 0
+        for number, token in grow(writer, rows, rule):
             tokens[number - first].append(token)
-            while done < len(rows) and rows[done].finished and number - first != done:
+            # A row that is finished may still hand out what it held back: wait for the next one.
+            while done < number - first and rows[done].finished:
                 yield _written(prompts[done], tokens[done], rows[done])
                 done += 1
-    for i in range(done, len(rows)):
-        yield _written(prompts[i], tokens[i], rows[i])
+        for place in range(done, len(rows)):
+            yield _written(prompts[place], tokens[place], rows[place])
 
 
 def grow(
@@ -108,7 +116,7 @@ def grow(
     """Tokens of all rows, each with its row's number, until all are finished."""
     full = limit(rule, writer.config)
     for row in rows:
-        require_room(row, writer.config, full)
+        require_room(len(row), writer.config, full)
     active = list(rows)
     decoder = Decoder(writer, chunk)
     logits = decoder.read([row.seen for row in active], room(active, full))
