@@ -149,7 +149,9 @@ def _pack(rows: Rows, bias: Tensor | None) -> Any:
             # torch means to remove the type of tensor that goes in here (pytorch#184982).
             warnings.simplefilter("ignore")
             tensor = torch._make_per_channel_quantized_tensor(numbers, scale.double(), zeros, 0)
-            return torch.ops.quantized.linear_prepack(tensor, None if bias is None else bias.float())
+            return torch.ops.quantized.linear_prepack(
+                tensor, None if bias is None else bias.float()
+            )
     except (RuntimeError, AttributeError):
         return None
 

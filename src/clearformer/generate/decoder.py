@@ -16,7 +16,8 @@ from torch import Tensor
 
 from clearformer.build import pasts
 from clearformer.config import HiddenMemory
-from clearformer.core.past import Past
+from clearformer.core.past import KVCache, Past
+from clearformer.generate.flat import Flat, understands
 from clearformer.generate.writer import Writer
 
 CHUNK = 2048  # tokens of a prompt read at a time: more would cost memory and save no time
@@ -37,6 +38,7 @@ class Decoder:
         weight = next(p for p in self.model.parameters() if p.is_floating_point())
         self.device, self.dtype = weight.device, weight.dtype
         self.memory: list[Past] = []
+        self.flat: Flat | None = None  # the short way for one token, where there is one
         self.keep: Tensor | None = None  # (B, capacity), only if there is padding
         self.length = 0  # tokens read, padding included
         self.capacity = 0
@@ -63,6 +65,8 @@ class Decoder:
         longest = max(map(len, texts))
         self.capacity = longest + room
         self.memory = pasts(self.config, len(texts), self.capacity, self.dtype, self.device)
+        caches = [past for past in self.memory if isinstance(past, KVCache)]
+        self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
         self.length = 0
         lengths = torch.tensor([len(text) for text in texts])
         tokens = torch.zeros(len(texts), longest, dtype=torch.long)
@@ -110,7 +114,11 @@ class Decoder:
             # A memory may hold less than was read: keep has a place for each key, no more.
             first = self.length - tokens.shape[1] - self.memory[0].length
             keep = self.keep[:, first : self.length]  # (B, K)
-        hidden = self.model.hidden(tokens, keep, pasts=self.memory)
+        if self.flat is not None and tokens.shape[1] == 1:
+            start = self.memory[0].length
+            hidden = self.flat(self.model.embedding(tokens, keep, start=start), keep)
+        else:
+            hidden = self.model.hidden(tokens, keep, pasts=self.memory)
         for past in self.memory:
             past.advance()
         return hidden
