@@ -86,8 +86,9 @@ class Generate:
     def run(self) -> None:
         from clearformer.generate.context import NAMES, limit, require_room, usual
 
-        if self.batch < 1:
-            raise ValueError(f"batch is {self.batch}, but it must be at least 1")
+        for name in ("batch", "samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
         prompts = [self.prompt] if self.file is None else read_prompts(self.file)
         writer = self.writer(self.run_folder)
         assert writer.tokenizer is not None
@@ -170,13 +171,24 @@ class Generate:
 
     def writer(self, folder: Path) -> Writer:
         from clearformer.config import NextToken
+        from clearformer.core.int8 import quantize
+        from clearformer.core.layout import lay_out, pack
         from clearformer.generate.writer import Writer
         from clearformer.train.folder import open_run
 
         opened = open_run(folder)
         if not isinstance(opened.config.model.head, NextToken):
             raise ValueError(f"{folder} is no generator: use clearformer classify")
-        return Writer(opened.model, opened.config.model, opened.tokenizer)
+        # One text at a time reads each weight once for a single vector, several for a batch.
+        alone = self.file is None and self.samples == 1
+        if self.weights == "int8":
+            quantize(opened.model)
+        elif alone:
+            lay_out(opened.model)
+        else:
+            pack(opened.model, self.batch)
+        writer = Writer(opened.model, opened.config.model, opened.tokenizer)
+        return writer.compiled() if self.compile else writer
 
     def task(self, writer: Writer, tokenizer: Tokenizer) -> Task:
         from clearformer.generate.choose import Sampling

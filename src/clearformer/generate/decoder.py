@@ -29,6 +29,7 @@ class Decoder:
     def __init__(self, writer: Writer, chunk: int | None = None) -> None:
         self.model = writer.model
         self.config = writer.config
+        self.compiled = writer.step
         memory = self.config.past
         # A memory reads segments as it did in training; a cache takes what it is given.
         usual = self.config.length if isinstance(memory, HiddenMemory) else CHUNK
@@ -114,7 +115,9 @@ class Decoder:
             # A memory may hold less than was read: keep has a place for each key, no more.
             first = self.length - tokens.shape[1] - self.memory[0].length
             keep = self.keep[:, first : self.length]  # (B, K)
-        if self.flat is not None and tokens.shape[1] == 1:
+        if self.compiled is not None and tokens.shape[1] == 1:
+            hidden = self.compiled(tokens, keep, pasts=self.memory)
+        elif self.flat is not None and tokens.shape[1] == 1:
             start = self.memory[0].length
             hidden = self.flat(self.model.embedding(tokens, keep, start=start), keep)
         else:

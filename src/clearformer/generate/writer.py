@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from clearformer.build import pattern
 from clearformer.config import ModelConfig, NextToken, Seq2SeqConfig
@@ -16,6 +17,8 @@ from clearformer.text import Tokenizer
 BEGIN = ("<|begin_of_text|>", "<s>", "<|endoftext|>")
 END = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
 
+Hidden = Callable[..., Tensor]  # as Transformer.hidden
+
 
 @dataclass(frozen=True)
 class Writer:
@@ -24,6 +27,7 @@ class Writer:
     model: Transformer
     config: ModelConfig
     tokenizer: Tokenizer | None = None
+    step: Hidden | None = None  # what gives hidden states of one more token; none: the usual way
 
     def __post_init__(self) -> None:
         if isinstance(self.config, Seq2SeqConfig) or not isinstance(self.config.head, NextToken):
@@ -36,6 +40,12 @@ class Writer:
                     f"{self.config.name} cannot write: its pattern {type(each).__name__} lets a "
                     f"token look at later ones, so combine it with Causal()"
                 )
+
+    def compiled(self, backend: str = "inductor") -> Writer:
+        """The same writer, whose steps are compiled when the first one is made."""
+        # Dynamic: the cache is longer at each step, and must not be compiled for each length.
+        step = torch.compile(self.model.hidden, dynamic=True, backend=backend)
+        return replace(self, step=step)
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The ids of a prompt, or the token that begins a text if the prompt is empty."""
