@@ -4,6 +4,8 @@ import pytest
 
 from clearformer.build import build
 from clearformer.config import Full, Local
+from clearformer.generate.choose import Sampling
+from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 from clearformer.text import BytePairs, Bytes
 from clearformer.text.parts import BytePairParts, byte_alphabet
@@ -49,3 +51,15 @@ def test_a_pattern_that_looks_ahead_cannot_write(pattern, small):
     config = small("gpt2", patterns=(pattern,))
     with pytest.raises(ValueError, match=r"cannot write: its pattern .* combine it with Causal"):
         Writer(build(config), config)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "modern"])
+def test_compiled_steps_write_the_same(family, writer):
+    made = writer(family)
+    # Without generated code, which takes a minute: what is tested is what reaches the compiler.
+    compiled = made.compiled(backend="eager")
+    texts = [
+        [token.id for token in stream(each, [3, 1, 4], Sampling(temperature=0), most=8)]
+        for each in (made, compiled)
+    ]
+    assert texts[0] == texts[1]

@@ -191,8 +191,8 @@ def _norm(norm: nn.Module) -> Function:
     match norm:
         case nn.LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon):
             return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
-        case nn.RMSNorm(normalized_shape=shape, weight=weight, eps=epsilon):
-            return lambda x: torch.rms_norm(x, shape, weight, epsilon)
+        case nn.RMSNorm(normalized_shape=shape, weight=weight, eps=small):
+            return lambda x: torch.rms_norm(x, shape, weight, small)
         case _:
             return norm.forward
 
@@ -201,7 +201,8 @@ def _product(linear: nn.Module) -> Function:
     """What a matrix does to rows, without its module in between."""
     if type(linear) is not nn.Linear:
         return linear.forward
-    weight, bias = linear.weight.t(), linear.bias
+    weight = linear.weight.t()  # (I, O)
+    bias: Tensor | None = linear.bias
     if bias is None:
         return lambda x: torch.mm(x, weight)
     return lambda x: torch.addmm(bias, x, weight)
