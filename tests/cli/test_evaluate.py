@@ -49,6 +49,7 @@ def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
     whole = clearformer("evaluate", run, "--data", str(folder / "reviews.csv"), "--text", "review",
                         "--label", "verdict").out  # fmt: skip
     assert "on 180 texts" in whole
+    assert "accuracy     1.0000" in clearformer("evaluate", run, "--weights", "int8").out
 
 
 def test_classify_texts_and_files(clearformer, run, folder):
@@ -103,3 +104,9 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     assert bits == pytest.approx(
         float(re.search(r"bits per character +([\d.]+)", text)[1]), rel=1e-3
     )
+    text = clearformer("evaluate", out, "--stride", "4", "--weights", "int8").out
+    before = float(re.search(r"in float32 +([\d.]+)", text)[1])
+    cost = float(re.search(r"int8 costs +([+-][\d.]+)", text)[1])
+    after = float(re.search(r"bits per byte +([\d.]+)", text.split("int8 costs")[1])[1])
+    assert after == pytest.approx(before + cost, abs=2e-4)
+    assert abs(cost) < 0.05

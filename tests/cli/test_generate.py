@@ -1,17 +1,165 @@
-"""Text as it comes, byte by byte."""
+"""`clearformer generate`: streams, files, forms, drafts; each mistake is one sentence."""
 
-from clearformer.cli.generate import Shown
-from clearformer.text import Bytes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from clearformer.cli.generate import coloured, read_prompts, tabled
+from clearformer.generate.spell import Token
+
+TINY = ("--length", "32", "--layers", "1", "--width", "16", "--heads", "4", "--model.hidden", "32",
+        "--batch", "8", "--threads", "1", "--lr", "0.01", "--steps", "60",
+        "--evaluations", "1")  # fmt: skip
 
 
-def test_a_character_waits_for_all_its_bytes():
-    shown = Shown(Bytes().decode)
-    pieces = [shown.more(byte) for byte in "aé€😀".encode()]
-    assert "".join(pieces) == "aé€😀"
-    assert pieces[:3] == ["a", "", "é"]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("writing")
+    (folder / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
+    return folder
 
 
-def test_broken_bytes_come_out_in_the_end():
-    shown = Shown(Bytes().decode)
-    text = "".join(shown.more(0xFF) for _ in range(3)) + shown.rest()
-    assert set(text) == {"�"}
+@pytest.fixture
+def run(folder, clearformer, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    out = folder / "run"
+    if not out.exists():
+        done = clearformer(
+            "train", "modern", "--data", str(folder / "t.txt"), "--out", str(out), *TINY
+        )
+        assert done.code == 0, done.err
+    return str(out)
+
+
+def test_it_streams_and_tells_how_fast(clearformer, run):
+    said = clearformer("generate", run, "12 g", "--length", "40", "--temperature", "0")
+    assert said.out.startswith("12 g")
+    assert len(said.out.encode()) >= 44
+    assert re.search(r"^40 tokens in [\d.]+ s, [\d,]+ tokens/s$", said.err.strip())
+    assert clearformer("generate", run, "12 g", "--length", "4", "--quiet").err == ""
+
+
+@pytest.mark.parametrize("extra", [("--lookup", "5"), ("--draft", "RUN"), ("--batch", "1")])
+def test_drafts_change_no_letter(clearformer, run, extra):
+    extra = [run if word == "RUN" else word for word in extra]
+    plain = clearformer("generate", run, "12 g", "--length", "90", "--seed", "3").out
+    assert (
+        clearformer("generate", run, "12 g", "--length", "90", "--seed", "3", *extra).out == plain
+    )
+
+
+def test_a_file_gives_one_result_a_line(clearformer, run, folder):
+    prompts = [f"{i} green" if i % 3 else str(i) for i in range(20)]
+    (folder / "prompts.txt").write_text("\n".join(prompts) + "\n")
+    ask = ("generate", run, "--file", str(folder / "prompts.txt"), "--jsonl", "--samples", "2")
+    rows = [json.loads(line) for line in clearformer(*ask, "--length", "50").out.splitlines()]
+    assert [row["prompt"] for row in rows] == [p for p in prompts for _ in range(2)]
+    assert [row["sample"] for row in rows] == [0, 1] * 20
+    assert {row["reason"] for row in rows} == {"length"}
+    assert all(row["tokens"] == 50 for row in rows)
+    alone = clearformer(*ask, "--length", "50", "--batch", "1").out.splitlines()
+    assert [json.loads(line)["text"] for line in alone] == [row["text"] for row in rows]
+    drafted = clearformer(*ask, "--length", "50", "--lookup", "4").out.splitlines()
+    assert [json.loads(line)["text"] for line in drafted] == [row["text"] for row in rows]
+
+
+def test_prompts_may_be_json(folder, tmp_path):
+    (tmp_path / "p.jsonl").write_text('{"prompt": "a\\nb"}\n{"prompt": "c", "id": 3}\n')
+    assert read_prompts(tmp_path / "p.jsonl") == ["a\nb", "c"]
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "a"}\n[1]\n')
+    with pytest.raises(
+        ValueError, match=r"bad.jsonl, line 2: it must be a JSON object with a text"
+    ):
+        read_prompts(tmp_path / "bad.jsonl")
+    (tmp_path / "none.txt").write_text("")
+    with pytest.raises(ValueError, match=r"none.txt is empty, but it must have a prompt on each"):
+        read_prompts(tmp_path / "none.txt")
+
+
+def test_forms_are_filled(clearformer, run):
+    ask = ("generate", run, "x", "--jsonl", "--samples", "6", "--temperature", "3")
+    rows = [
+        json.loads(line) for line in clearformer(*ask, "--choices", "yes,no,maybe").out.splitlines()
+    ]
+    assert {row["text"] for row in rows} <= {"yes", "no", "maybe"}
+    assert {row["reason"] for row in rows} == {"complete"}
+    rows = clearformer(*ask, "--pattern", r"\d{4}-\d\d").out.splitlines()
+    assert all(re.fullmatch(r"\d{4}-\d\d", json.loads(row)["text"]) for row in rows)
+
+
+def test_stops_bans_and_forces(clearformer, run):
+    ask = ("generate", run, "1", "--temperature", "1", "--length", "60", "--quiet")
+    free = clearformer(*ask).out
+    assert "e" in free
+    assert "e" not in clearformer(*ask, "--banned", "e").out
+    assert clearformer(*ask, "--forced", "see").out.startswith("1see")
+    stopped = clearformer(*ask, "--stop", free[5:8]).out
+    assert stopped.rstrip("\n") == free[: free.index(free[5:8], 1)]
+
+
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_int8_writes_too(clearformer, run, weights):
+    said = clearformer("generate", run, "12 green", "--weights", weights, "--length", "20")
+    assert said.code == 0
+    assert said.out.startswith("12 green")
+
+
+def test_probabilities_are_shown(clearformer, run):
+    rows = clearformer("generate", run, "12 g", "--length", "5", "--show-probabilities").out
+    assert len(re.findall(r"^ +[\d.]+ +[\d.]+ bits +[\d.]+  \".*\"$", rows, re.MULTILINE)) == 5
+    sure, odd = (Token(1, "a", 0.5, bits, 0.1) for bits in (0.2, 9.0))
+    assert coloured(sure) == "\x1b[38;5;46ma\x1b[0m"
+    assert coloured(odd) == "\x1b[38;5;196ma\x1b[0m"
+    assert tabled(odd) == '  0.5000    9.00 bits   0.1000  "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("",), "the prompt is empty, and a bytes tokenizer has no token that begins a text"),
+        (("x" * 33,), "the prompt has 33 tokens, but the context of modern-small is 32: give its"),
+        (("x", "--banned", "xyz"), "'xyz' is no token of this tokenizer (bytes)"),
+        (("x", "--banned", "#256"), "there is no token #256: this tokenizer (bytes) has the"),
+        (("x", "--temperature", "-1"), "temperature is -1.0, but it must be at least 0"),
+        (("x", "--top-p", "1.5"), "top-p is 1.5, but it must be above 0 and at most 1"),
+        (("x", "--top-p", "0"), "top-p is 0.0, but it must be above 0 and at most 1"),
+        (("x", "--stop", ""), "a stop string is empty, so no text could begin: leave it out"),
+        (("x", "--choices", "yes,"), "the choice '' cannot be encoded"),
+        (("x", "--pattern", "("), "the pattern '(' cannot be used: a ( is not closed"),
+        (("x", "--pattern", "a", "--choices", "a"), "give either --choices or --pattern"),
+        (("x", "--lookup", "2", "--draft", "r"), "give either --lookup or --draft, and not both"),
+        (("x", "--length", "0"), "length is 0, but it must be at least 1"),
+        (("x", "--samples", "0"), "samples is 0, but it must be at least 1"),
+        (("x", "--batch", "0"), "batch is 0, but it must be at least 1"),
+        (("x", "--lookup", "0"), "tokens is 0, but it must be at least 1"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_and_nothing_is_written(clearformer, run, flags, sentence):
+    said = clearformer("generate", run, *flags)
+    assert said.complaint.startswith(sentence)
+    assert said.out == ""
+
+
+def test_the_mistake_of_a_late_prompt_comes_first(clearformer, run, tmp_path):
+    (tmp_path / "p.txt").write_text("one\ntwo\n" + "x" * 40 + "\n")
+    said = clearformer("generate", run, "--file", str(tmp_path / "p.txt"))
+    assert said.complaint.startswith(f"{tmp_path / 'p.txt'}, line 3: the prompt has 40 tokens")
+    assert said.out == ""
+
+
+def test_ctrl_c_keeps_what_was_written(run):
+    program = [sys.executable, "-m", "clearformer", "generate", run, "12 g", "--length", "9000000"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        first = process.stdout.read(30)
+        os.kill(process.pid, signal.SIGINT)
+        rest, error = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert first.startswith(b"12 g")
+    assert rest.endswith(b"\n")
+    assert b"Traceback" not in error
+    assert b"tokens/s" in error

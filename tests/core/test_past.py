@@ -197,3 +197,30 @@ def test_a_memory_of_another_batch_is_refused(attention, x, shape, message):
     other = Attention(shape[-1], HEADS)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         memory.read(torch.randn(shape), other)
+
+
+@torch.no_grad()
+def test_a_cache_takes_tokens_back(attention, x):
+    past = cache(capacity=7)
+    past.read(x[:, :5], attention)
+    past.advance()
+    past.forget(2)
+    assert past.length == 3
+    again = past.read(x[:, 3:], attention)
+    assert_all_close(again[1:], attention.queries_keys_values(x, start=0)[1:])
+
+
+@torch.no_grad()
+def test_a_past_goes_on_with_some_sequences(attention, x):
+    for past in (cache(capacity=7), HiddenMemory(capacity=7)):
+        past.read(x[:, :4], attention)
+        past.advance()
+        past.select(torch.tensor([1, 1, 0]))
+        expected = attention.queries_keys_values(x[[1, 1, 0]], start=0)
+        assert_all_close(past.read(x[[1, 1, 0], 4:], attention)[1:], expected[1:])
+
+
+def test_a_memory_cannot_take_a_token_back():
+    HiddenMemory(capacity=4).forget(0)
+    with pytest.raises(ValueError, match=r"^a HiddenMemory has dropped what came before"):
+        HiddenMemory(capacity=4).forget(1)

@@ -1,70 +1,232 @@
-"""One token after the other: the same as without a cache, and reproducible."""
-
-from dataclasses import replace
+"""Texts: as the whole model and transformers write them, and the same in any company."""
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from clearformer import config as c
 from clearformer.build import build
-from clearformer.families import preset
+from clearformer.families import gpt2, modern
 from clearformer.generate.choose import Sampling
-from clearformer.generate.stream import stream
+from clearformer.generate.context import Continue, Slide, Stop
+from clearformer.generate.row import Row, Task
+from clearformer.generate.stream import generate, generate_many, grow, stream
+from clearformer.generate.writer import Writer
+from clearformer.text import Bytes
+
+GREEDY = Sampling(temperature=0)
+PROMPT = [3, 1, 4, 1, 5]
+CONVOLUTIONS = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+FAMILIES = ["generator", "gpt2", "modern", "sparse", "xl"]
 
 
-def small(family):
-    config = preset(family)
-    key_heads = 1 if config.key_heads else None
-    return replace(
-        config,
-        vocabulary=20,
-        length=16,
-        layers=2,
-        width=16,
-        heads=2,
-        hidden=32,
-        key_heads=key_heads,
+def ids(tokens):
+    return [token.id for token in tokens]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_text_is_that_of_the_whole_model(family, writer, uncached):
+    made = writer(family)
+    assert ids(stream(made, PROMPT, GREEDY, most=8)) == uncached(made, PROMPT, 8)
+
+
+# --- transformers --------------------------------------------------------------------------
+
+
+def of_transformers(theirs, config, names):
+    """Our writer with their weights; a name is a format of the layer, a list lies end to end."""
+    state = theirs.state_dict()
+    ours = build(config)
+    mine = ours.state_dict()
+    for name, their_names in names.items():
+        for layer in range(config.layers if "{}" in name else 1):
+            weight = torch.cat([state[each.format(layer)] for each in their_names])
+            lies = their_names[0].endswith(CONVOLUTIONS)  # GPT-2 has its matrices the other way
+            mine[name.format(layer)] = weight.T if lies else weight
+    ours.load_state_dict(mine)
+    return Writer(ours.eval(), config)
+
+
+def gpt2_pair(scrambled):
+    shape = {"vocab_size": 40, "n_positions": 24, "n_embd": 20, "n_layer": 2, "n_head": 4}
+    theirs = scrambled(GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=None, eos_token_id=None)))
+    config = c.ModelConfig(**vars(gpt2()) | {
+        "vocabulary": 40, "length": 24, "width": 20, "layers": 2, "heads": 4, "hidden": 80,
+    })  # fmt: skip
+    pairs = {
+        "attention_norm": "ln_1", "feed_forward_norm": "ln_2", "attention.project": "attn.c_attn",
+        "attention.output": "attn.c_proj", "feed_forward.up": "mlp.c_fc",
+        "feed_forward.down": "mlp.c_proj",
+    }  # fmt: skip
+    names = {
+        f"stack.blocks.{{}}.{ours}.{kind}": [f"transformer.h.{{}}.{their}.{kind}"]
+        for ours, their in pairs.items()
+        for kind in ("weight", "bias")
+    }
+    names |= {f"stack.norm.{kind}": [f"transformer.ln_f.{kind}"] for kind in ("weight", "bias")}
+    names |= {
+        "embedding.token.weight": ["transformer.wte.weight"],
+        "embedding.position.table.weight": ["transformer.wpe.weight"],
+        "head.project.weight": ["transformer.wte.weight"],
+    }
+    return theirs.eval(), of_transformers(theirs, config, names)
+
+
+def llama_pair(scrambled):
+    shape = {
+        "vocab_size": 40, "max_position_embeddings": 64, "hidden_size": 16,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 24,
+    }  # fmt: skip
+    theirs = scrambled(LlamaForCausalLM(LlamaConfig(**shape, bos_token_id=None, eos_token_id=None)))
+    config = c.ModelConfig(**vars(modern()) | {
+        "vocabulary": 40, "length": 64, "width": 16, "layers": 2, "heads": 4, "key_heads": 2,
+        "hidden": 24, "query_key_norm": None,
+    })  # fmt: skip
+    block = "stack.blocks.{}."
+    layer = "model.layers.{}."
+    names = {
+        block + "attention_norm.weight": [layer + "input_layernorm.weight"],
+        block + "feed_forward_norm.weight": [layer + "post_attention_layernorm.weight"],
+        block + "attention.project.weight": [layer + f"self_attn.{n}_proj.weight" for n in "qkv"],
+        block + "attention.output.weight": [layer + "self_attn.o_proj.weight"],
+        block + "feed_forward.up.weight": [layer + f"mlp.{n}_proj.weight" for n in ("gate", "up")],
+        block + "feed_forward.down.weight": [layer + "mlp.down_proj.weight"],
+        "embedding.token.weight": ["model.embed_tokens.weight"],
+        "stack.norm.weight": ["model.norm.weight"],
+        "head.project.weight": ["lm_head.weight"],
+    }
+    return theirs.eval(), of_transformers(theirs, config, names)
+
+
+@pytest.mark.parametrize("pair", [gpt2_pair, llama_pair])
+@pytest.mark.parametrize(
+    ("how", "theirs_how"),
+    [
+        (GREEDY, {}),
+        (Sampling(temperature=0, repetition=1.4), {"repetition_penalty": 1.4}),
+        (Sampling(temperature=0, banned=(5, 7)), {"bad_words_ids": [[5], [7]]}),
+    ],
+)
+def test_the_text_is_that_of_transformers(pair, how, theirs_how, scrambled):
+    theirs, ours = pair(scrambled)
+    prompts = [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
+    longest = max(map(len, prompts))
+    padded = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
+    keep = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+    if "repetition_penalty" in theirs_how:  # theirs would count the padding as text
+        prompts, padded, keep = prompts[2:], padded[2:], keep[2:]
+    expected = theirs.generate(
+        padded,
+        attention_mask=keep,
+        max_new_tokens=12,
+        do_sample=False,
+        pad_token_id=0,
+        **theirs_how,
+    )[:, longest:]
+    found = generate_many(ours, prompts, Task(how=how, most=12))
+    assert [ids(each.tokens) for each in found] == expected.tolist()
+
+
+# --- company -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [Slide(), Slide(0.5), Stop()])
+@pytest.mark.parametrize("family", ["gpt2", "modern", "sparse"])
+def test_one_seed_is_one_text_whatever_the_batch(family, rule, writer):
+    made = writer(family)
+    task = Task(most=14, ends=(11,))
+    prompts = [PROMPT, [9], [2, 6, 5, 3, 5, 8, 9, 7, 9, 3], [1, 2]]
+    together = list(generate_many(made, prompts, task, samples=2, seed=7, past_context=rule))
+    assert len(together) == 8
+    for number, each in enumerate(together):
+        alone = stream(
+            made, prompts[number // 2], task=task, seed=7, number=number, past_context=rule
+        )
+        assert ids(alone) == ids(each.tokens)
+    assert len({tuple(ids(each.tokens)) for each in together}) == 8
+    assert len({each.reason for each in together}) > 1
+
+
+def test_seeds_differ(writer):
+    made = writer()
+    texts = [tuple(ids(stream(made, [1], most=12, seed=seed))) for seed in (5, 5, 6)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_chunks_change_nothing(writer):
+    made = writer("modern")
+    rows = [[Row([*PROMPT, *PROMPT], Task(most=9), seed=2)] for _ in range(2)]
+    whole, parts = (
+        list(grow(made, r, Slide(), chunk)) for r, chunk in zip(rows, (None, 3), strict=True)
     )
+    assert [t.id for _, t in whole] == [t.id for _, t in parts]
 
 
-@pytest.mark.parametrize("family", ["generator", "gpt2", "modern", "sparse", "xl"])
-def test_greedy_text_is_that_of_the_whole_model(family):
-    config = small(family)
-    model = build(config, seed=1).eval()
-    prompt = [3, 1, 4, 1, 5]
-    found = [t.id for t in stream(model, config, prompt, Sampling(temperature=0), most=11)]
-    text = list(prompt)
-    for _ in range(11):
-        with torch.inference_mode():
-            text.append(int(model(torch.tensor([text]))[0, -1].argmax()))
-    assert found == text[len(prompt) :]
+# --- past the context ----------------------------------------------------------------------
 
 
-def test_a_seed_is_a_text():
-    config = small("gpt2")
-    model = build(config)
-
-    def draw(seed):
-        return [t.id for t in stream(model, config, [1], Sampling(), most=12, seed=seed)]
-
-    assert draw(5) == draw(5)
-    assert draw(5) != draw(6)
-
-
-def test_it_goes_on_past_the_context():
-    config = small("gpt2")
-    tokens = list(stream(build(config), config, [1, 2], Sampling(), most=60))
-    assert len(tokens) == 60
-    assert all(token.bits >= 0 and 0 <= token.uniform < 1 for token in tokens)
+def test_sliding_reads_the_last_part_again(writer, uncached):
+    made = writer("gpt2")  # a context of 12
+    text = list(PROMPT)
+    window = text
+    for _ in range(40):
+        token = uncached(made, window, 1)[0]
+        text, window = [*text, token], [*window, token]
+        if len(window) > 12:
+            window = window[-9:]
+    assert ids(stream(made, PROMPT, GREEDY, most=40)) == text[5:]
 
 
-def test_the_training_flag_comes_back():
-    config = small("gpt2")
-    model = build(config).train()
-    list(stream(model, config, [1], Sampling(), most=2))
-    assert model.training
+def test_stopping_is_at_the_end_of_the_context(writer):
+    found = generate(writer("gpt2"), PROMPT, GREEDY, most=40, past_context=Stop())
+    # The last token of a full context has no place, but it has been drawn.
+    assert len(found.tokens) == 12 - 5 + 1
+    assert found.reason == "context"
 
 
-def test_an_empty_prompt_is_refused():
-    config = small("gpt2")
-    with pytest.raises(ValueError, match="the prompt is empty"):
-        next(stream(build(config), config, [], Sampling(), most=2))
+@pytest.mark.parametrize("position", [c.Rotary(), c.ALiBi(), c.RelativeXL()])
+def test_continuing_is_the_whole_model_on_a_longer_text(position, writer, uncached):
+    made = writer("modern", key_heads=None, position=position)
+    found = ids(stream(made, PROMPT, GREEDY, most=20, past_context=Continue()))
+    assert found == uncached(made, PROMPT, 20)
+
+
+def test_a_memory_goes_on_for_ever_with_what_it_holds(writer):
+    made = writer("xl")
+    tokens = list(stream(made, PROMPT, most=50))
+    assert len(tokens) == 50
+    task = Task(most=50)
+    both = list(generate_many(made, [PROMPT, [7, 8]], task))
+    assert ids(both[0].tokens) == ids(stream(made, PROMPT, task=task))
+    assert ids(both[1].tokens) == ids(stream(made, [7, 8], task=task, number=1))
+
+
+def test_a_prompt_that_does_not_fit_is_refused(writer):
+    message = r"^the prompt has 13 tokens, but the context of gpt2-small is 12: give its last part"
+    with pytest.raises(ValueError, match=message):
+        next(stream(writer(), [1] * 13, most=2))
+
+
+# --- the rest ------------------------------------------------------------------------------
+
+
+def test_text_and_reason(writer):
+    made = writer("generator", tokenizer=Bytes(), vocabulary=256)
+    found = generate(made, "ab", Sampling(banned=tuple(range(128, 256))), most=9)
+    assert found.text == "".join(token.text for token in found.tokens)
+    assert len(found.text) == 9
+    assert (found.prompt, found.reason) == ("ab", "length")
+
+
+def test_the_training_flag_comes_back(writer):
+    made = writer()
+    made.model.train()
+    list(stream(made, [1], most=2))
+    assert made.model.training
+    made.model.eval()
+
+
+def test_samples_must_be_some(writer):
+    with pytest.raises(ValueError, match=r"^samples is 0, but it must be at least 1"):
+        next(generate_many(writer(), [[1]], Task(), samples=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
@@ -32,6 +32,8 @@ class Evaluate:
     """Column of the texts, in a table."""
     label: str = "label"
     """Column of the labels, in a table."""
+    weights: Literal["float32", "int8"] = "float32"
+    """int8: what the model is worth with its weights in eight bits, beside what it was."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
@@ -58,6 +60,7 @@ class Evaluate:
 
         from clearformer import data
         from clearformer.cli.train import places
+        from clearformer.core.int8 import quantize
         from clearformer.train.evaluate import compress
         from clearformer.train.tasks import beginning, texts
 
@@ -80,6 +83,12 @@ class Evaluate:
         cache = (where.cache or Path(".")) / "tokens"
         tokens = data.prepare(text, opened.tokenizer, cache)
         found = compress(opened.model, tokens, opened.tokenizer, context, stride)
+        if self.weights == "int8":
+            before = found.bits_per_byte
+            quantize(opened.model)
+            found = compress(opened.model, tokens, opened.tokenizer, context, stride)
+            print(f"in float32          {before:.4f} bits per byte")
+            print(f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte")
         packed = len(lzma.compress(text.read(), preset=9 | lzma.PRESET_EXTREME))
         print(f"bits per byte       {found.bits_per_byte:.4f}")
         print(f"bits per character  {found.bits_per_character:.4f}")
@@ -117,6 +126,7 @@ class Evaluate:
 
         from clearformer import data
         from clearformer.cli.train import places
+        from clearformer.core.int8 import quantize
         from clearformer.train.evaluate import predict, report
         from clearformer.train.tasks import tables
 
@@ -137,6 +147,8 @@ class Evaluate:
         names = head.names  # type: ignore[union-attr]
         assert names is not None
         rows = data.encode_rows(table, opened.tokenizer, names)
+        if self.weights == "int8":
+            quantize(opened.model)
         guesses = predict(opened.model, rows, opened.config)
         found = report(guesses, torch.from_numpy(rows.labels), names)
         print(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts")

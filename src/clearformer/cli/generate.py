@@ -1,12 +1,25 @@
-"""`clearformer generate RUN "Once upon"`: continue a text, token by token."""
+"""`clearformer generate RUN "Once upon"`: continue texts, token by token."""
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from clearformer.generate.context import PastContext
+    from clearformer.generate.row import Task
+    from clearformer.generate.speculate import Draft
+    from clearformer.generate.spell import Token
+    from clearformer.generate.stream import Written
+    from clearformer.generate.writer import Writer
+    from clearformer.text import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -17,54 +30,285 @@ class Generate:
     """A run (what --out named), or one of its checkpoints."""
     prompt: tyro.conf.Positional[str] = "\n"
     """The text to continue."""
+    file: Path | None = None
+    """Continue each line of this file instead (- is standard input); in a .jsonl each "prompt"."""
+    jsonl: bool = False
+    """One result a line, as JSON."""
+    samples: int = 1
+    """How many texts for each prompt."""
+    batch: int = 8
+    """How many texts are written side by side."""
     length: int = 500
-    """How many tokens to add."""
+    """How many tokens to add at the most."""
+    least: int = 0
+    """How many tokens to add before a text may end by itself."""
     temperature: float = 0.8
     """Above 1 more daring, below 1 more careful, 0 always the most likely."""
     top_k: int | None = None
     """Choose among so many tokens only."""
     top_p: float | None = None
     """Choose among the fewest tokens that have this probability together."""
+    min_p: float | None = None
+    """Choose among tokens at least so likely, as a share of the most likely."""
+    typical: float | None = None
+    """Choose among the least surprisingly surprising tokens that have this probability together."""
+    repetition: float | None = None
+    """Above 1: make tokens that were there less likely, by division."""
+    frequency: float | None = None
+    """Above 0: make tokens less likely each time they come, by subtraction."""
+    banned: tuple[str, ...] = ()
+    """Tokens that never come, each as its text or as #id."""
+    forced: str = ""
+    """The text begins with this."""
+    stop: tuple[str, ...] = ()
+    """End before any of these."""
+    choices: str | None = None
+    """The text is one of these, between commas."""
+    pattern: str | None = None
+    """The text matches this regular expression."""
+    past_context: Literal["slide", "stop", "continue"] | None = None
+    """Past the model's context: drop the oldest part, end, or go on; none: what suits the model."""
+    lookup: int | None = None
+    """Guess so many tokens from repetitions and check them at once: the same text, sooner."""
+    draft: Path | None = None
+    """A smaller run with the same tokenizer that guesses: the same text, sooner."""
+    weights: Literal["float32", "int8"] = "float32"
+    """int8: smaller and faster on a CPU, a little worse."""
+    compile: bool = False
+    """Compile the model first: worth a minute for long texts."""
+    show_probabilities: bool = False
+    """Colour each token by its surprise in bits (a table, if not in a terminal)."""
+    quiet: bool = False
+    """Do not tell how fast it was."""
     seed: int = 0
     """The same seed gives the same text."""
 
     def run(self) -> None:
-        from clearformer.config import NextToken
-        from clearformer.generate.choose import Sampling
+        from clearformer.generate.context import NAMES, limit, require_room, usual
+
+        for name in ("batch", "samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
+        prompts = [self.prompt] if self.file is None else read_prompts(self.file)
+        writer = self.writer(self.run_folder)
+        assert writer.tokenizer is not None
+        task = self.task(writer, writer.tokenizer)
+        draft = self.drafter()
+        rule = NAMES[self.past_context] if self.past_context else usual(writer.config)
+        full = limit(rule, writer.config)
+        # The mistake in the last prompt is told before the first is written.
+        for number, prompt in enumerate(prompts, 1):
+            try:
+                require_room(len(writer.encode(prompt)), writer.config, full)
+            except ValueError as mistake:
+                where = "" if self.file is None else f"{self.file}, line {number}: "
+                raise ValueError(f"{where}{mistake}") from None
+        clock = Clock()
+        try:
+            if self.file is None and self.samples == 1 and not self.jsonl:
+                self.live(clock, writer, task, rule, draft)
+            else:
+                self.lines(clock, writer, task, rule, draft, prompts)
+        finally:
+            sys.stdout.flush()
+            if not self.quiet:
+                clock.tell()
+
+    def live(
+        self, clock: Clock, writer: Writer, task: Task, rule: PastContext, draft: Draft | None
+    ) -> None:
+        """One text, as it comes."""
         from clearformer.generate.stream import stream
+
+        show = shower() if self.show_probabilities else None
+        sys.stdout.write(self.prompt if show is None else "")
+        try:
+            for token in stream(
+                writer, self.prompt, task=task, seed=self.seed, past_context=rule, draft=draft
+            ):
+                clock.count()
+                sys.stdout.write(token.text if show is None else show(token))
+                sys.stdout.flush()
+        finally:
+            sys.stdout.write("\n")
+
+    def lines(
+        self,
+        clock: Clock,
+        writer: Writer,
+        task: Task,
+        rule: PastContext,
+        draft: Draft | None,
+        prompts: list[str],
+    ) -> None:
+        """Many texts, each when it is done, in the order of the prompts."""
+        from clearformer.generate.stream import generate_many
+
+        together = max(1, self.batch // self.samples)
+        for place in range(0, len(prompts), together):
+            found = generate_many(
+                writer,
+                prompts[place : place + together],
+                task,
+                samples=self.samples,
+                seed=self.seed,
+                first=place * self.samples,
+                past_context=rule,
+                draft=draft,
+            )
+            for number, written in enumerate(found):
+                clock.count(len(written.tokens))
+                print(self.line(written, number % self.samples), flush=True)
+
+    def line(self, written: Written, sample: int) -> str:
+        if not self.jsonl:
+            return f"{written.prompt}{written.text}"
+        row: dict[str, object] = {"prompt": written.prompt, "sample": sample}
+        row |= {"text": written.text, "reason": written.reason, "tokens": len(written.tokens)}
+        if self.show_probabilities:
+            row["bits"] = [round(token.bits, 4) for token in written.tokens]
+        return json.dumps(row, ensure_ascii=False)
+
+    def writer(self, folder: Path) -> Writer:
+        from clearformer.config import NextToken
+        from clearformer.core.int8 import quantize
+        from clearformer.core.layout import lay_out, pack
+        from clearformer.generate.writer import Writer
         from clearformer.train.folder import open_run
 
-        if self.length < 1:
-            raise ValueError(f"length is {self.length}, but it must be at least 1")
-        how = Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
-        opened = open_run(self.run_folder)
-        model = opened.config.model
-        if not isinstance(model.head, NextToken):
-            raise ValueError(f"{self.run_folder} is no generator: use clearformer classify")
-        prompt = opened.tokenizer.encode(self.prompt).tolist()
-        sys.stdout.write(self.prompt)
-        shown = Shown(opened.tokenizer.decode)
-        for token in stream(opened.model, model, prompt, how, most=self.length, seed=self.seed):
-            sys.stdout.write(shown.more(token.id))
-            sys.stdout.flush()
-        sys.stdout.write(shown.rest() + "\n")
+        opened = open_run(folder)
+        if not isinstance(opened.config.model.head, NextToken):
+            raise ValueError(f"{folder} is no generator: use clearformer classify")
+        # One text at a time reads each weight once for a single vector, several for a batch.
+        alone = self.file is None and self.samples == 1
+        if self.weights == "int8":
+            quantize(opened.model)
+        elif alone:
+            lay_out(opened.model)
+        else:
+            pack(opened.model, self.batch)
+        writer = Writer(opened.model, opened.config.model, opened.tokenizer)
+        return writer.compiled() if self.compile else writer
+
+    def task(self, writer: Writer, tokenizer: Tokenizer) -> Task:
+        from clearformer.generate.choose import Sampling
+        from clearformer.generate.constrain import Choices, Constraint, Expression
+        from clearformer.generate.row import Task
+
+        if self.choices is not None and self.pattern is not None:
+            raise ValueError("give either --choices or --pattern, and not both")
+        form: Constraint | None = None
+        if self.choices is not None:
+            form = Choices(self.choices.split(","), tokenizer)
+        elif self.pattern is not None:
+            form = Expression(self.pattern, tokenizer)
+        how = Sampling(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            typical=self.typical,
+            repetition=self.repetition,
+            frequency=self.frequency,
+            banned=tuple(token_id(text, tokenizer) for text in self.banned),
+            forced=tuple(tokenizer.encode(self.forced).tolist()),
+        )
+        return Task(
+            how=how,
+            most=self.length,
+            least=self.least,
+            ends=writer.ends(),
+            stops=self.stop,
+            constraint=form,
+        )
+
+    def drafter(self) -> Draft | None:
+        from clearformer.generate.speculate import DraftModel, PromptLookup
+
+        if self.lookup is not None and self.draft is not None:
+            raise ValueError("give either --lookup or --draft, and not both")
+        if self.lookup is not None:
+            return PromptLookup(tokens=self.lookup)
+        return None if self.draft is None else DraftModel(self.writer(self.draft))
 
 
-class Shown:
-    """Text as it comes: a character whose bytes are not all there yet waits for them."""
+def read_prompts(file: Path) -> list[str]:
+    """The lines of a file, or the prompt of each if they are JSON."""
+    from clearformer.text.utf8 import decode
 
-    def __init__(self, decode: object) -> None:
-        self.decode = decode
-        self.ids: list[int] = []
+    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    try:
+        lines = decode(data).splitlines()
+    except ValueError as problem:
+        raise ValueError(f"{file}: {problem}") from None
+    if not lines:
+        raise ValueError(f"{file} is empty, but it must have a prompt on each line")
+    if file.suffix != ".jsonl":
+        return lines
+    prompts = []
+    for number, line in enumerate(lines, 1):
+        try:
+            prompt = json.loads(line).get("prompt")
+        except (json.JSONDecodeError, AttributeError):
+            prompt = None
+        if not isinstance(prompt, str):
+            raise ValueError(
+                f"{file}, line {number}: it must be a JSON object with a text as its prompt"
+            )
+        prompts.append(prompt)
+    return prompts
 
-    def more(self, token: int) -> str:
-        self.ids.append(token)
-        text: str = self.decode(self.ids)  # type: ignore[operator]
-        # Four bytes at the most make a character; what is still broken then is broken.
-        if text.endswith("�") and len(self.ids) < 8:
-            return ""
-        self.ids = []
-        return text
 
-    def rest(self) -> str:
-        return self.decode(self.ids) if self.ids else ""  # type: ignore[operator]
+def token_id(text: str, tokenizer: Tokenizer) -> int:
+    """The one token that a text is, or the one that #id names."""
+    if text.startswith("#") and text[1:].isdigit():
+        if int(text[1:]) >= tokenizer.size:
+            raise ValueError(
+                f"there is no token {text}: this tokenizer ({tokenizer.kind}) has the ids 0 to "
+                f"{tokenizer.size - 1}"
+            )
+        return int(text[1:])
+    ids = tokenizer.encode(text).tolist()
+    if len(ids) != 1 or tokenizer.decode(ids) != text:
+        raise ValueError(
+            f"{text!r} is no token of this tokenizer ({tokenizer.kind}), which spells it as "
+            f"{len(ids)}: give single tokens, or #id"
+        )
+    return int(ids[0])
+
+
+COLOURS = ((1, 46), (2, 190), (4, 220), (8, 208), (float("inf"), 196))  # bits below, colour
+
+
+def shower() -> Callable[[Token], str]:
+    """How a token is shown with its probability: in colour, or as a line of a table."""
+    return coloured if sys.stdout.isatty() else tabled
+
+
+def coloured(token: Token) -> str:
+    """From green (expected) to red (a surprise)."""
+    colour = next(colour for bits, colour in COLOURS if token.bits < bits)
+    return f"\x1b[38;5;{colour}m{token.text}\x1b[0m"
+
+
+def tabled(token: Token) -> str:
+    shown = json.dumps(token.text, ensure_ascii=False)
+    return f"{token.probability:8.4f} {token.bits:7.2f} bits {token.uniform:8.4f}  {shown}\n"
+
+
+class Clock:
+    """Tokens a second, from the first one on: before it comes the reading of the prompt."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.began = time.perf_counter()
+
+    def count(self, tokens: int = 1) -> None:
+        self.tokens += tokens
+
+    def tell(self) -> None:
+        seconds = max(time.perf_counter() - self.began, 1e-9)
+        print(
+            f"{self.tokens:,} tokens in {seconds:.1f} s, {self.tokens / seconds:,.0f} tokens/s",
+            file=sys.stderr,
+        )

@@ -111,14 +111,14 @@ def sample(run: Run) -> str | None:
     from clearformer.core.model import Transformer
     from clearformer.generate.choose import Sampling
     from clearformer.generate.stream import stream
+    from clearformer.generate.writer import Writer
 
     if not isinstance(run.config.model.head, NextToken):
         return None
     assert isinstance(run.model, Transformer)
-    prompt = run.task.tokenizer.encode("\n").tolist()
-    how = Sampling(temperature=0.5)
-    drawn = stream(run.model, run.config.model, prompt, how, most=SAMPLE, seed=0)
-    return run.task.tokenizer.decode([token.id for token in drawn])
+    writer = Writer(run.model, run.config.model, run.task.tokenizer)
+    drawn = stream(writer, "\n", Sampling(temperature=0.5), most=SAMPLE, seed=0)
+    return "".join(token.text for token in drawn)
 
 
 def picture(run: Run) -> None:

@@ -44,6 +44,12 @@ class Past:
     def advance(self) -> None:
         """Commit what the last `read` left pending."""
 
+    def forget(self, count: int) -> None:
+        """Take back the last `count` committed tokens."""
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these sequences (R,) alone, in this order; one may come several times."""
+
 
 class Nothing(Past):
     """No past: keys and values are those of the tokens at hand."""
@@ -102,6 +108,12 @@ class KVCache(Past):
     def advance(self) -> None:
         self.length, self.pending = self.length + self.pending, 0
 
+    def forget(self, count: int) -> None:
+        self.length -= count  # what stands behind the length is written over
+
+    def select(self, rows: Tensor) -> None:
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
 
 class FrozenKV(Past):
     """Keys and values of another sequence, made once: cross-attention's only source."""
@@ -147,3 +159,12 @@ class HiddenMemory(Past):
     def advance(self) -> None:
         if self.pending is not None:
             self.states, self.pending = self.pending, None
+
+    def forget(self, count: int) -> None:
+        if count:
+            raise ValueError(
+                "a HiddenMemory has dropped what came before and cannot take a token back"
+            )
+
+    def select(self, rows: Tensor) -> None:
+        self.states = None if self.states is None else self.states[rows]

@@ -1,4 +1,4 @@
-"""How the next token is chosen from its logits: small functions that compose, then one draw.
+"""How the next token is chosen from its logits: rules, then one draw.
 
 The draw is by inverse cumulative sum: order the tokens by falling probability (ties by id), add
 up, and take the first whose sum passes one uniform number. That number is returned, so that a
@@ -7,15 +7,18 @@ picture can show the very draw, and one seed gives one text whatever the batch.
 Axes: V vocabulary.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from clearformer.generate import rules
+
 
 @dataclass(frozen=True)
 class Choice:
-    """A token, how likely it was after all cuts, and the number that drew it."""
+    """A token, how likely it was after all rules, and the number that drew it."""
 
     id: int
     probability: float
@@ -24,11 +27,17 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to choose: temperature 0 is the most likely token; None leaves a cut out."""
+    """How to choose: temperature 0 is the most likely token; None leaves a rule out."""
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
+    typical: float | None = None
+    repetition: float | None = None  # of tokens that prompt or text have
+    frequency: float | None = None  # for each time that the text has a token
+    banned: tuple[int, ...] = ()
+    forced: tuple[int, ...] = ()  # the text begins with these
 
     def __post_init__(self) -> None:
         # Written so that NaN fails too.
@@ -38,31 +47,68 @@ class Sampling:
             )
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top-k is {self.top_k}, but at least 1 token must be kept")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top-p is {self.top_p}, but it must be above 0 and at most 1")
+        for name, value in (("top-p", self.top_p), ("typical", self.typical)):
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name} is {value}, but it must be above 0 and at most 1")
+        if self.min_p is not None and not 0 <= self.min_p <= 1:
+            raise ValueError(f"min-p is {self.min_p}, but it must be between 0 and 1")
+        if self.repetition is not None and not 0 < self.repetition < float("inf"):
+            raise ValueError(f"repetition is {self.repetition}, but it must be above 0 (1: none)")
+        if self.frequency is not None and not abs(self.frequency) < float("inf"):
+            raise ValueError(f"frequency is {self.frequency}, but it must be a number (0: none)")
 
 
-def distribution(logits: Tensor, how: Sampling) -> tuple[Tensor, Tensor]:
-    """Probabilities in falling order and the ids they belong to, each (V,); cut ones are zero."""
+def shaped(
+    logits: Tensor, how: Sampling, prompt: Sequence[int] = (), text: Sequence[int] = ()
+) -> Tensor:
+    """Logits (V,) after all rules but those of chance, given the prompt and the text so far."""
     # Double precision: a cumulative sum over 50,000 tokens must not lose the last ones.
-    scores, ids = logits.double().sort(descending=True, stable=True)
-    if how.temperature == 0:
-        kept = torch.zeros_like(scores)
-        kept[0] = 1.0
-        return kept, ids
-    probabilities = ((scores - scores[0]) / how.temperature).softmax(dim=0)
+    logits = logits.double()
+    if how.repetition is not None:
+        logits = rules.repeated(logits, [*prompt, *text], how.repetition)
+    if how.frequency is not None:
+        logits = rules.frequent(logits, text, how.frequency)
+    if how.banned:
+        logits = rules.banned(logits, how.banned)
+    if len(text) < len(how.forced):
+        forced = torch.tensor([how.forced[len(text)]])
+        logits = rules.only(torch.zeros_like(logits), forced)  # also if a rule has cut it
+    return logits
+
+
+def cut(logits: Tensor, how: Sampling) -> Tensor:
+    """Logits (V,) after temperature and the cuts of the tail, for a temperature above 0."""
+    logits = rules.tempered(logits, how.temperature)
     if how.top_k is not None:
-        probabilities[how.top_k :] = 0.0
+        logits = rules.top_k(logits, how.top_k)
     if how.top_p is not None:
-        # The smallest set that reaches p: a token stays if those before it do not.
-        before = probabilities.cumsum(0) - probabilities
-        probabilities[before >= how.top_p * probabilities.sum()] = 0.0
-    return probabilities / probabilities.sum(), ids
+        logits = rules.top_p(logits, how.top_p)
+    if how.min_p is not None:
+        logits = rules.min_p(logits, how.min_p)
+    if how.typical is not None:
+        logits = rules.typical(logits, how.typical)
+    return logits
 
 
-def choose(logits: Tensor, how: Sampling, uniform: float) -> Choice:
-    """Draw a token from its logits (V,) with one number from [0, 1)."""
-    probabilities, ids = distribution(logits, how)
-    place = int(torch.searchsorted(probabilities.cumsum(0), uniform, right=True))
-    place = min(place, int(probabilities.count_nonzero()) - 1)  # a sum may end below 1
-    return Choice(int(ids[place]), float(probabilities[place]), uniform)
+def draw(logits: Tensor, how: Sampling, uniform: float) -> Choice:
+    """Draw from shaped logits (V,) with one number from [0, 1)."""
+    if not logits.max() > rules.CUT:  # written so that NaN fails too
+        raise ValueError("no token is left to choose: the rules together exclude every one")
+    if how.temperature == 0:
+        return Choice(int(logits.argmax()), 1.0, uniform)  # the first of equals
+    probabilities = cut(logits, how).softmax(dim=0)
+    shares, ids = rules.leading(probabilities, uniform)
+    place = int(torch.searchsorted(shares.cumsum(0), uniform, right=True))
+    place = min(place, int(shares.count_nonzero()) - 1)  # a sum may end below 1
+    return Choice(int(ids[place]), float(shares[place]), uniform)
+
+
+def choose(
+    logits: Tensor,
+    how: Sampling,
+    uniform: float,
+    prompt: Sequence[int] = (),
+    text: Sequence[int] = (),
+) -> Choice:
+    """Draw a token from a model's logits (V,) with one number from [0, 1)."""
+    return draw(shaped(logits, how, prompt, text), how, uniform)

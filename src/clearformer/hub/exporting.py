@@ -30,6 +30,7 @@ from clearformer.config import (
 from clearformer.core.model import Transformer
 from clearformer.generate.choose import Sampling
 from clearformer.generate.stream import stream
+from clearformer.generate.writer import Writer
 from clearformer.hub import names
 from clearformer.hub.family import Family
 from clearformer.hub.importing import OWN, read
@@ -43,6 +44,7 @@ from clearformer.text import Tokenizer
 from clearformer.train import state
 
 GREEDY = 50  # tokens that must come out alike
+MOST_LIKELY = Sampling(temperature=0)
 NEAR = 1e-5
 
 
@@ -236,7 +238,7 @@ def _same_tokens(model: Transformer, again: Transformer, config: AnyModelConfig,
     if not isinstance(config.head, NextToken) or config.past is None:
         return 0
     texts = [
-        [token.id for token in stream(each, config, [0], Sampling(temperature=0), most=GREEDY)]
+        [token.id for token in stream(Writer(each, config), [0], MOST_LIKELY, most=GREEDY)]
         for each in (model, again)
     ]
     if texts[0] != texts[1]:

@@ -1,0 +1,246 @@
+"""Decoding at the size of GPT-2 small, and of a small model, beside peers, in one process.
+
+    python benchmarks/decode.py [--rounds 3] [--threads 2] [--only NAME ...]
+
+Random weights, the same for everyone; a prompt of 128 tokens and 64 new ones, greedy. Everyone
+takes a turn in each round, so that a noisy machine is noisy for all; figures are medians, and
+what is compared is the time of a new token: that of 65 tokens less that of 1, over 64. The share
+of the bandwidth is the bytes of all weights over that time, over what summing up half a gigabyte
+reads in the same rounds. Memory is what the process holds more after loading and writing than
+before. CTranslate2 takes part if it is installed.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from clearformer.build import build
+from clearformer.core.int8 import quantize
+from clearformer.core.layout import lay_out, pack
+from clearformer.families import gpt2
+from clearformer.generate.choose import Sampling
+from clearformer.generate.row import Task
+from clearformer.generate.stream import generate_many
+from clearformer.generate.writer import Writer
+
+PROMPT, NEW, LONG = 128, 64, 1000
+SHAPES = {
+    "gpt2-small": gpt2("small"),
+    "small": replace(gpt2("small"), vocabulary=256, length=256, width=256, heads=8, hidden=1024),
+}
+Write = Callable[[Sequence[Sequence[int]], int], None]  # prompts, how many new tokens
+
+
+@dataclass
+class Contestant:
+    name: str
+    write: Write
+    few: list[float] = field(default_factory=list)
+    many: list[float] = field(default_factory=list)
+
+    def turn(self, prompts: Sequence[Sequence[int]], new: int) -> None:
+        self.few.append(seconds(lambda: self.write(prompts, 1)))
+        if new > 1:
+            self.many.append(seconds(lambda: self.write(prompts, new + 1)))
+
+    @property
+    def per_token(self) -> float:
+        return (statistics.median(self.many) - statistics.median(self.few)) / NEW
+
+
+def seconds(function: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def ours(shape: str, arrange: Callable[[Any], Any]) -> Write:
+    config = SHAPES[shape]
+    writer = Writer(arrange(build(config).eval()), config)
+
+    def write(prompts: Sequence[Sequence[int]], new: int) -> None:
+        list(generate_many(writer, prompts, Task(how=Sampling(temperature=0), most=new)))
+
+    return write
+
+
+def peer_model(shape: str) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = SHAPES[shape]
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=config.vocabulary,
+            n_positions=config.length,
+            n_embd=config.width,
+            n_layer=config.layers,
+            n_head=config.heads,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+    ).eval()
+
+
+def hugging_face(shape: str) -> Write:
+    model = peer_model(shape)
+
+    def write(prompts: Sequence[Sequence[int]], new: int) -> None:
+        tokens = torch.tensor(prompts)
+        with torch.inference_mode():
+            model.generate(
+                tokens,
+                attention_mask=torch.ones_like(tokens),
+                max_new_tokens=new,
+                min_new_tokens=new,
+                do_sample=False,
+                pad_token_id=0,
+            )
+
+    return write
+
+
+def ctranslate2(shape: str, kind: str) -> Write:
+    import ctranslate2
+    from ctranslate2.converters.transformers import GPT2Loader
+
+    model = peer_model(shape)
+    # The loader asks for an activation by name, and a vocabulary that nobody will read.
+    spec = GPT2Loader().get_model_spec(model)
+    names = [str(i) for i in range(SHAPES[shape].vocabulary)]
+    spec.register_vocabulary(names)
+    spec.config.bos_token = spec.config.eos_token = spec.config.unk_token = "0"
+    spec.validate()
+    spec.optimize(quantization=None if kind == "float32" else kind)
+    folder = tempfile.TemporaryDirectory()
+    spec.save(folder.name)
+    generator = ctranslate2.Generator(
+        folder.name, compute_type=kind, intra_threads=torch.get_num_threads()
+    )
+
+    def write(prompts: Sequence[Sequence[int]], new: int) -> None:
+        generator.generate_batch(
+            [[str(token) for token in prompt] for prompt in prompts],
+            max_length=new,
+            min_length=new,
+            sampling_topk=1,
+            include_prompt_in_result=False,
+        )
+
+    return write
+
+
+def compare(
+    title: str, batch: int, contestants: Sequence[Contestant], rounds: int, bandwidth: float,
+    new: int = NEW, prompt: int = PROMPT, weights: int = 0,
+) -> None:  # fmt: skip
+    torch.manual_seed(0)
+    prompts = torch.randint(1, 256, (batch, prompt)).tolist()
+    for each in contestants:  # warm up
+        each.write(prompts, 2)
+    for turn in range(rounds):
+        first = turn % len(contestants)
+        for each in (*contestants[first:], *contestants[:first]):
+            each.turn(prompts, new)
+    print(f"\n{title}")
+    mine, *peers = contestants
+    for each in contestants:
+        if new > 1:
+            rate, unit = batch / each.per_token, "tokens/s"
+            share = f"{weights / each.per_token / bandwidth:8.0%} of bandwidth" if weights else ""
+            ratio = each.per_token / mine.per_token
+        else:
+            rate, unit = prompt / statistics.median(each.few), "tokens/s read"
+            share, ratio = "", statistics.median(each.few) / statistics.median(mine.few)
+        print(f"  {each.name:24}{rate:9.1f} {unit}{share}   ours is {ratio:.2f}x")
+    if peers and new > 1:
+        best = min(each.per_token for each in peers)
+        print(f"  ours is {best / mine.per_token:.2f}x the fastest peer")
+    elif peers:
+        best = min(statistics.median(each.few) for each in peers)
+        print(f"  ours is {best / statistics.median(mine.few):.2f}x the fastest peer")
+
+
+def read_bandwidth() -> float:
+    """Bytes a second of summing up half a gigabyte."""
+    numbers = torch.ones(2**27)
+
+    def read() -> None:
+        numbers.sum()
+
+    return numbers.numel() * 4 / min(seconds(read) for _ in range(5))
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds (Linux)."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def memory() -> None:
+    before = resident()
+    write = ours("gpt2-small", lay_out)
+    write(torch.randint(1, 256, (1, PROMPT)).tolist(), NEW)
+    config = SHAPES["gpt2-small"]
+    weights = 4 * sum(p.numel() for p in build(config).parameters())
+    cache = 2 * 4 * config.layers * config.width * (PROMPT + NEW)
+    share = (resident() - before) / (weights + cache)
+    sizes = f"weights {weights / 1e6:.0f} MB, cache {cache / 1e6:.0f} MB"
+    print(f"\nmemory: {sizes}, held {share:.2f}x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=["one", "int8", "eight", "prefill", "small"])
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(arguments.threads)
+
+    def peers(shape: str, kind: str = "float32") -> list[Contestant]:
+        found = [Contestant("transformers", hugging_face(shape))] if kind == "float32" else []
+        try:
+            found.append(Contestant(f"CTranslate2 {kind}", ctranslate2(shape, kind)))
+        except ImportError:
+            print("CTranslate2 is not installed: without it")
+        return found
+
+    bandwidth = read_bandwidth()
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", end=", ")
+    print(f"bandwidth {bandwidth / 1e9:.1f} GB/s, medians of {arguments.rounds} rounds")
+    size = sum(p.numel() for p in build(SHAPES["gpt2-small"]).parameters())
+    if {"one", "prefill"} & set(arguments.only):
+        everyone = [Contestant("clearformer", ours("gpt2-small", lay_out)), *peers("gpt2-small")]
+        if "one" in arguments.only:
+            title = "GPT-2 small, float32, batch 1"
+            compare(title, 1, everyone, arguments.rounds, bandwidth, weights=4 * size)
+        if "prefill" in arguments.only:
+            fresh = [Contestant(each.name, each.write) for each in everyone]
+            title = f"GPT-2 small, float32, a prompt of {LONG}"
+            compare(title, 1, fresh, arguments.rounds, bandwidth, new=1, prompt=LONG)
+    if "int8" in arguments.only:
+        everyone = [Contestant("clearformer int8", ours("gpt2-small", quantize))]
+        everyone += peers("gpt2-small", "int8")
+        title = "GPT-2 small, int8, batch 1"
+        compare(title, 1, everyone, arguments.rounds, bandwidth, weights=size)
+    if "eight" in arguments.only:
+        everyone = [Contestant("clearformer", ours("gpt2-small", lambda m: pack(m, 8)))]
+        everyone += peers("gpt2-small")
+        compare("GPT-2 small, float32, batch 8", 8, everyone, arguments.rounds, bandwidth)
+    if "small" in arguments.only:
+        everyone = [Contestant("clearformer", ours("small", lay_out)), *peers("small")]
+        everyone.insert(1, Contestant("clearformer int8", ours("small", quantize)))
+        compare("width 256, depth 12, bytes, batch 1", 1, everyone, arguments.rounds, bandwidth)
+    if "memory" in arguments.only:
+        memory()
+
+
+if __name__ == "__main__":
+    main()

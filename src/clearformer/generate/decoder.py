@@ -1,0 +1,132 @@
+"""A model that reads several texts side by side, each as if it were alone.
+
+Texts of different length are padded on the left, so that all of them end at the same place and
+grow together. Nobody sees the padding, and positions count from the first real token: the
+logits are those of each text alone.
+
+Axes: B batch, T tokens, K tokens with those of the past, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clearformer.build import pasts
+from clearformer.config import HiddenMemory
+from clearformer.core.past import KVCache, Past
+from clearformer.generate.flat import Flat, understands
+from clearformer.generate.writer import Writer
+
+CHUNK = 2048  # tokens of a prompt read at a time: more would cost memory and save no time
+
+
+class Decoder:
+    """Reads, and gives the logits of what comes next."""
+
+    def __init__(self, writer: Writer, chunk: int | None = None) -> None:
+        self.model = writer.model
+        self.config = writer.config
+        self.compiled = writer.step
+        memory = self.config.past
+        # A memory reads segments as it did in training; a cache takes what it is given.
+        usual = self.config.length if isinstance(memory, HiddenMemory) else CHUNK
+        self.chunk = usual if chunk is None else chunk
+        if self.chunk < 1:
+            raise ValueError(f"chunk is {chunk}, but it must be at least 1")
+        weight = next(p for p in self.model.parameters() if p.is_floating_point())
+        self.device, self.dtype = weight.device, weight.dtype
+        self.memory: list[Past] = []
+        self.flat: Flat | None = None  # the short way for one token, where there is one
+        self.keep: Tensor | None = None  # (B, capacity), only if there is padding
+        self.length = 0  # tokens read, padding included
+        self.capacity = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another token."""
+        return self.length >= self.capacity
+
+    @torch.inference_mode()
+    def read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+        """Forget everything and read these texts, with room for so many tokens after the
+        longest: logits (B, V) of what follows each.
+        """
+        different = list(dict.fromkeys(map(tuple, texts)))  # samples of one prompt read it once
+        logits = self._read(different, room)
+        if len(different) == len(texts):
+            return logits
+        rows = [different.index(tuple(text)) for text in texts]
+        self.select(rows)
+        return logits[rows]
+
+    def _read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+        longest = max(map(len, texts))
+        self.capacity = longest + room
+        self.memory = pasts(self.config, len(texts), self.capacity, self.dtype, self.device)
+        caches = [past for past in self.memory if isinstance(past, KVCache)]
+        self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
+        self.length = 0
+        lengths = torch.tensor([len(text) for text in texts])
+        tokens = torch.zeros(len(texts), longest, dtype=torch.long)
+        for row, text in enumerate(texts):
+            tokens[row, longest - len(text) :] = torch.tensor(text)
+        self.keep = None
+        if (lengths < longest).any():
+            padding = (longest - lengths)[:, None]
+            self.keep = (torch.arange(self.capacity) >= padding).to(self.device)  # (B, capacity)
+        *parts, last = tokens.to(self.device).split(self.chunk, dim=1)
+        for part in parts:
+            self._hidden(part)
+        return self._logits(self._hidden(last)[:, -1])
+
+    @torch.inference_mode()
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        """One more token of each text: logits (B, V) of what follows it."""
+        hidden = self._hidden(torch.tensor(tokens, device=self.device)[:, None])  # (B, 1, E)
+        return self._logits(hidden[:, 0])
+
+    @torch.inference_mode()
+    def look(self, tokens: Sequence[int]) -> Tensor:
+        """Several more tokens of a single text: logits (T, V) of what follows each of them."""
+        return self._logits(self._hidden(torch.tensor([tokens], device=self.device))[0])
+
+    def forget(self, count: int) -> None:
+        """Take back the last so many tokens."""
+        self.length -= count
+        for past in self.memory:
+            past.forget(count)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Go on with these texts alone."""
+        chosen = torch.tensor(rows, device=self.device)
+        for past in self.memory:
+            past.select(chosen)
+        if self.keep is not None:
+            self.keep = self.keep[chosen]
+
+    def _hidden(self, tokens: Tensor) -> Tensor:
+        """Hidden states (B, T, E) of tokens (B, T), which are then part of the past."""
+        self.length += tokens.shape[1]
+        keep = None
+        if self.keep is not None:
+            # A memory may hold less than was read: keep has a place for each key, no more.
+            first = self.length - tokens.shape[1] - self.memory[0].length
+            keep = self.keep[:, first : self.length]  # (B, K)
+        if self.compiled is not None and tokens.shape[1] == 1:
+            hidden = self.compiled(tokens, keep, pasts=self.memory)
+        elif self.flat is not None and tokens.shape[1] == 1:
+            start = self.memory[0].length
+            hidden = self.flat(self.model.embedding(tokens, keep, start=start), keep)
+        else:
+            hidden = self.model.hidden(tokens, keep, pasts=self.memory)
+        for past in self.memory:
+            past.advance()
+        return hidden
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V) where the rules of choosing work: on the CPU, in float32 at least."""
+        logits: Tensor = self.model.head(hidden)
+        return logits.float().cpu()

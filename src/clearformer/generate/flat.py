@@ -1,0 +1,208 @@
+"""One more token through all layers as one flat function: what blocks do, without the way there.
+
+For a small model the time of a step is not arithmetic but Python: modules that call modules.
+This is `core.block.Block` and `core.attention.Attention` for a single query and a `KVCache`,
+written out, with what is the same in all layers (angles, masks) made once. It is tested equal
+to them; whatever it does not know (other pasts, other positions) stays theirs.
+
+Axes: B batch, H heads, G key heads, K keys, D head width, E model width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearformer.core.attention import Attention
+from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
+from clearformer.core.kernels import fused
+from clearformer.core.model import Transformer
+from clearformer.core.past import KVCache, Past
+from clearformer.core.patterns import Causal, Pattern
+from clearformer.core.positions import ALiBi, Position, Rotary
+
+Function = Callable[[Tensor], Tensor]
+Turn = tuple[Tensor, Tensor]  # cosines and sines (D/2,) of the place at hand
+Layer = Callable[[Tensor, int, Turn | None, Tensor | None], Tensor]
+
+
+def understands(model: Transformer, pasts: Sequence[Past]) -> bool:
+    """Whether all of this model is written out here."""
+    return (
+        all(type(past) is KVCache for past in pasts)
+        and not model.training
+        and all(
+            type(block) is Block
+            and block.residual in (pre_norm, post_norm)
+            and type(block.feed_forward) in (FeedForward, GatedFeedForward)
+            and type(block.attention.position) in (Position, Rotary, ALiBi)
+            and block.attention.kernel is fused
+            for block in model.stack.blocks
+        )
+    )
+
+
+class Flat:
+    """The stack of a model for one token at a time, given its caches."""
+
+    def __init__(self, model: Transformer, pasts: Sequence[KVCache]) -> None:
+        self.stack = model.stack
+        self.pasts = pasts
+        blocks = [block for block in self.stack.blocks if isinstance(block, Block)]
+        self.layers = [_layer(block, past) for block, past in zip(blocks, pasts, strict=True)]
+        first = blocks[0].attention
+        self.position = first.position
+        self.half = first.head_width // 2
+        self.patterns = [self.stack.pattern(layer) for layer in range(len(blocks))]
+
+    def __call__(self, x: Tensor, keep: Tensor | None) -> Tensor:
+        """Hidden states (B, 1, E) of embedded tokens (B, 1, E); keep is (B, K)."""
+        place = self.pasts[0].length
+        turn = self._turn(place, x)
+        bias = self._bias(place, x)
+        masks: dict[Pattern, Tensor | None] = {}
+        for pattern in self.patterns:
+            if pattern not in masks:
+                masks[pattern] = _mask(pattern, place, keep, bias, x)
+        y = x[:, 0]  # (B, E)
+        for layer, pattern in zip(self.layers, self.patterns, strict=True):
+            y = layer(y, place, turn, masks[pattern])
+        for past in self.pasts:
+            past.pending = 1
+        return self.stack.norm(y)[:, None]
+
+    def _turn(self, place: int, x: Tensor) -> Turn | None:
+        if not isinstance(self.position, Rotary):
+            return None
+        # Asked of the position itself: whatever turns a 1 and a 0 turns every pair.
+        ones = torch.cat((x.new_ones(self.half), x.new_zeros(self.half)))[None, None, None]
+        turned = self.position.turn(ones, torch.tensor([place], device=x.device))
+        cosine, sine = turned[0, 0, 0].chunk(2)
+        return cosine, sine  # each (D/2,)
+
+    def _bias(self, place: int, x: Tensor) -> Tensor | None:
+        if not isinstance(self.position, ALiBi):
+            return None
+        keys = x.new_empty(1, 1, place + 1, 1)
+        _, bias = self.position.score(x.new_empty(1, 1, 1, 1), keys)
+        return bias  # (H, 1, K)
+
+
+def _mask(
+    pattern: Pattern, place: int, keep: Tensor | None, bias: Tensor | None, x: Tensor
+) -> Tensor | None:
+    """What is hidden from the token at `place`, as torch's attention takes it."""
+    shown: Tensor | None = None
+    if keep is not None or not isinstance(pattern, Causal):
+        key = torch.arange(place + 1, device=x.device)[None]  # (1, K)
+        query = key[:, -1:]
+        if keep is not None:
+            first = keep.int().argmax(dim=1)[:, None]  # (B, 1)
+            key, query = key - first, query - first
+        shown = pattern.allows(query, key)  # (B or 1, K)
+        shown = shown if keep is None else shown & keep
+        shown = shown[:, None, None, :]  # (B or 1, 1, 1, K)
+    if bias is None:
+        return shown
+    bias = bias.to(x.dtype)
+    return bias if shown is None else bias.masked_fill(~shown, -math.inf)
+
+
+def _layer(block: Block, past: KVCache) -> Layer:
+    attend = _attend(block.attention, past)
+    think = _think(block.feed_forward)
+    first, second = _norm(block.attention_norm), _norm(block.feed_forward_norm)
+    if block.residual is pre_norm:
+
+        def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
+            x = x + attend(first(x), place, turn, mask)  # eq. 15
+            return x + think(second(x))
+
+    else:
+
+        def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
+            x = first(x + attend(x, place, turn, mask))  # eq. 14
+            return second(x + think(x))
+
+    return layer
+
+
+def _attend(attention: Attention, past: KVCache) -> Layer:
+    heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
+    sizes = [heads * width, key_heads * width, key_heads * width]
+    project, output = _product(attention.project), _product(attention.output)
+    query_norm, key_norm = (
+        None if isinstance(norm, nn.Identity) else _norm(norm)
+        for norm in (attention.query_norm, attention.key_norm)
+    )
+    grouped = heads != key_heads
+
+    def attend(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
+        batch = x.shape[0]
+        q, k, v = project(x).split(sizes, -1)
+        q, k = q.view(batch, heads, width), k.view(batch, key_heads, width)
+        if query_norm is not None:
+            q = query_norm(q)
+        if key_norm is not None:
+            k = key_norm(k)
+        if turn is not None:
+            q, k = _turned(q, turn), _turned(k, turn)
+        # Taken from the cache each time: leaving out rows gives it other tensors.
+        past.keys.select(2, place).copy_(k)
+        past.values.select(2, place).copy_(v.view(batch, key_heads, width))
+        y = F.scaled_dot_product_attention(
+            q.view(batch, heads, 1, width),
+            past.keys.narrow(2, 0, place + 1),
+            past.values.narrow(2, 0, place + 1),
+            mask,
+            enable_gqa=grouped,
+        )  # (B, H, 1, D)
+        return output(y.view(batch, -1))  # (B, E)
+
+    return attend
+
+
+def _turned(x: Tensor, turn: Turn) -> Tensor:
+    cosine, sine = turn
+    first, second = x.chunk(2, -1)  # each (B, H, D/2)
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+
+
+def _think(feed_forward: nn.Module) -> Function:
+    assert isinstance(feed_forward, FeedForward | GatedFeedForward)
+    up, down = _product(feed_forward.up), _product(feed_forward.down)
+    activation = feed_forward.activation
+    if isinstance(feed_forward, FeedForward):
+        return lambda x: down(activation(up(x)))  # eq. 16
+
+    def gated(x: Tensor) -> Tensor:
+        gate, value = up(x).chunk(2, -1)
+        return down(activation(gate) * value)  # eq. 22
+
+    return gated
+
+
+def _norm(norm: nn.Module) -> Function:
+    """What a norm does, without its module in between."""
+    match norm:
+        case nn.LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon):
+            return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
+        case nn.RMSNorm(normalized_shape=shape, weight=weight, eps=small):
+            return lambda x: torch.rms_norm(x, shape, weight, small)
+        case _:
+            return norm.forward
+
+
+def _product(linear: nn.Module) -> Function:
+    """What a matrix does to rows, without its module in between."""
+    if type(linear) is not nn.Linear:
+        return linear.forward
+    weight = linear.weight.t()  # (I, O)
+    bias: Tensor | None = linear.bias
+    if bias is None:
+        return lambda x: torch.mm(x, weight)
+    return lambda x: torch.addmm(bias, x, weight)

@@ -1,0 +1,79 @@
+"""A model with what it takes to write: its config, its tokenizer, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from clearformer.build import pattern
+from clearformer.config import ModelConfig, NextToken, Seq2SeqConfig
+from clearformer.core.model import Transformer
+from clearformer.text import Tokenizer
+
+# Names that special tokens have in published tokenizers; a text begins or ends with them.
+BEGIN = ("<|begin_of_text|>", "<s>", "<|endoftext|>")
+END = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
+
+Hidden = Callable[..., Tensor]  # as Transformer.hidden
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A generator, ready to write; without a tokenizer it writes ids alone."""
+
+    model: Transformer
+    config: ModelConfig
+    tokenizer: Tokenizer | None = None
+    step: Hidden | None = None  # what gives hidden states of one more token; none: the usual way
+
+    def __post_init__(self) -> None:
+        if isinstance(self.config, Seq2SeqConfig) or not isinstance(self.config.head, NextToken):
+            raise ValueError(f"{self.config.name} is no generator: it has no next token to write")
+        places = torch.arange(min(self.config.length, 64))
+        for each in self.config.patterns:
+            ahead = pattern(each).allows(places[:, None], places[None, :]).triu(1)
+            if ahead.any():
+                raise ValueError(
+                    f"{self.config.name} cannot write: its pattern {type(each).__name__} lets a "
+                    f"token look at later ones, so combine it with Causal()"
+                )
+
+    def compiled(self, backend: str = "inductor") -> Writer:
+        """The same writer, whose steps are compiled when the first one is made."""
+        # Dynamic: the cache is longer at each step, and must not be compiled for each length.
+        step = torch.compile(self.model.hidden, dynamic=True, backend=backend)
+        return replace(self, step=step)
+
+    def encode(self, prompt: str | Sequence[int]) -> list[int]:
+        """The ids of a prompt, or the token that begins a text if the prompt is empty."""
+        if isinstance(prompt, str):
+            if self.tokenizer is None:
+                raise ValueError("the prompt is a text, but there is no tokenizer: give ids")
+            # A prompt may name special tokens; those that open every text come by themselves.
+            ids = self.tokenizer.encode_marked(prompt).tolist()
+            opening = list(self.tokenizer.before)
+            if ids and ids[: len(opening)] != opening:
+                ids = opening + ids
+        else:
+            ids = [int(token) for token in prompt]
+        if ids:
+            return ids
+        begin = self.specials(BEGIN)
+        if not begin:
+            kind = "no" if self.tokenizer is None else f"a {self.tokenizer.kind}"
+            raise ValueError(
+                f"the prompt is empty, and {kind} tokenizer has no token that begins a text: "
+                f"{self.config.name} needs at least one token to go on from"
+            )
+        return [begin[0]]
+
+    def ends(self) -> tuple[int, ...]:
+        """Ids of the tokens that end a text."""
+        return self.specials(END)
+
+    def specials(self, names: Sequence[str]) -> tuple[int, ...]:
+        known = getattr(self.tokenizer, "specials", {})
+        return tuple(known[name] for name in names if name in known)

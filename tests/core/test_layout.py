@@ -1,0 +1,49 @@
+"""The same numbers, however they lie."""
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.build import build
+from clearformer.core.layout import PackedLinear, lay_out, pack
+from clearformer.families import FAMILIES
+
+
+def assert_near(given, expected):
+    torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("arrange", [lay_out, lambda model: pack(model, rows=2)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_computes_the_same(family, arrange, small, scrambled, example, logits):
+    config = small(family)
+    model = scrambled(build(config)).eval()
+    batch = example(config)
+    with torch.inference_mode():
+        expected = logits(model, batch)
+        arrange(model)
+        for one, other in zip(logits(model, batch), expected, strict=True):
+            assert_near(one, other)
+
+
+def test_a_matrix_lies_along_its_longer_side(small):
+    model = build(small("gpt2"))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    block = lay_out(model).stack.blocks[0]
+    assert block.feed_forward.up.weight.stride() == (1, 24)
+    assert block.feed_forward.down.weight.stride() == (24, 1)
+    for name, weight in model.state_dict().items():
+        assert weight.equal(before[name])
+    assert model.head.project.weight is model.embedding.token.weight
+
+
+def test_a_shared_table_is_not_packed(small):
+    tied, own = pack(build(small("gpt2")), 4), pack(build(small("modern")), 4)
+    assert isinstance(tied.head.project, nn.Linear)
+    assert isinstance(own.head.project, PackedLinear)
+    assert isinstance(tied.stack.blocks[0].attention.project, PackedLinear)
+
+
+def test_a_packed_matrix_can_be_had_back():
+    linear = nn.Linear(24, 40)
+    assert PackedLinear(linear, 3).weight.equal(linear.weight)

@@ -1,0 +1,65 @@
+"""What it takes to write, and what is refused."""
+
+import pytest
+
+from clearformer.build import build
+from clearformer.config import Full, Local
+from clearformer.generate.choose import Sampling
+from clearformer.generate.stream import stream
+from clearformer.generate.writer import Writer
+from clearformer.text import BytePairs, Bytes
+from clearformer.text.parts import BytePairParts, byte_alphabet
+
+PUBLISHED = BytePairs(
+    BytePairParts(
+        vocabulary=(*sorted(byte_alphabet()), "<|endoftext|>"),
+        merges=(),
+        specials=("<|endoftext|>",),
+    )
+)
+
+
+def test_prompts_are_texts_or_ids(writer):
+    reader = writer(tokenizer=Bytes())
+    assert reader.encode("ab") == [97, 98]
+    assert reader.encode([1, 2]) == [1, 2]
+    with pytest.raises(ValueError, match=r"^the prompt is a text, but there is no tokenizer"):
+        writer().encode("ab")
+
+
+def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
+    reader = writer(tokenizer=PUBLISHED)
+    assert reader.encode("") == [256]
+    assert reader.ends() == (256,)
+    assert writer(tokenizer=Bytes()).ends() == ()
+    message = "the prompt is empty, and a bytes tokenizer has no token that begins a text"
+    with pytest.raises(ValueError, match=f"^{message}: gpt2-small needs at least one token"):
+        writer(tokenizer=Bytes()).encode("")
+    with pytest.raises(ValueError, match=r"^the prompt is empty, and no tokenizer has"):
+        writer().encode([])
+
+
+@pytest.mark.parametrize("family", ["bert", "classifier", "original"])
+def test_only_generators_write(family, small):
+    config = small(family)
+    with pytest.raises(ValueError, match=r"is no generator: it has no next token to write"):
+        Writer(build(config), config)
+
+
+@pytest.mark.parametrize("pattern", [Full(), Local(window=3)])
+def test_a_pattern_that_looks_ahead_cannot_write(pattern, small):
+    config = small("gpt2", patterns=(pattern,))
+    with pytest.raises(ValueError, match=r"cannot write: its pattern .* combine it with Causal"):
+        Writer(build(config), config)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "modern"])
+def test_compiled_steps_write_the_same(family, writer):
+    made = writer(family)
+    # Without generated code, which takes a minute: what is tested is what reaches the compiler.
+    compiled = made.compiled(backend="eager")
+    texts = [
+        [token.id for token in stream(each, [3, 1, 4], Sampling(temperature=0), most=8)]
+        for each in (made, compiled)
+    ]
+    assert texts[0] == texts[1]
