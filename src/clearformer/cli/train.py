@@ -25,7 +25,7 @@ BUDGETS = ("steps", "epochs", "minutes")
 
 @dataclass(frozen=True)
 class Train:
-    """Train a model on a text or on labelled texts; Ctrl-C saves, --resume goes on."""
+    """Train a model on a text, labelled texts or pairs; Ctrl-C saves, --resume goes on."""
 
     preset: tyro.conf.Positional[str]
     """A preset (`clearformer describe` lists them)."""
@@ -89,12 +89,15 @@ def out_of_memory(train: TrainConfig) -> str:
 
 
 def sample(run: Run) -> str | None:
-    """A few words of a generator in training; nothing of a classifier."""
+    """A few words of a generator in training, a translation; nothing of a classifier."""
     from clearformer.config import NextToken
     from clearformer.core.model import Transformer
     from clearformer.generate.choose import Sampling
     from clearformer.generate.stream import stream
+    from clearformer.train.pairs import Translation
 
+    if isinstance(run.task, Translation):
+        return run.task.sample(run.model)
     if not isinstance(run.config.model.head, NextToken):
         return None
     assert isinstance(run.model, Transformer)
@@ -155,15 +158,12 @@ def parse(arguments: Sequence[str]) -> Train:
     A flag may be written by its last word alone (`--minutes` for `--train.minutes`) where only
     one field has it.
     """
-    from clearformer.config import Seq2SeqConfig
     from clearformer.families import preset
     from clearformer.families.recipes import recipe
 
     words = list(arguments)
     name = words[0] if words and not words[0].startswith("-") else DEFAULT
     model = preset(name)
-    if isinstance(model, Seq2SeqConfig):
-        raise ValueError(f"{model.name} cannot be trained yet: choose a generator or a classifier")
     data, train = recipe(model)
     default = Train(preset=name, model=model, data=data, train=train)
     words = [expand(word, default) for word in words]

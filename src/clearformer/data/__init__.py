@@ -1,10 +1,19 @@
 """Data: corpora by name, files of one's own, and batches that depend on (seed, step) alone."""
 
+from clearformer.data.aligned import read_pairs
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
 from clearformer.data.files import open_text
+from clearformer.data.pairs import (
+    EncodedPairs,
+    PaddedPairs,
+    PairBatches,
+    encode_pairs,
+    evaluation_pairs,
+    telling_words,
+)
 from clearformer.data.published import Places
 from clearformer.data.rows import RowBatches, Rows, encode_rows, evaluation_rows, label_names
-from clearformer.data.splits import repeated_rows, repeated_text, split_rows, split_text
+from clearformer.data.splits import repeated_rows, repeated_text, split_pairs, split_rows, split_text
 from clearformer.data.streams import StreamBatches, evaluation_windows
 from clearformer.data.tables import Pairs, Table, is_table, read_table
 from clearformer.data.texts import Text
@@ -12,7 +21,10 @@ from clearformer.data.tokens import TokenArray, TokenFile, prepare
 
 __all__ = [
     "CORPORA",
+    "EncodedPairs",
     "LabelledCorpus",
+    "PaddedPairs",
+    "PairBatches",
     "PairCorpus",
     "Pairs",
     "Places",
@@ -25,16 +37,21 @@ __all__ = [
     "TokenArray",
     "TokenFile",
     "corpus",
+    "encode_pairs",
     "encode_rows",
+    "evaluation_pairs",
     "evaluation_rows",
     "evaluation_windows",
     "is_table",
     "label_names",
     "open_text",
     "prepare",
+    "read_pairs",
     "read_table",
     "repeated_rows",
     "repeated_text",
+    "split_pairs",
     "split_rows",
     "split_text",
+    "telling_words",
 ]

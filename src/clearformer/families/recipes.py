@@ -9,11 +9,37 @@ from clearformer.config import (
     Classifier,
     Cosine,
     DataConfig,
+    InverseSqrt,
     Linear,
     Muon,
+    Seq2SeqConfig,
     StableThenDecay,
     TrainConfig,
 )
+
+PAIRS = {
+    # Sections 5.1 to 5.4 of the paper; its rate, width^-0.5 * warmup^-0.5, is 7e-4 for base.
+    "post": TrainConfig(
+        lr=7e-4,
+        batch=2048,
+        tokens=25_000,
+        minutes=2,
+        optimizer=AdamW(beta2=0.98, epsilon=1e-9, weight_decay=0.0),
+        schedule=InverseSqrt(warmup=4000),
+        clip=None,
+        smoothing=0.1,
+    ),
+    # Without the norm on its way the gradient needs no long warm-up, and bears a higher rate.
+    "pre": TrainConfig(
+        lr=2e-3,
+        batch=512,
+        tokens=4096,
+        minutes=2,
+        optimizer=AdamW(beta2=0.98, epsilon=1e-9, weight_decay=0.0),
+        schedule=InverseSqrt(warmup=400),
+        smoothing=0.1,
+    ),
+}
 
 
 def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
@@ -25,6 +51,9 @@ def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
             lr=3e-4, batch=32, minutes=2, optimizer=AdamW(), schedule=Linear(warmup=100)
         )
         return data, train
+    if isinstance(model, Seq2SeqConfig):
+        data = DataConfig(source="number-words", tokenizer="bpe", vocabulary=model.vocabulary)
+        return data, PAIRS[model.residual]
     data = DataConfig(source="python-docs")
     if family == "modern":
         return data, TrainConfig(

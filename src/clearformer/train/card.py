@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 def card(run: Run) -> str:
     model, train, best = run.config.model, run.config.train, run.state.best
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    verb = {"bits_per_byte": 'generate {} "Once"', "accuracy": 'classify {} "A text"'}
+    verb = {
+        "bits_per_byte": 'generate {} "Once"',
+        "accuracy": 'classify {} "A text"',
+        "chrf": 'translate {} "a text"',
+    }
     figure = run.task.figure.replace("_", " ")
     minutes = run.state.seconds / 60
     reached = f"{figure} {best['value']:.4f} at step {best['step']}" if best else "not evaluated"

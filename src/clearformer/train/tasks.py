@@ -16,11 +16,12 @@ from typing import Any, Protocol
 import torch
 
 from clearformer import data
-from clearformer.config import Classifier, DataConfig, NextToken, RunConfig
+from clearformer.config import Classifier, DataConfig, NextToken, RunConfig, Seq2SeqConfig
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 from clearformer.train import evaluate
+from clearformer.train.pairs import Translation
 
 # Bytes of a stream that are evaluated during training: an indicator that costs little beside
 # it. `clearformer evaluate` takes as much as it is told.
@@ -47,7 +48,9 @@ class Task(Protocol):
 
 
 def load(config: RunConfig, places: data.Places) -> Task:
-    """The task that fits the model's head."""
+    """The task that fits the model: its two stacks, or its head."""
+    if isinstance(config.model, Seq2SeqConfig):
+        return Translation(config, places)
     match config.model.head:
         case NextToken():
             return Stream(config, places)
