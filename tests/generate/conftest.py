@@ -6,7 +6,6 @@ from transformers import MarianConfig, MarianMTModel
 
 from clearformer import config as c
 from clearformer.build import build
-from clearformer.families import original
 
 VOCABULARY, WIDTH, LAYERS, HEADS, HIDDEN = 301, 16, 2, 4, 24
 PAD, END = 300, 0  # Marian's: targets begin with padding

@@ -15,6 +15,7 @@ import tyro
 
 from clearformer import __version__
 from clearformer.cli.attend import Attend
+from clearformer.cli.average import Average
 from clearformer.cli.classify import Classify
 from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
@@ -22,8 +23,9 @@ from clearformer.cli.evaluate import Evaluate
 from clearformer.cli.generate import Generate
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
+from clearformer.cli.translate import Translate
 
-Verb = Train | Evaluate | Generate | Classify | Data | Describe | Attend
+Verb = Train | Evaluate | Generate | Classify | Translate | Average | Data | Describe | Attend
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -58,6 +60,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
                 | Annotated[Generate, tyro.conf.subcommand("generate")]
                 | Annotated[Classify, tyro.conf.subcommand("classify")]
+                | Annotated[Translate, tyro.conf.subcommand("translate")]
+                | Annotated[Average, tyro.conf.subcommand("average")]
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")],

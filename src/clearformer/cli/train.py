@@ -91,12 +91,13 @@ def out_of_memory(train: TrainConfig) -> str:
 def sample(run: Run) -> str | None:
     """A few words of a generator in training, a translation; nothing of a classifier."""
     from clearformer.config import NextToken
-    from clearformer.core.model import Transformer
+    from clearformer.core.model import Seq2Seq, Transformer
     from clearformer.generate.choose import Sampling
     from clearformer.generate.stream import stream
     from clearformer.train.pairs import Translation
 
     if isinstance(run.task, Translation):
+        assert isinstance(run.model, Seq2Seq)
         return run.task.sample(run.model)
     if not isinstance(run.config.model.head, NextToken):
         return None

@@ -61,9 +61,9 @@ from clearformer.config.run import (
 __all__ = [
     "ALiBi", "AdamW", "AnyModelConfig", "Biases", "Both", "Causal", "Classifier", "Constant",
     "Cosine", "DataConfig", "Dropout", "Either", "Fixed", "Full", "Graph", "Head", "HiddenMemory",
-    "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local", "Marks", "ModelConfig", "Muon",
-    "NextToken", "NoPosition", "Norm", "Optimizer", "Past", "Pattern", "Position", "Pretraining",
-    "RMSNorm", "RelativeXL", "Rotary", "RunConfig", "Schedule", "Seq2SeqConfig", "Sides", "Sinusoidal",
-    "StableThenDecay", "Strided", "TrainConfig", "model_from_json", "run_from_json",
-    "to_json",
+    "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local", "Marks", "ModelConfig",
+    "Muon", "NextToken", "NoPosition", "Norm", "Optimizer", "Past", "Pattern", "Position",
+    "Pretraining", "RMSNorm", "RelativeXL", "Rotary", "RunConfig", "Schedule", "Seq2SeqConfig",
+    "Sides", "Sinusoidal", "StableThenDecay", "Strided", "TrainConfig", "model_from_json",
+    "run_from_json", "to_json",
 ]  # fmt: skip

@@ -281,10 +281,10 @@ class Marks:
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """Common words of one side that the other does not have: which way round a model goes."""
+    """Ids that are common on one side and rare on the other: which way round a model goes."""
 
-    source: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
+    source: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

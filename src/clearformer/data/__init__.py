@@ -9,11 +9,17 @@ from clearformer.data.pairs import (
     PairBatches,
     encode_pairs,
     evaluation_pairs,
-    telling_words,
+    telling_tokens,
 )
 from clearformer.data.published import Places
 from clearformer.data.rows import RowBatches, Rows, encode_rows, evaluation_rows, label_names
-from clearformer.data.splits import repeated_rows, repeated_text, split_pairs, split_rows, split_text
+from clearformer.data.splits import (
+    repeated_rows,
+    repeated_text,
+    split_pairs,
+    split_rows,
+    split_text,
+)
 from clearformer.data.streams import StreamBatches, evaluation_windows
 from clearformer.data.tables import Pairs, Table, is_table, read_table
 from clearformer.data.texts import Text
@@ -53,5 +59,5 @@ __all__ = [
     "split_pairs",
     "split_rows",
     "split_text",
-    "telling_words",
+    "telling_tokens",
 ]

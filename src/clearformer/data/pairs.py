@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from clearformer.data.rows import IGNORE
 from clearformer.data.shuffle import draws, permutation
 from clearformer.data.tables import Pairs
-from clearformer.text.plain import words_of
 from clearformer.text.tokenizer import Ids, Tokenizer
 
 ROWS, BATCHES = 0, 1  # purposes of chance
 BUCKET = 2  # lengths that count as one
-TELLING = 60  # words that tell one side from the other
+TELLING = 100  # ids that tell one side from the other
 
 
 @dataclass(frozen=True)
@@ -156,15 +155,12 @@ def pad(
     return padded, np.arange(longest) < lengths[:, None]
 
 
-def telling_words(pairs: Pairs) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Common words of each side that are rare on the other, the most common first."""
-    sides = [
-        Counter(word for text in texts for word in words_of(text) if word.isalpha())
-        for texts in (pairs.sources, pairs.targets)
-    ]
+def telling_tokens(pairs: EncodedPairs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Common ids of each side that are rare on the other, the most common first."""
+    sides = [Counter(np.concatenate(side).tolist()) for side in (pairs.sources, pairs.targets)]
 
-    def own(one: Counter[str], other: Counter[str]) -> tuple[str, ...]:
-        words = [word for word in one if one[word] > 20 * other[word]]
-        return tuple(sorted(words, key=lambda word: (-one[word], word))[:TELLING])
+    def own(one: Counter[int], other: Counter[int]) -> tuple[int, ...]:
+        ids = [each for each in one if one[each] > 20 * other[each]]
+        return tuple(sorted(ids, key=lambda each: (-one[each], each))[:TELLING])
 
     return own(*sides), own(*reversed(sides))

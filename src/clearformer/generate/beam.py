@@ -66,7 +66,6 @@ def search(
     found: list[list[Hypothesis]] = [[] for _ in range(growing.sentences)]
     active = torch.arange(growing.sentences)  # which sentence each of the batch is
     forbidden = torch.tensor(sorted(never), device=device, dtype=torch.long)
-    versions = torch.arange(width, device=device)
 
     logits = growing.first().repeat_interleave(width, dim=0)  # (R, V)
     growing.widen(width)

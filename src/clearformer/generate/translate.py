@@ -13,10 +13,9 @@ import torch
 from clearformer.config import Seq2SeqConfig
 from clearformer.core.model import Seq2Seq
 from clearformer.data.pairs import pad
-from clearformer.generate.beam import Beam, Growing, Hypothesis, search
-from clearformer.generate.grow import Translating, resting
+from clearformer.generate.beam import Beam, Hypothesis, search
+from clearformer.generate.grow import Growing, Translating, resting
 from clearformer.text import Tokenizer
-from clearformer.text.plain import words_of
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,12 @@ class Translator:
             return search(growing, how, end=marks.end, most=limit, never=never)
 
     def seems_reversed(self, text: str) -> bool:
-        """Whether a text has the words of what the model writes and not of what it reads."""
+        """Whether a text has the tokens of what the model writes and not of what it reads."""
         if self.config.sides is None:
             return False
-        words = words_of(text)
-        reads = sum(word in self.config.sides.source for word in words)
-        writes = sum(word in self.config.sides.target for word in words)
+        ids = self.tokenizer.encode(text.strip()).tolist()
+        reads = sum(each in self.config.sides.source for each in ids)
+        writes = sum(each in self.config.sides.target for each in ids)
         return writes >= 2 and writes > 2 * reads
 
 

@@ -36,16 +36,16 @@ class Translation:
         self.tokenizer = train_tokenizer(config.data.tokenizer, both, size)
         # The marks come after the tokenizer's ids, so any tokenizer will do.
         marks = Marks(end=self.tokenizer.size, start=self.tokenizer.size + 1)
-        source_words, target_words = data.telling_words(training)
+        encoded = data.encode_pairs(training, self.tokenizer, marks.start, marks.end)
+        reads, writes = data.telling_tokens(encoded)
         model = replace(
             config.model,
             vocabulary=self.tokenizer.size + 2,
             marks=marks,
-            sides=Sides(source=source_words, target=target_words),
+            sides=Sides(source=reads, target=writes),
         )
         self.config = replace(config, model=model)
         self.model_config = model
-        encoded = data.encode_pairs(training, self.tokenizer, marks.start, marks.end)
         fitting = fitting_rows(encoded, model.length)
         self.training = encoded.select(fitting)
         if not fitting:
