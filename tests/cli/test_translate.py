@@ -9,7 +9,8 @@ import pytest
 
 TINY = ("--length", "24", "--layers", "1", "--decoder-layers", "1", "--width", "32", "--heads", "2",
         "--model.hidden", "64", "--model.dropout.residual", "0", "--model.dropout.embedding", "0",
-        "--threads", "1", "--lr", "0.01", "--train.schedule.warmup", "10", "--tokens", "600")  # fmt: skip
+        "--threads", "1", "--lr", "0.01", "--train.schedule.warmup", "10", "--tokens",
+        "600")  # fmt: skip
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fuenf"}
 
 
