@@ -36,6 +36,7 @@ fix: .venv/ready-dev
 
 bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/train_step.py
+	@$(BIN)/python benchmarks/translate.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
