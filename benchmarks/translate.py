@@ -1,13 +1,17 @@
 """Beam search with one set of Marian-shaped weights: ours, transformers, CTranslate2.
 
-    python benchmarks/translate.py [--rounds 5] [--size small|base] [--ends varied|never]
+    python benchmarks/translate.py [--rounds 5] [--size small|base] [--run RUN]
 
-Beam 4, batch 32, float32. The weights are random, of MarianMTModel's architecture (post-norm,
-sinusoidal positions, one shared embedding); ours are the same numbers under other names, and
-everyone must find the same translations, or there is no figure. With `--ends varied` the logit
-of the end mark is raised so that sentences end at different lengths, as real ones do; with
-`never` all run to the most tokens there may be, which measures a step alone. Contestants take
-turns, one batch each a round; figures are medians, ratios are of medians.
+Beam 4, batch 32, float32. The weights are of MarianMTModel's architecture (post-norm, sinusoidal
+positions, one shared embedding); ours are the same numbers under other names, and it is printed
+how many translations are the same. Random weights never end a sentence, so all run to 48 tokens:
+the price of a step. A trained run shows what it is to translate: sentences end at different
+lengths, and ours then leave the batch. Train it in Marian's shape:
+
+    clearformer train original-small --data multi30k --model.residual post \\
+        --model.position.order halves --minutes 10 --out RUN
+
+Contestants take turns, one batch each a round; figures are medians, ratios are of medians.
 """
 
 import argparse
@@ -16,6 +20,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,93 +29,97 @@ from torch import Tensor
 
 from clearformer import config as c
 from clearformer.build import build
+from clearformer.cli.train import places
 from clearformer.core.model import Seq2Seq
+from clearformer.families import original
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator
 from clearformer.text.plain import Bytes
+from clearformer.train.folder import open_translator
+from clearformer.train.pairs import pairs
 
 BATCH, BEAM, MOST = 32, 4, 48
 # layers of each stack, width, heads, hidden, vocabulary
 SIZES = {"small": (3, 256, 4, 1024, 8_001), "base": (6, 512, 8, 2048, 32_001)}
-END = 0  # Marian's
+WAYS = {"up": "fc1", "down": "fc2"}
 Tokens = list[tuple[int, ...]]
 
 
-def marian(size: str, ends: str) -> Any:
+def translator_of(run: Path | None, size: str) -> tuple[Translator, list[list[int]]]:
+    """A model of ours in Marian's shape, and sources for it."""
+    if run is None:
+        layers, width, heads, hidden, vocabulary = SIZES[size]
+        config = replace(
+            original("small"),
+            vocabulary=vocabulary,
+            layers=layers,
+            decoder_layers=layers,
+            width=width,
+            heads=heads,
+            hidden=hidden,
+            residual="post",
+            position=c.Sinusoidal(order="halves"),
+            marks=c.Marks(start=vocabulary - 1, end=vocabulary - 2),
+        )
+        model = build(config)
+        assert isinstance(model, Seq2Seq)
+        lengths = torch.randint(6, 25, (8 * BATCH,)).tolist()
+        sources = [torch.randint(0, vocabulary - 2, (length,)).tolist() for length in lengths]
+        # A source is closed as it is in training.
+        closed = [[*each, vocabulary - 2] for each in sources]
+        return Translator(model.eval(), config, Bytes()), closed  # texts are not needed here
+    opened = open_translator(run)
+    held = pairs(opened.config.data, places(None), opened.config.train.seed)[1]
+    texts = [text for text in held.sources if len(text) < 200]
+    return opened.translator, opened.translator.encode(texts)
+
+
+def marian(translator: Translator) -> Any:
+    """The same weights in transformers; what Marian has and we have not is zero."""
     from transformers import MarianConfig, MarianMTModel
 
-    layers, width, heads, hidden, vocabulary = SIZES[size]
-    config = MarianConfig(
-        vocab_size=vocabulary,
-        d_model=width,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=hidden,
-        decoder_ffn_dim=hidden,
-        max_position_embeddings=128,
-        activation_function="relu",
-        scale_embedding=True,
-        pad_token_id=vocabulary - 1,
-        decoder_start_token_id=vocabulary - 1,
-        eos_token_id=END,
-        forced_eos_token_id=None,
-        attn_implementation="sdpa",
-    )
-    model = MarianMTModel(config).eval()
+    ours = translator.config
+    if ours.residual != "post" or ours.position != c.Sinusoidal(order="halves"):
+        raise SystemExit(f"{ours.name} is not in Marian's shape: train it as --help says")
+    assert ours.marks is not None
+    model = MarianMTModel(
+        MarianConfig(
+            vocab_size=ours.vocabulary,
+            d_model=ours.width,
+            encoder_layers=ours.layers,
+            decoder_layers=ours.decoder_layers,
+            encoder_attention_heads=ours.heads,
+            decoder_attention_heads=ours.heads,
+            encoder_ffn_dim=ours.hidden,
+            decoder_ffn_dim=ours.hidden,
+            max_position_embeddings=ours.length,
+            activation_function="relu",
+            scale_embedding=True,
+            pad_token_id=ours.marks.start,
+            decoder_start_token_id=ours.marks.start,
+            eos_token_id=ours.marks.end,
+            forced_eos_token_id=None,
+            attn_implementation="sdpa",
+        )
+    ).eval()
+    theirs = dict(model.named_parameters())
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 2 and "embed_positions" not in name:
-                parameter.normal_(std=2 * parameter.shape[1] ** -0.5)
-        model.model.shared.weight.normal_(std=0.6 * width**-0.5)
-        model.model.shared.weight[-1] = 0.0  # as in real ones: targets start from nothing
-        model.final_logits_bias.normal_(std=0.3)
-        model.final_logits_bias[0, END] = {"varied": 2.3, "never": -100.0}[ends]
+        # As in real ones, and as CTranslate2 takes it: targets start from nothing.
+        translator.model.source_embedding.token.weight[ours.marks.start] = 0.0
+        for name, parameter in theirs.items():
+            if name.endswith("proj.bias"):
+                parameter.zero_()
+        for name, parameter in translator.model.named_parameters():
+            several = their_names(name)
+            for other, part in zip(several, parameter.chunk(len(several)), strict=True):
+                theirs[other].copy_(part)
     return model
-
-
-def ours(theirs: Any) -> Translator:
-    """The same weights under our names."""
-    their_config = theirs.config
-    vocabulary = their_config.vocab_size
-    config = c.Seq2SeqConfig(
-        name="original-marian",
-        vocabulary=vocabulary,
-        length=their_config.max_position_embeddings,
-        layers=their_config.encoder_layers,
-        decoder_layers=their_config.decoder_layers,
-        width=their_config.d_model,
-        heads=their_config.encoder_attention_heads,
-        hidden=their_config.encoder_ffn_dim,
-        residual="post",
-        activation="relu",
-        position=c.Sinusoidal(order="halves"),
-        patterns=(c.Causal(),),
-        head=c.NextToken(tied=True),
-        past=c.KVCache(),
-        embedding_scale="sqrt_width",
-        biases=c.Biases(head=True),
-        init="torch_default",
-        marks=c.Marks(start=vocabulary - 1, end=END),
-    )
-    model = build(config)
-    assert isinstance(model, Seq2Seq)
-    state = theirs.state_dict()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(
-                torch.cat([state[each] for each in their_names(name)]).view_as(parameter)
-            )
-    return Translator(model.eval(), config, Bytes())  # texts are not needed here
 
 
 def their_names(name: str) -> list[str]:
     """Marian's parameters that lie end to end in ours."""
     if name == "source_embedding.token.weight":
         return ["model.shared.weight"]
-    if name == "head.project.bias":
-        return ["final_logits_bias"]
     side, _, layer, *path = name.split(".")
     kind = path.pop()
     below = f"model.{side}.layers.{layer}"
@@ -136,7 +146,7 @@ def by_us(translator: Translator) -> Callable[[list[list[int]]], Tokens]:
 
 
 def by_transformers(model: Any) -> Callable[[list[list[int]]], Tokens]:
-    pad = model.config.pad_token_id
+    pad, end = model.config.pad_token_id, model.config.eos_token_id
 
     def translate(batch: list[list[int]]) -> Tokens:
         tokens, keep = padded(batch, pad)
@@ -151,7 +161,7 @@ def by_transformers(model: Any) -> Callable[[list[list[int]]], Tokens]:
         return [cut(row[1:]) for row in out.tolist()]
 
     def cut(row: list[int]) -> tuple[int, ...]:
-        row = row[: row.index(END)] if END in row else row
+        row = row[: row.index(end)] if end in row else row
         return tuple(token for token in row if token != pad)
 
     return translate
@@ -168,7 +178,7 @@ def by_ctranslate2(model: Any, threads: int) -> Callable[[list[list[int]]], Toke
         return None
     # It has no padding among its words, and starts from nothing by itself.
     words = [str(i) for i in range(model.config.vocab_size - 1)]
-    words[END] = "</s>"
+    words[model.config.eos_token_id] = "</s>"
     spec: TransformerSpec = MarianMTLoader().get_model_spec(model)
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
@@ -205,21 +215,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--ends", choices=("varied", "never"), default="varied")
+    parser.add_argument("--run", type=Path, default=None)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
-    model = marian(arguments.size, arguments.ends)
-    vocabulary = model.config.vocab_size
+    translator, sources = translator_of(arguments.run, arguments.size)
+    model = marian(translator)
     batches = [
-        [
-            [*torch.randint(1, vocabulary - 1, (int(length),)).tolist(), END]
-            for length in torch.randint(6, 25, (BATCH,))
-        ]
-        for _ in range(arguments.rounds + 1)
+        sources[first : first + BATCH] for first in range(0, len(sources) - BATCH + 1, BATCH)
     ]
     contestants = {
-        "clearformer": by_us(ours(model)),
+        "clearformer": by_us(translator),
         "transformers": by_transformers(model),
         "CTranslate2, float32": by_ctranslate2(model, torch.get_num_threads()),
     }
@@ -235,13 +241,12 @@ def main() -> None:
         names = list(running)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             began = time.perf_counter()
-            running[name](batches[turn])
+            running[name](batches[turn % len(batches)])
             seconds[name].append(time.perf_counter() - began)
     mine = statistics.median(seconds["clearformer"])
-    print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {arguments.size}, ", end=""
-    )
-    print(f"beam {BEAM}, batch {BATCH}, ends {arguments.ends}, {arguments.rounds} rounds\n")
+    what = arguments.run or f"random {arguments.size}"
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {what}, ", end="")
+    print(f"beam {BEAM}, batch {BATCH}, {arguments.rounds} rounds\n")
     print(f"{'':22}{'seconds':>9}{'sentences/s':>13}{'ours is':>9}")
     for name, times in seconds.items():
         median = statistics.median(times)

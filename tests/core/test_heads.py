@@ -154,3 +154,11 @@ def test_smoothing_is_for_training_alone():
     torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.2))
     head.eval()
     torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.0))
+
+
+@pytest.mark.parametrize("cap", [None, 2.0])
+@pytest.mark.parametrize("bias", [False, True])
+def test_columns_are_the_logits_the_other_way_round(bias, cap):
+    head = heads.NextToken(nn.Linear(8, 11, bias=bias), cap)
+    hidden = torch.randn(5, 8)
+    torch.testing.assert_close(head.columns(hidden), head(hidden[None])[0].T)

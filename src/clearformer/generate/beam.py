@@ -67,7 +67,7 @@ def search(
     active = torch.arange(growing.sentences)  # which sentence each of the batch is
     forbidden = torch.tensor(sorted(never), device=device, dtype=torch.long)
 
-    logits = growing.first().repeat_interleave(width, dim=0)  # (R, V)
+    logits = growing.first().repeat_interleave(width, dim=1)  # (V, R)
     growing.widen(width)
     # At first all versions are one: only continuations of the first count.
     scores = torch.full((len(active), width), NEVER, device=device)  # (B, K)
@@ -107,33 +107,33 @@ def search(
 def candidates(logits: Tensor, scores: Tensor, forbidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The 2 x width best continuations of each sentence: score, token and version, each (B, C)."""
     sentences, width = scores.shape
-    rows = logits.log_softmax(dim=-1)  # (R, V)
-    rows[:, forbidden] = float("-inf")
+    columns = logits.log_softmax(dim=0)  # (V, R)
+    columns[forbidden] = float("-inf")
     # The best of a sentence are among the best of its versions, so nothing of the size of all
     # versions' vocabularies is added up or sorted.
-    best, token = largest(rows, min(2 * width, rows.shape[1]))  # (R, C)
+    best, token = largest(columns, min(2 * width, len(columns)))  # (R, C)
     total = (best.view(sentences, width, -1) + scores[:, :, None]).flatten(1)  # (B, K*C)
     ahead, place = total.topk(2 * width)
     return ahead, token.view(sentences, -1).gather(1, place), place // best.shape[1]
 
 
-def largest(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """`rows.topk(count)`, several times faster for a large vocabulary: (R, V) to (R, count).
+def largest(columns: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """`columns.T.topk(count)`, several times faster for a large vocabulary: (V, R) to (R, count).
 
     The `count` largest numbers lie in the `count` chunks with the largest maxima, and a maximum
     is found without keeping track of where it was.
     """
-    chunks = rows.shape[1] // CHUNK
+    (size, rows), chunks = columns.shape, len(columns) // CHUNK
     if chunks <= 2 * count:
-        return rows.topk(count)
-    whole = rows[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))  # (R, chunks, CHUNK)
-    chosen = whole.amax(dim=2).topk(count).indices  # (R, count)
-    inside = whole.gather(1, chosen[:, :, None].expand(-1, -1, CHUNK)).flatten(1)
-    rest = rows[:, chunks * CHUNK :]
-    best, place = torch.cat((inside, rest), dim=1).topk(count)  # (R, count)
-    in_chunk = chosen.gather(1, (place // CHUNK).clamp(max=count - 1)) * CHUNK + place % CHUNK
-    after = place - inside.shape[1] + chunks * CHUNK
-    return best, torch.where(place < inside.shape[1], in_chunk, after)
+        return columns.T.topk(count)
+    whole = columns[: chunks * CHUNK].unflatten(0, (chunks, CHUNK))  # (chunks, CHUNK, R)
+    chosen = whole.amax(dim=1).T.topk(count).indices  # (R, count)
+    # Ids of all candidates: those of the chosen chunks, and what is left over after the last.
+    inside = chosen[:, :, None] * CHUNK + _places(whole[0].T)  # (R, count, CHUNK)
+    after = torch.arange(chunks * CHUNK, size, device=columns.device).expand(rows, -1)
+    ids = torch.cat((inside.flatten(1), after), dim=1)  # (R, candidates)
+    best, place = columns.T.gather(1, ids).topk(count)
+    return best, ids.gather(1, place)
 
 
 class Finished:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from clearformer.build import pasts
 from clearformer.config import ModelConfig, Seq2SeqConfig
+from clearformer.core.heads import NextToken
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.past import KVCache
 
@@ -28,6 +29,7 @@ class Growing:
 
     def __init__(self, model: Seq2Seq | Transformer, config: ModelConfig, sentences: int) -> None:
         weight = next(model.parameters())
+        assert isinstance(model.head, NextToken)
         self.head = model.head
         self.device = weight.device
         self.sentences = sentences
@@ -35,11 +37,11 @@ class Growing:
         self.memory = pasts(config, sentences, ROOM, weight.dtype, weight.device)
 
     def first(self) -> Tensor:
-        """Logits (B, V) of the first token."""
+        """Logits (V, B) of the first token, a column for each sentence."""
         raise NotImplementedError
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Add a token to each row (R,); logits (R, V) of the one after it."""
+        """Add a token to each row (R,); logits (V, R) of the one after it."""
         return self._logits(tokens[:, None])
 
     def widen(self, beams: int) -> None:
@@ -64,16 +66,15 @@ class Growing:
             past.select(rows)
 
     def _logits(self, tokens: Tensor) -> Tensor:
-        """Logits (R, V) after the last of these tokens (R, T)."""
+        """Logits (V, R) after the last of these tokens (R, T)."""
         needed = self.memory[0].length + tokens.shape[1]
         for past in self.memory:
             if isinstance(past, KVCache) and needed > past.keys.shape[2]:
                 past.extend(max(needed, 2 * past.keys.shape[2]))
-        hidden = self._hidden(tokens)[:, -1:]  # (R, 1, E)
+        hidden = self._hidden(tokens)[:, -1]  # (R, E)
         for past in self.memory:
             past.advance()
-        logits: Tensor = self.head(hidden)[:, 0]  # (R, V)
-        return logits.float()
+        return self.head.columns(hidden).float()  # (V, R)
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         raise NotImplementedError

@@ -107,11 +107,11 @@ def greedy(
     totals = [0.0] * growing.sentences
     active = list(range(growing.sentences))
     forbidden = torch.tensor(sorted(never), device=growing.device, dtype=torch.long)
-    logits = growing.first()  # (B, V)
+    logits = growing.first()  # (V, B)
     for length in range(1, most + 1):
-        rows = logits.log_softmax(dim=-1)
-        rows[:, forbidden] = float("-inf")
-        best, token = rows.max(dim=-1)  # (B,)
+        columns = logits.log_softmax(dim=0)
+        columns[forbidden] = float("-inf")
+        best, token = columns.max(dim=0)  # (B,)
         for sentence, score, each in zip(active, best.tolist(), token.tolist(), strict=True):
             tokens[sentence].append(each)
             totals[sentence] += score
