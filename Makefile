@@ -39,6 +39,7 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/enwik8.py
 	@$(BIN)/python benchmarks/imdb.py
 	@$(BIN)/python benchmarks/import_gpt2.py
+	@$(BIN)/python benchmarks/translate.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

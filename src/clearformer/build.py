@@ -40,6 +40,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu": relu,
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
+    "silu": F.silu,
     "squared_relu": squared_relu,
     "swiglu": F.silu,
 }
@@ -47,12 +48,17 @@ FEED_FORWARDS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {
     "relu": FeedForward,
     "gelu": FeedForward,
     "gelu_tanh": FeedForward,
+    "silu": FeedForward,
     "squared_relu": FeedForward,
     "swiglu": GatedFeedForward,
 }
 ROTARIES: dict[str, type[positions.Rotary]] = {
     "halves": positions.Rotary,
     "neighbours": positions.NeighbourRotary,
+}
+WAVES: dict[str, positions.Waves] = {
+    "turns": positions.taking_turns,
+    "halves": positions.in_halves,
 }
 INITS: dict[str, Callable[[nn.Module], None]] = {
     "torch_default": init.torch_default,
@@ -227,8 +233,8 @@ def added_position(config: c.ModelConfig) -> nn.Module | None:
     match config.position:
         case c.Learned():
             return positions.Learned(config.length, config.width)
-        case c.Sinusoidal():
-            return positions.Sinusoidal(config.width)
+        case c.Sinusoidal(order=order):
+            return positions.Sinusoidal(config.width, WAVES[order])
         case c.NoPosition() | c.Rotary() | c.RelativeXL() | c.ALiBi():
             return None
         case _:

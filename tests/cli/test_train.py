@@ -105,7 +105,7 @@ def test_the_preset_gives_the_defaults():
     [
         (("gpt2-smal",), "there is no model 'gpt2-smal': did you mean 'gpt2-small'?"),
         (("",), "there is no model ''"),
-        (("original",), "original-base cannot be trained yet"),
+        (("original", "--data", "imdb"), "imdb has no pairs, but a translator learns from them"),
         (("--lr", "-1"), "lr is -1.0, but it must be above 0"),
         (("--steps", "3", "--minutes", "2"), "the budget is given in steps and minutes"),
         (("--batch", "6", "--accumulate", "4"), "it must divide the batch of 6: one of 1, 2, 3, 6"),

@@ -8,7 +8,7 @@ import torch
 from clearformer.core.attention import Attention
 from clearformer.core.kernels import Mask
 from clearformer.core.past import NOTHING, FrozenKV, HiddenMemory, KVCache
-from clearformer.core.patterns import Causal
+from clearformer.core.patterns import Causal, Full
 from clearformer.core.positions import Rotary
 
 BATCH, HEADS, KEY_HEADS, WIDTH = 2, 4, 2, 16
@@ -224,3 +224,41 @@ def test_a_memory_cannot_take_a_token_back():
     HiddenMemory(capacity=4).forget(0)
     with pytest.raises(ValueError, match=r"^a HiddenMemory has dropped what came before"):
         HiddenMemory(capacity=4).forget(1)
+
+
+# --- going on with some of the sequences ---------------------------------------------------
+
+
+@torch.no_grad()
+def test_selected_and_copied_rows_go_on_as_what_they_were():
+    attention = Attention(WIDTH, 4).eval()
+    x = torch.randn(3, 5, WIDTH)
+    mask = Mask(Causal())
+    for make in (lambda: KVCache(3, 4, 4, WIDTH // 4), lambda: HiddenMemory(9)):
+        past = make()
+        attention(x[:, :3], mask, past)
+        past.advance()
+        past.copy(torch.tensor([0, 2]), torch.tensor([2, 0]))  # the two change places
+        past.select(torch.tensor([2, 2, 1]))  # what is in row 2 now is sequence 0
+        if isinstance(past, KVCache):
+            past.extend(6)
+        rows = torch.tensor([0, 0, 1])
+        given = attention(x[rows, 3:], mask, past)
+        torch.testing.assert_close(given, attention(x[rows], mask)[:, 3:], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_sequences_that_share_a_source_are_as_with_a_source_each():
+    attention = Attention(WIDTH, 4).eval()
+    context = torch.randn(2, 7, WIDTH)
+    keep = torch.arange(7) < torch.tensor([[7], [4]])
+    x = torch.randn(6, 3, WIDTH)  # three for each source
+    together = attention(x, Mask(Full(), keep), attention.freeze(context))
+    rows = torch.arange(2).repeat_interleave(3)
+    each = attention(x, Mask(Full(), keep[rows]), attention.freeze(context[rows]))
+    torch.testing.assert_close(together, each, atol=1e-6, rtol=1e-5)
+    past = attention.freeze(context)
+    past.select(torch.tensor([1]))
+    torch.testing.assert_close(
+        attention(x[3:], Mask(Full(), keep[1:]), past), each[3:], atol=1e-6, rtol=1e-5
+    )

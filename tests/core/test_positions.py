@@ -14,6 +14,7 @@ from clearformer.core.positions import (
     Rotary,
     Sinusoidal,
     alibi_slopes,
+    in_halves,
 )
 
 HEADS, HEAD_WIDTH = 2, 4
@@ -47,6 +48,13 @@ def test_sinusoidal_positions_are_the_formula():
             angle = place / 10_000 ** (2 * i / WIDTH)
             assert row[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-4)
             assert row[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
+
+
+def test_sinusoidal_positions_in_halves_are_the_same_numbers_in_another_order():
+    places = torch.arange(9)
+    turns = Sinusoidal(WIDTH)(places, end=9)
+    halves = Sinusoidal(WIDTH, in_halves)(places, end=9)
+    assert halves.equal(torch.cat((turns[:, 0::2], turns[:, 1::2]), dim=1))
 
 
 def test_sinusoidal_positions_need_an_even_width():

@@ -19,6 +19,7 @@ def test_the_names():
         "imdb",
         "multi30k",
         "wikitext2",
+        "number-words",
     }
     kinds = {name: type(each) for name, each in CORPORA.items()}
     assert kinds["imdb"] is LabelledCorpus

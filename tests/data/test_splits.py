@@ -4,8 +4,14 @@ import re
 
 import pytest
 
-from clearformer.data.splits import repeated_rows, repeated_text, split_rows, split_text
-from clearformer.data.tables import Table
+from clearformer.data.splits import (
+    repeated_rows,
+    repeated_text,
+    split_pairs,
+    split_rows,
+    split_text,
+)
+from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import Text, in_memory
 
 
@@ -124,3 +130,16 @@ def test_text_seen_before_is_noticed():
     assert repeated_text(text_of(b"abc"), text_of(b"abc")) == 1
     place = 2**20 - 30  # across two chunks
     assert repeated_text(text_of(data), text_of(data[place : place + 64])) == 1
+
+
+def test_all_translations_of_a_source_are_on_one_side():
+    sources = tuple(f"text {i % 40}" for i in range(120))
+    pairs = Pairs("p", sources, tuple(f"translation {i}" for i in range(120)))
+    training, validation = split_pairs(pairs, 0.1, seed=0)
+    assert set(training.sources).isdisjoint(validation.sources)
+    assert len(validation) == 12
+    together = zip(training.sources + validation.sources, training.targets + validation.targets,
+                   strict=True)  # fmt: skip
+    assert sorted(together) == sorted(zip(pairs.sources, pairs.targets, strict=True))
+    assert split_pairs(pairs, 0.1, seed=0)[1] == validation
+    assert split_pairs(pairs, 0.1, seed=1)[1] != validation

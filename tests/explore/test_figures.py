@@ -26,3 +26,13 @@ def test_a_ladder_writes_each_number_and_keeps_infinity_apart():
 def test_text_stays_text_in_a_vector_picture(tmp_path):
     figures.save(figures.pattern(Causal(), 4, "a title"), tmp_path / "p.svg")
     assert "a title" in (tmp_path / "p.svg").read_text()
+
+
+def test_an_alignment_has_its_tokens_as_labels(tmp_path):
+    drawing = figures.alignment(torch.rand(2, 3), ["a$", " b"], ["x", "y", "z"], "t" * 80)
+    (axes,) = drawing.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a\\$", "·b"]
+    assert len(axes.get_xticklabels()) == 3
+    assert len(axes.get_title()) == 60
+    figures.save(drawing, tmp_path / "a.svg")
+    assert "<svg" in (tmp_path / "a.svg").read_text()

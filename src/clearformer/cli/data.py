@@ -45,6 +45,11 @@ class Data:
         if corpus is not None:
             for part in corpus.parts:
                 self._show(corpus.read(part, where), f"{self.source}, {part}")
+        elif "," in self.source and not Path(self.source).exists():
+            pairs, notes = data.read_pairs(self.source)
+            self._show(pairs, self.source)
+            for note in notes:
+                print(f"note: {note}")
         elif data.is_table(self.source):
             self._show(data.read_table(self.source, self.text, self.label), self.source)
         else:

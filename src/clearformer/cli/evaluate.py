@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 if TYPE_CHECKING:
-    from clearformer.train.folder import Opened
+    from clearformer.data import Pairs
+    from clearformer.train.folder import Opened, OpenedTranslator
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure a trained model on text or labelled texts that it has not seen."""
+    """Measure a trained model on text, labelled texts or pairs that it has not seen."""
 
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), or one of its checkpoints."""
@@ -34,13 +35,26 @@ class Evaluate:
     """Column of the labels, in a table."""
     weights: Literal["float32", "int8"] = "float32"
     """int8: what the model is worth with its weights in eight bits, beside what it was."""
+    source_column: str | None = None
+    """Column of what is translated, in a table of pairs; none: as in training."""
+    target_column: str | None = None
+    """Column of what it becomes."""
+    beam: int = 4
+    """A translator: versions followed at once; 1: always the likeliest token."""
+    length_penalty: float = 1.0
+    """A translator: above 0 helps long translations."""
+    out: Path | None = None
+    """A translator: write the translations here, a line for each."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
         from clearformer.config import Classifier, Features, MaskedToken, Pretraining
-        from clearformer.train.folder import open_run
+        from clearformer.train.folder import is_translator, open_run, open_translator
 
+        if is_translator(self.run_folder):
+            self._pairs(open_translator(self.run_folder))
+            return
         opened = open_run(self.run_folder)
         if isinstance(opened.config.model.head, Features):
             raise ValueError(
@@ -54,6 +68,62 @@ class Evaluate:
             self._hidden(opened)
         else:
             self._text(opened)
+
+    def _pairs(self, opened: OpenedTranslator) -> None:
+        from clearformer import data
+        from clearformer.generate.beam import Beam
+        from clearformer.train.overlap import overlap
+        from clearformer.train.pairs import fitting_rows, loss
+
+        how = Beam(width=self.beam, penalty=self.length_penalty)
+        translator = opened.translator
+        print(f"{opened.found.folder}: {translator.config.name}, step {opened.found.step}")
+        pairs, notes = self._read_pairs(opened)
+        marks = translator.config.marks
+        assert marks is not None
+        encoded = data.encode_pairs(pairs, translator.tokenizer, marks.start, marks.end)
+        fitting = fitting_rows(encoded, translator.config.length)
+        if len(fitting) < len(pairs):
+            notes += (
+                f"{len(pairs) - len(fitting):,} of {len(pairs):,} pairs have more than "
+                f"{translator.config.length} tokens on a side and are left out",
+            )
+        if not fitting:
+            raise ValueError(f"{pairs.name}: {notes[-1]}, and nothing is left to evaluate")
+        for note in notes:
+            print(f"note: {note}")
+        pairs = pairs.select(fitting)
+        translations = translator.translate(pairs.sources, how, batch=64)
+        texts = [each[0].text for each in translations]
+        found = overlap(texts, pairs.targets)
+        print(f"BLEU         {found.bleu:.2f}   {found.bleu_signature}")
+        print(f"chrF         {found.chrf:.2f}   {found.chrf_signature}")
+        print(f"exact match  {found.exact:.4f} on {found.sentences:,} pairs")
+        nats = loss(translator.model, encoded.select(fitting))
+        print(f"loss         {nats:.4f} nats a target token, end mark included, not smoothed")
+        print(f"protocol: beam {self.beam}, length penalty {self.length_penalty:g}, {pairs.name}")
+        if self.out is not None:
+            self.out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+    def _read_pairs(self, opened: OpenedTranslator) -> tuple[Pairs, tuple[str, ...]]:
+        from clearformer import data
+        from clearformer.cli.train import places
+        from clearformer.train.pairs import pair_corpus, pairs, read
+
+        settings = opened.config.data
+        settings = replace(
+            settings,
+            source_column=self.source_column or settings.source_column,
+            target_column=self.target_column or settings.target_column,
+        )
+        source = self.data or settings.source
+        where = places(self.data_dir)
+        if self.data is None and self.part == "validation":
+            _, held, notes = pairs(settings, where, opened.config.train.seed)
+            return held, notes
+        if source in data.CORPORA:
+            return pair_corpus(source).read(self.part, where), ()
+        return read(settings, source)
 
     def _text(self, opened: Opened) -> None:
         import lzma

@@ -15,6 +15,7 @@ import tyro
 
 from clearformer import __version__
 from clearformer.cli.attend import Attend
+from clearformer.cli.average import Average
 from clearformer.cli.classify import Classify
 from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
@@ -26,6 +27,7 @@ from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
+from clearformer.cli.translate import Translate
 
 Verb = (
     Train
@@ -33,9 +35,11 @@ Verb = (
     | Generate
     | Classify
     | Fill
+    | Translate
     | Embed
     | Import
     | Export
+    | Average
     | Data
     | Describe
     | Attend
@@ -78,6 +82,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Embed, tyro.conf.subcommand("embed")]
                 | Annotated[Import, tyro.conf.subcommand("import")]
                 | Annotated[Export, tyro.conf.subcommand("export")]
+                | Annotated[Translate, tyro.conf.subcommand("translate")]
+                | Annotated[Average, tyro.conf.subcommand("average")]
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")],

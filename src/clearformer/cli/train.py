@@ -27,7 +27,7 @@ BUDGETS = ("steps", "epochs", "minutes")
 
 @dataclass(frozen=True)
 class Train:
-    """Train a model on a text or on labelled texts; Ctrl-C saves, --resume goes on."""
+    """Train a model on a text, labelled texts or pairs; Ctrl-C saves, --resume goes on."""
 
     preset: tyro.conf.Positional[str]
     """A preset (`clearformer describe` lists them); with --from: nothing, or classify."""
@@ -106,13 +106,17 @@ def out_of_memory(train: TrainConfig) -> str:
 
 
 def sample(run: Run) -> str | None:
-    """A few words of a generator in training; nothing of a classifier."""
+    """A few words of a generator in training, a translation; nothing of a classifier."""
     from clearformer.config import NextToken
-    from clearformer.core.model import Transformer
+    from clearformer.core.model import Seq2Seq, Transformer
     from clearformer.generate.choose import Sampling
     from clearformer.generate.stream import stream
     from clearformer.generate.writer import Writer
+    from clearformer.train.pairs import Translation
 
+    if isinstance(run.task, Translation):
+        assert isinstance(run.model, Seq2Seq)
+        return run.task.sample(run.model)
     if not isinstance(run.config.model.head, NextToken):
         return None
     assert isinstance(run.model, Transformer)
@@ -190,7 +194,6 @@ def parse(arguments: Sequence[str]) -> Train:
 
 def defaults(words: Sequence[str]) -> Train:
     """What the flags change: the run that goes on, the one to begin from, or a preset."""
-    from clearformer.config import Seq2SeqConfig
     from clearformer.families import preset
     from clearformer.families.recipes import recipe
 
@@ -198,7 +201,7 @@ def defaults(words: Sequence[str]) -> Train:
     source, out = (_value(words, flag) for flag in ("--from", "--out"))
     if "--resume" in words and out is not None and (name is None or source is not None):
         own = own_config(Path(out))
-        if own is not None and not isinstance(own.model, Seq2SeqConfig):
+        if own is not None:
             name = name or own.model.name
             return Train(preset=name, model=own.model, data=own.data, train=own.train)
     if source is not None:
@@ -207,8 +210,6 @@ def defaults(words: Sequence[str]) -> Train:
         raise ValueError("classify gives a trained model a new head: say which with --from RUN")
     name = DEFAULT if name is None else name
     model = preset(name)
-    if isinstance(model, Seq2SeqConfig):
-        raise ValueError(f"{model.name} cannot be trained yet: choose a generator or a classifier")
     data, train = recipe(model)
     return Train(preset=name, model=model, data=data, train=train)
 

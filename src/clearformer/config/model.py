@@ -23,7 +23,9 @@ class Learned:
 
 @dataclass(frozen=True, kw_only=True)
 class Sinusoidal:
-    """Sines and cosines, added to the embedding."""
+    """Sines and cosines, added to the embedding: taking turns, or sines first (Marian)."""
+
+    order: Literal["turns", "halves"] = "turns"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +262,7 @@ class ModelConfig:
     heads: int
     hidden: int
     residual: Literal["pre", "post"]
-    activation: Literal["relu", "gelu", "gelu_tanh", "squared_relu", "swiglu"]
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "squared_relu", "swiglu"]
     position: Position
     patterns: tuple[Pattern, ...]
     head: Head
@@ -299,11 +301,29 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Marks:
+    """The ids that open a target and close a source or a target."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """Ids that are common on one side and rare on the other: which way round a model goes."""
+
+    source: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig(ModelConfig):
     """Two stacks: `layers` encoder blocks that see everything, then `decoder_layers` with
     `patterns`; one vocabulary, and one embedding for source, target and output."""
 
     decoder_layers: int
+    marks: Marks | None = None  # once data has told them
+    sides: Sides | None = None  # likewise
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -90,7 +90,9 @@ class TrainConfig:
     lr: float
     """Base learning rate."""
     batch: int
-    """Sequences in a step, over all micro-batches."""
+    """Sequences in a step, over all micro-batches; of pairs, the most."""
+    tokens: int | None = None
+    """Pairs: most tokens of a side in a step, padding counted; none: only `batch` limits."""
     steps: int | None = None
     """Budget in steps."""
     epochs: float | None = None
@@ -132,7 +134,7 @@ class TrainConfig:
         require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
         require(self, "evaluations", self.evaluations >= 1, "at least 1")
         require(self, "smoothing", 0 <= self.smoothing < 1, "at least 0 and below 1")
-        for name in ("steps", "epochs", "minutes", "clip", "patience", "threads"):
+        for name in ("steps", "epochs", "minutes", "clip", "patience", "threads", "tokens"):
             value = getattr(self, name)
             require(self, name, value is None or value > 0, "above 0, or absent")
         if self.ema is not None:
@@ -177,7 +179,8 @@ class DataConfig:
     """What to learn from: a corpus by name or files of one's own, and how text becomes tokens."""
 
     source: str
-    """A corpus by name, a file, a folder, a glob, or - for standard input."""
+    """A corpus by name, a file, a folder, a glob, or - for standard input; of pairs also two
+    files with a comma between them."""
     validation: str | None = None
     """A file to evaluate on; none: a part of the source."""
     validation_share: float = 0.1
@@ -189,6 +192,10 @@ class DataConfig:
     """Column of the texts, in a table."""
     label: str = "label"
     """Column of the labels, in a table."""
+    source_column: str = "source"
+    """Column of what is translated, in a table of pairs."""
+    target_column: str = "target"
+    """Column of what it becomes."""
     cut: Literal["head", "tail", "ends"] = "head"
     """Which part of a text longer than the context is kept."""
     masking: Masking | None = None

@@ -59,7 +59,9 @@ class Attention(nn.Module):
         q, k, v = past.read(x, self)  # (B, H, T, D), (B, G, K, D), (B, G, K, D)
         q, bias = self.position.score(q, k)
         y = self.kernel(q, k, v, mask, bias, self.dropout if self.training else 0.0)
-        merged = y.transpose(1, 2).flatten(-2)  # (B, T, E)
+        # The past may have put queries of several sequences side by side, where these share
+        # their keys; in the shape of x each stands in its own row again.
+        merged = y.transpose(1, 2).reshape(x.shape)  # (B, T, E)
         return self.output(merged)  # (B, T, E)
 
     def queries_keys_values(self, x: Tensor, start: int) -> Heads:

@@ -50,6 +50,9 @@ class Past:
     def select(self, rows: Tensor) -> None:
         """Go on with these sequences (R,) alone, in this order; one may come several times."""
 
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Each of the sequences `targets` becomes what its one of `sources` was; each (R,)."""
+
 
 class Nothing(Past):
     """No past: keys and values are those of the tokens at hand."""
@@ -114,16 +117,38 @@ class KVCache(Past):
     def select(self, rows: Tensor) -> None:
         self.keys, self.values = self.keys[rows], self.values[rows]
 
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        for room in (self.keys, self.values):
+            filled = room[:, :, : self.length]
+            # Twice as fast as filled[targets] = filled[sources], on a CPU.
+            filled.index_copy_(0, targets, filled.index_select(0, sources))
+
+    def extend(self, capacity: int) -> None:
+        """Room for `capacity` tokens; what is there stays."""
+        more = (*self.keys.shape[:2], capacity - self.keys.shape[2], self.keys.shape[3])
+        self.keys = torch.cat((self.keys, self.keys.new_zeros(more)), dim=2)
+        self.values = torch.cat((self.values, self.values.new_zeros(more)), dim=2)
+
 
 class FrozenKV(Past):
-    """Keys and values of another sequence, made once: cross-attention's only source."""
+    """Keys and values of another sequence, made once: cross-attention's only source.
+
+    Several sequences may look at one source (the beams of a search): they come one after the
+    other in the batch, and their queries meet the keys together, which are not copied.
+    """
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.keys = keys
         self.values = values
 
     def read(self, x: Tensor, project: Projection) -> Heads:
-        return project.queries(x), self.keys, self.values
+        q, sources = project.queries(x), self.keys.shape[0]
+        if q.shape[0] != sources:
+            q = q.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)  # (B, H, beams*T, D)
+        return q, self.keys, self.values
+
+    def select(self, rows: Tensor) -> None:
+        self.keys, self.values = self.keys[rows], self.values[rows]
 
 
 class HiddenMemory(Past):
@@ -168,3 +193,8 @@ class HiddenMemory(Past):
 
     def select(self, rows: Tensor) -> None:
         self.states = None if self.states is None else self.states[rows]
+
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        if self.states is not None:
+            # Into a copy: the states are a view of what went through the model.
+            self.states = self.states.index_copy(0, targets, self.states[sources])

@@ -8,6 +8,7 @@ Axes: B batch, T tokens, Q queries, K keys, H heads, D head width, E model width
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -31,19 +32,33 @@ class Learned(nn.Module):
         return self.table(positions)  # (..., T, E)
 
 
+Waves = Callable[[Tensor, Tensor], Tensor]  # sines and cosines (..., E/2) to (..., E)
+
+
+def taking_turns(sine: Tensor, cosine: Tensor) -> Tensor:
+    """As the paper writes it: sine, cosine, sine, ..."""
+    return torch.stack((sine, cosine), dim=-1).flatten(-2)  # (..., E)
+
+
+def in_halves(sine: Tensor, cosine: Tensor) -> Tensor:
+    """As the paper's code, Marian and Transformer-XL have it: all sines, then all cosines."""
+    return torch.cat((sine, cosine), dim=-1)  # (..., E)
+
+
 class Sinusoidal(nn.Module):
     """Sines and cosines of falling frequency, taking turns along the width (eq. 18)."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, order: Waves = taking_turns) -> None:
         super().__init__()
         if width % 2:
             raise ValueError(f"sinusoidal positions need an even width, got {width}")
         self.width = width
+        self.order = order
 
     def forward(self, positions: Tensor, end: int) -> Tensor:
         """Vectors for `positions`, of any size: (..., T) -> (..., T, E)."""
         angles = _angles(positions, self.width, base=10_000.0)  # (..., T, E/2)
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # (..., T, E)
+        return self.order(angles.sin(), angles.cos())  # (..., T, E)
 
 
 class Position(nn.Module):

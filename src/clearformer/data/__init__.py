@@ -1,12 +1,27 @@
 """Data: corpora by name, files of one's own, and batches that depend on (seed, step) alone."""
 
+from clearformer.data.aligned import read_pairs
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
 from clearformer.data.documents import Documents, encode_documents, files_of
 from clearformer.data.files import open_text
 from clearformer.data.masking import UNITS, Hiding
+from clearformer.data.pairs import (
+    EncodedPairs,
+    PaddedPairs,
+    PairBatches,
+    encode_pairs,
+    evaluation_pairs,
+    telling_tokens,
+)
 from clearformer.data.published import Places
 from clearformer.data.rows import RowBatches, Rows, encode_rows, evaluation_rows, label_names
-from clearformer.data.splits import repeated_rows, repeated_text, split_rows, split_text
+from clearformer.data.splits import (
+    repeated_rows,
+    repeated_text,
+    split_pairs,
+    split_rows,
+    split_text,
+)
 from clearformer.data.streams import StreamBatches, evaluation_windows
 from clearformer.data.stretches import (
     Alone,
@@ -23,10 +38,13 @@ __all__ = [
     "UNITS",
     "Alone",
     "Documents",
+    "EncodedPairs",
     "Hiding",
     "LabelledCorpus",
     "MaskedBatch",
     "MaskedBatches",
+    "PaddedPairs",
+    "PairBatches",
     "PairCorpus",
     "Pairs",
     "Places",
@@ -41,7 +59,9 @@ __all__ = [
     "TokenFile",
     "corpus",
     "encode_documents",
+    "encode_pairs",
     "encode_rows",
+    "evaluation_pairs",
     "evaluation_rows",
     "evaluation_windows",
     "files_of",
@@ -49,9 +69,12 @@ __all__ = [
     "label_names",
     "open_text",
     "prepare",
+    "read_pairs",
     "read_table",
     "repeated_rows",
     "repeated_text",
+    "split_pairs",
     "split_rows",
     "split_text",
+    "telling_tokens",
 ]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from clearformer.data.numbers import PARTS as NUMBER_PARTS
+from clearformer.data.numbers import number_words
 from clearformer.data.published import (
     ENWIK8_PARTS,
     Places,
@@ -129,6 +131,12 @@ _ALL: tuple[Corpus, ...] = (
         "captions, English and German: 31,014",
         ("train", "validation", "test"),
         multi30k,
+    ),
+    PairCorpus(
+        "number-words",
+        "numbers in words, English and German: some 24,000, made by num2words",
+        NUMBER_PARTS,
+        number_words,
     ),
 )
 CORPORA: Mapping[str, Corpus] = {each.name: each for each in _ALL}

@@ -4,7 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
 
-from clearformer.data.tables import Table
+from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import Text
 
 PROBES = 32
@@ -40,6 +40,20 @@ def split_rows(table: Table, share: float, seed: int) -> tuple[Table, Table]:
     Which rows depends on their text and the seed, not on their order: rows may be added or
     sorted, and equal texts stay on one side.
     """
+    held = _held(table, share, seed)
+    rows = range(len(table))
+    return table.select([r for r in rows if r not in held]), table.select(sorted(held))
+
+
+def split_pairs(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
+    """Training and validation; whatever belongs to one source is on one side."""
+    held = _held(Table(pairs.name, pairs.sources, None), share, seed)
+    rows = range(len(pairs))
+    return pairs.select([r for r in rows if r not in held]), pairs.select(sorted(held))
+
+
+def _held(table: Table, share: float, seed: int) -> set[int]:
+    """The rows that are held back."""
     _require_share(share)
     groups: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
     for row, text in enumerate(table.texts):
@@ -60,8 +74,7 @@ def split_rows(table: Table, share: float, seed: int) -> tuple[Table, Table]:
                 f"to hold back a part: give more rows, or a validation file"
             )
         held |= chosen
-    rows = range(len(table))
-    return table.select([r for r in rows if r not in held]), table.select(sorted(held))
+    return held
 
 
 def repeated_rows(training: Table, evaluation: Table) -> int:

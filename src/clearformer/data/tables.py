@@ -49,6 +49,14 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.sources)
 
+    def select(self, rows: Sequence[int]) -> "Pairs":
+        """Only these pairs, in this order."""
+        return Pairs(
+            self.name,
+            tuple(self.sources[row] for row in rows),
+            tuple(self.targets[row] for row in rows),
+        )
+
 
 Record = tuple[int, dict[str, object]]  # the line it starts at, and its fields by column
 

@@ -53,6 +53,28 @@ def ladder(stages: Sequence[tuple[str, Tensor]], tokens: Sequence[str], title: s
     return figure
 
 
+def alignment(
+    weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str = ""
+) -> Figure:
+    """Where each target token (a row) looked in the source (the columns); a row adds up to 1."""
+    figure = Figure(
+        figsize=(1.8 + 0.36 * len(columns), 1.6 + 0.3 * len(rows)), layout="constrained"
+    )
+    axes = figure.subplots()
+    axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    names = [_visible(each) for each in columns]
+    axes.set_xticks(range(len(columns)), names, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(rows)), [_visible(each) for each in rows])
+    axes.set(xlabel="source", ylabel="target")
+    axes.set_title(title if len(title) <= 60 else f"{title[:59]}…", fontsize=9)
+    return figure
+
+
+def _visible(piece: str) -> str:
+    """A token as a label: a space at its start shows, and mathematics is not set."""
+    return piece.replace(" ", "·").replace("$", r"\$")
+
+
 def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], light: bool) -> None:
     low, high = limits
     for i, row in enumerate(table.tolist()):

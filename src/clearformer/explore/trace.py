@@ -90,11 +90,14 @@ def trace(
     model: Transformer | Seq2Seq,
     tokens: Tensor,
     *,
+    target: Tensor | None = None,
     layers: Sequence[int] | None = None,
     mask: MaskChoice = "model",
     positions: bool = True,
 ) -> Trace:
     """Run `tokens` (1, T) through the model and note every stage of attention.
+
+    An encoder-decoder reads `tokens` and is told `target` (1, T), or `tokens` again.
 
     `mask` replaces the model's pattern (padding stays), `positions=False` takes away every
     position scheme: together they show a transformer as the set function it is.
@@ -104,7 +107,10 @@ def trace(
     model.eval()
     try:
         with torch.inference_mode(), _recording(model, recorded, layers, mask, positions):
-            output = model(tokens, tokens) if isinstance(model, Seq2Seq) else model(tokens)
+            if isinstance(model, Seq2Seq):
+                output = model(tokens, tokens if target is None else target)
+            else:
+                output = model(tokens)
     finally:
         model.train(was_training)
     return Trace(recorded, output)

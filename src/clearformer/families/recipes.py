@@ -11,18 +11,58 @@ from clearformer.config import (
     Classifier,
     Cosine,
     DataConfig,
+    InverseSqrt,
     Linear,
     MaskedToken,
     Masking,
     Muon,
     Pretraining,
+    Seq2SeqConfig,
     StableThenDecay,
     TrainConfig,
 )
 
+# How an encoder-decoder learns from pairs, by its size.
+PUBLISHED = TrainConfig(
+    # Sections 5.1 to 5.4 of the paper; its rate, width^-0.5 * warmup^-0.5, is 7e-4 for base.
+    lr=7e-4,
+    batch=2048,
+    tokens=25_000,
+    minutes=2,
+    optimizer=AdamW(beta2=0.98, epsilon=1e-9, weight_decay=0.0),
+    schedule=InverseSqrt(warmup=4000),
+    clip=None,
+    smoothing=0.1,
+)
+PAIRS = {
+    "base": PUBLISHED,
+    "big": PUBLISHED,
+    # Pre-norm needs no long warm-up and bears higher rates; Muon learns faster than AdamW, and a
+    # rate that ends at zero makes the most of a budget (docs/log.md).
+    "small": TrainConfig(
+        lr=0.02,
+        batch=512,
+        tokens=2048,
+        minutes=60,
+        optimizer=Muon(adam_lr=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.0)),
+        schedule=StableThenDecay(warmup=50, decay=0.6),
+        smoothing=0.1,
+        keep=5,
+    ),
+    "tiny": TrainConfig(
+        lr=3e-3,
+        batch=512,
+        tokens=2048,
+        minutes=4,
+        optimizer=AdamW(beta2=0.98, epsilon=1e-9, weight_decay=0.0),
+        schedule=InverseSqrt(warmup=200),
+        smoothing=0.1,
+    ),
+}
+
 
 def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
-    """Data and training that suit a model; the budget is two minutes."""
+    """Data and training that suit a model; the budget is two minutes unless a size has its own."""
     family = model.name.partition("-")[0]
     if isinstance(model.head, Classifier):
         if model.neighbours is not None:
@@ -46,6 +86,9 @@ def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
             optimizer=AdamW(beta2=0.98, weight_decay=0.01),
             schedule=Linear(warmup=100),
         )
+    if isinstance(model, Seq2SeqConfig):
+        data = DataConfig(source="number-words", tokenizer="bpe", vocabulary=model.vocabulary)
+        return data, PAIRS[model.name.partition("-")[2]]
     if family == "gpt2":
         return DataConfig(source="python-docs", tokenizer="bpe"), TrainConfig(
             lr=6e-4, batch=8, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)

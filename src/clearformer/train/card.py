@@ -15,6 +15,7 @@ def card(run: Run) -> str:
         "bits_per_byte": 'generate {} "Once"',
         "accuracy": 'classify {} "A text"',
         "masked_loss": 'fill {} "A [MASK] text"',
+        "chrf": 'translate {} "a text"',
     }
     origin = run.config.origin
     began = f"from {origin.folder} (sha256 {origin.sha256})" if origin else "anew"

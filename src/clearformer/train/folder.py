@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 
 from clearformer.build import outline
-from clearformer.config import RunConfig, run_from_json
-from clearformer.core.model import Transformer
+from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
+from clearformer.core.model import Seq2Seq, Transformer
+from clearformer.generate.translate import Translator
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
@@ -29,15 +30,45 @@ class Opened:
     found: checkpoint.Checkpoint
 
 
+@dataclass(frozen=True)
+class OpenedTranslator:
+    """A trained encoder-decoder, ready for use."""
+
+    translator: Translator
+    config: RunConfig
+    found: checkpoint.Checkpoint
+
+
 def open_run(path: Path) -> Opened:
     """The best checkpoint of a run, or the very one that `path` names."""
+    model, config, tokenizer, found = _open(path)
+    if isinstance(model, Seq2Seq):
+        raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
+    return Opened(model, config, tokenizer, found)
+
+
+def open_translator(path: Path) -> OpenedTranslator:
+    """The same for an encoder-decoder."""
+    model, config, tokenizer, found = _open(path)
+    if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
+        raise ValueError(
+            f"{path} is no translator but {config.model.name}: use clearformer generate or "
+            f"classify, or train an original"
+        )
+    if config.model.marks is None:
+        raise ValueError(f"{path}: its config has no marks, so nobody knows where targets end")
+    return OpenedTranslator(Translator(model, config.model, tokenizer), config, found)
+
+
+def _open(
+    path: Path,
+) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     found = best_checkpoint(path)
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
         raise ValueError(f"{found.folder}: its tokenizer is not the one it was trained with")
     model = outline(config.model)
-    assert isinstance(model, Transformer)
     tensors = found.tensors("model.safetensors")
     if config.train.ema is not None:
         # What was evaluated is the running average, so that is what is used.
@@ -46,7 +77,13 @@ def open_run(path: Path) -> Opened:
     state.adopt_weights(model, tensors, str(found.folder))
     model.eval()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
-    return Opened(model, config, tokenizer, found)
+    return model, config, tokenizer, found
+
+
+def is_translator(path: Path) -> bool:
+    """Whether a run is an encoder-decoder, without opening its weights."""
+    model = run_from_json(best_checkpoint(path).json("config.json")).model
+    return isinstance(model, Seq2SeqConfig)
 
 
 def best_checkpoint(path: Path) -> checkpoint.Checkpoint:

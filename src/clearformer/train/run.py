@@ -367,7 +367,8 @@ def continued(saved: RunConfig, asked: RunConfig) -> RunConfig:
     wrong = []
     old, new = to_json(saved), to_json(asked)
     # What the data told is in the saved config only.
-    new["model"] |= {key: old["model"][key] for key in ("vocabulary", "head")}
+    told = {"vocabulary", "head", "marks", "sides"} & old["model"].keys()
+    new["model"] |= {key: old["model"][key] for key in told}
     for part in ("model", "data", "train"):
         for name, value in old[part].items():
             if new[part].get(name) != value and name not in CHANGEABLE:

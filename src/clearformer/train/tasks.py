@@ -24,11 +24,13 @@ from clearformer.config import (
     NextToken,
     Pretraining,
     RunConfig,
+    Seq2SeqConfig,
 )
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 from clearformer.train import evaluate
+from clearformer.train.pairs import Translation
 
 # Bytes of a stream that are evaluated during training: an indicator that costs little beside
 # it. `clearformer evaluate` takes as much as it is told.
@@ -61,9 +63,14 @@ class Task(Protocol):
 
 
 def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None) -> Task:
-    """The task that fits the model's head, with a given tokenizer or one that it learns."""
+    """The task that fits the model: its two stacks, or its head.
+
+    The tokenizer is the one that is given, or one that the task learns.
+    """
     from clearformer.train.masking import Masking  # which reads texts as the tasks here do
 
+    if isinstance(config.model, Seq2SeqConfig):
+        return Translation(config, places, tokenizer)
     match config.model.head:
         case NextToken():
             return Stream(config, places, tokenizer)

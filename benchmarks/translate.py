@@ -1,0 +1,257 @@
+"""Beam search with one set of Marian-shaped weights: ours, transformers, CTranslate2.
+
+    python benchmarks/translate.py [--rounds 5] [--size small|base] [--run RUN]
+
+Beam 4, batch 32, float32. The weights are of MarianMTModel's architecture (post-norm, sinusoidal
+positions, one shared embedding); ours are the same numbers under other names, and it is printed
+how many translations are the same. Random weights never end a sentence, so all run to 48 tokens:
+the price of a step. A trained run shows what it is to translate: sentences end at different
+lengths, and ours then leave the batch. Train it in Marian's shape:
+
+    clearformer train original-small --data multi30k --model.residual post \\
+        --model.position.order halves --minutes 10 --out RUN
+
+Contestants take turns, one batch each a round; figures are medians, ratios are of medians.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearformer import config as c
+from clearformer.build import build
+from clearformer.cli.train import places
+from clearformer.core.model import Seq2Seq
+from clearformer.families import original
+from clearformer.generate.beam import Beam
+from clearformer.generate.translate import Translator
+from clearformer.text.plain import Bytes
+from clearformer.train.folder import open_translator
+from clearformer.train.pairs import pairs
+
+BATCH, BEAM, MOST = 32, 4, 48
+# layers of each stack, width, heads, hidden, vocabulary
+SIZES = {"small": (3, 256, 4, 1024, 8_001), "base": (6, 512, 8, 2048, 32_001)}
+WAYS = {"up": "fc1", "down": "fc2"}
+Tokens = list[tuple[int, ...]]
+
+
+def translator_of(run: Path | None, size: str) -> tuple[Translator, list[list[int]]]:
+    """A model of ours in Marian's shape, and sources for it."""
+    if run is None:
+        layers, width, heads, hidden, vocabulary = SIZES[size]
+        config = replace(
+            original("small"),
+            vocabulary=vocabulary,
+            layers=layers,
+            decoder_layers=layers,
+            width=width,
+            heads=heads,
+            hidden=hidden,
+            residual="post",
+            position=c.Sinusoidal(order="halves"),
+            marks=c.Marks(start=vocabulary - 1, end=vocabulary - 2),
+        )
+        model = build(config)
+        assert isinstance(model, Seq2Seq)
+        lengths = torch.randint(6, 25, (8 * BATCH,)).tolist()
+        sources = [torch.randint(0, vocabulary - 2, (length,)).tolist() for length in lengths]
+        # A source is closed as it is in training.
+        closed = [[*each, vocabulary - 2] for each in sources]
+        return Translator(model.eval(), config, Bytes()), closed  # texts are not needed here
+    opened = open_translator(run)
+    held = pairs(opened.config.data, places(None), opened.config.train.seed)[1]
+    texts = [text for text in held.sources if len(text) < 200]
+    return opened.translator, opened.translator.encode(texts)
+
+
+def marian(translator: Translator) -> Any:
+    """The same weights in transformers; what Marian has and we have not is zero."""
+    from transformers import MarianConfig, MarianMTModel
+
+    ours = translator.config
+    if ours.residual != "post" or ours.position != c.Sinusoidal(order="halves"):
+        raise SystemExit(f"{ours.name} is not in Marian's shape: train it as --help says")
+    assert ours.marks is not None
+    model = MarianMTModel(
+        MarianConfig(
+            vocab_size=ours.vocabulary,
+            d_model=ours.width,
+            encoder_layers=ours.layers,
+            decoder_layers=ours.decoder_layers,
+            encoder_attention_heads=ours.heads,
+            decoder_attention_heads=ours.heads,
+            encoder_ffn_dim=ours.hidden,
+            decoder_ffn_dim=ours.hidden,
+            max_position_embeddings=ours.length,
+            activation_function="relu",
+            scale_embedding=True,
+            pad_token_id=ours.marks.start,
+            decoder_start_token_id=ours.marks.start,
+            eos_token_id=ours.marks.end,
+            forced_eos_token_id=None,
+            attn_implementation="sdpa",
+        )
+    ).eval()
+    theirs = dict(model.named_parameters())
+    with torch.no_grad():
+        # As in real ones, and as CTranslate2 takes it: targets start from nothing.
+        translator.model.source_embedding.token.weight[ours.marks.start] = 0.0
+        for name, parameter in theirs.items():
+            if name.endswith("proj.bias"):
+                parameter.zero_()
+        for name, parameter in translator.model.named_parameters():
+            several = their_names(name)
+            for other, part in zip(several, parameter.chunk(len(several)), strict=True):
+                theirs[other].copy_(part)
+    return model
+
+
+def their_names(name: str) -> list[str]:
+    """Marian's parameters that lie end to end in ours."""
+    if name == "source_embedding.token.weight":
+        return ["model.shared.weight"]
+    side, _, layer, *path = name.split(".")
+    kind = path.pop()
+    below = f"model.{side}.layers.{layer}"
+    attention = {"attention": "self_attn", "cross_attention": "encoder_attn"}
+    match path:
+        case [part, "project"]:
+            heads = ("q_proj", "k_proj", "v_proj")
+            return [f"{below}.{attention[part]}.{each}.{kind}" for each in heads]
+        case [part, "output"]:
+            return [f"{below}.{attention[part]}.out_proj.{kind}"]
+        case ["feed_forward", way]:
+            return [f"{below}.{ {'up': 'fc1', 'down': 'fc2'}[way] }.{kind}"]
+        case ["feed_forward_norm"]:
+            return [f"{below}.final_layer_norm.{kind}"]
+        case [norm]:
+            return [f"{below}.{attention[norm.removesuffix('_norm')]}_layer_norm.{kind}"]
+        case _:
+            raise AssertionError(name)
+
+
+def by_us(translator: Translator) -> Callable[[list[list[int]]], Tokens]:
+    how = Beam(width=BEAM)
+    return lambda batch: [each[0].tokens for each in translator.decode(batch, how, MOST)]
+
+
+def by_transformers(model: Any) -> Callable[[list[list[int]]], Tokens]:
+    pad, end = model.config.pad_token_id, model.config.eos_token_id
+
+    def translate(batch: list[list[int]]) -> Tokens:
+        tokens, keep = padded(batch, pad)
+        out = model.generate(
+            tokens,
+            attention_mask=keep,
+            num_beams=BEAM,
+            max_new_tokens=MOST,
+            max_length=None,
+            bad_words_ids=[[pad]],
+        )
+        return [cut(row[1:]) for row in out.tolist()]
+
+    def cut(row: list[int]) -> tuple[int, ...]:
+        row = row[: row.index(end)] if end in row else row
+        return tuple(token for token in row if token != pad)
+
+    return translate
+
+
+def by_ctranslate2(model: Any, threads: int) -> Callable[[list[list[int]]], Tokens] | None:
+    """Float32 too; none if it is not installed or cannot take the weights."""
+    try:
+        import ctranslate2
+        from ctranslate2.converters.transformers import MarianMTLoader
+        from ctranslate2.specs.transformer_spec import TransformerSpec
+    except ImportError as problem:
+        print(f"without CTranslate2: {problem}")
+        return None
+    # It has no padding among its words, and starts from nothing by itself.
+    words = [str(i) for i in range(model.config.vocab_size - 1)]
+    words[model.config.eos_token_id] = "</s>"
+    spec: TransformerSpec = MarianMTLoader().get_model_spec(model)
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    spec.config.eos_token, spec.config.unk_token = "</s>", "1"
+    spec.config.decoder_start_token = "</s>"
+    folder = tempfile.mkdtemp(prefix="clearformer-bench-")
+    spec.validate()
+    spec.optimize()
+    spec.save(folder)
+    engine = ctranslate2.Translator(
+        folder, device="cpu", compute_type="float32", intra_threads=threads, inter_threads=1
+    )
+
+    def translate(batch: list[list[int]]) -> Tokens:
+        found = engine.translate_batch(
+            [[words[token] for token in row] for row in batch],
+            beam_size=BEAM,
+            max_decoding_length=MOST,
+            length_penalty=1,
+        )
+        places = {word: i for i, word in enumerate(words)}
+        return [tuple(places[word] for word in each.hypotheses[0]) for each in found]
+
+    return translate
+
+
+def padded(batch: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    longest = max(map(len, batch))
+    tokens = torch.tensor([row + [pad] * (longest - len(row)) for row in batch])
+    return tokens, (tokens != pad).long()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--run", type=Path, default=None)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    torch.manual_seed(0)
+    translator, sources = translator_of(arguments.run, arguments.size)
+    model = marian(translator)
+    batches = [
+        sources[first : first + BATCH] for first in range(0, len(sources) - BATCH + 1, BATCH)
+    ]
+    contestants = {
+        "clearformer": by_us(translator),
+        "transformers": by_transformers(model),
+        "CTranslate2, float32": by_ctranslate2(model, torch.get_num_threads()),
+    }
+    running = {name: run for name, run in contestants.items() if run is not None}
+    warm = {name: run(batches[-1]) for name, run in running.items()}
+    for name, found in warm.items():
+        same = sum(a == b for a, b in zip(found, warm["transformers"], strict=True))
+        print(f"{name}: {same} of {BATCH} translations as transformers'", flush=True)
+    lengths = sorted(len(row) for row in warm["transformers"])
+    print(f"their lengths: {lengths[0]} to {lengths[-1]}, median {lengths[BATCH // 2]}")
+    seconds: dict[str, list[float]] = {name: [] for name in running}
+    for turn in range(arguments.rounds):
+        names = list(running)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            began = time.perf_counter()
+            running[name](batches[turn % len(batches)])
+            seconds[name].append(time.perf_counter() - began)
+    mine = statistics.median(seconds["clearformer"])
+    what = arguments.run or f"random {arguments.size}"
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {what}, ", end="")
+    print(f"beam {BEAM}, batch {BATCH}, {arguments.rounds} rounds\n")
+    print(f"{'':22}{'seconds':>9}{'sentences/s':>13}{'ours is':>9}")
+    for name, times in seconds.items():
+        median = statistics.median(times)
+        print(f"{name:22}{median:9.3f}{BATCH / median:13.1f}{median / mine:8.2f}x")
+
+
+if __name__ == "__main__":
+    main()

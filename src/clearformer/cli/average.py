@@ -1,0 +1,29 @@
+"""`clearformer average RUN --last 5`: one model out of a run's last checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Average:
+    """Average the weights of a run's last checkpoints, as the original paper did."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """A run (what --out named)."""
+    last: int = 5
+    """How many checkpoints; a run keeps as many as --train.keep says."""
+    out: Path | None = None
+    """Where to write it, as a run of its own; none: RUN-average."""
+
+    def run(self) -> None:
+        from clearformer.train.last import average
+
+        folder = self.run_folder
+        out = self.out or folder.with_name(f"{folder.name}-average")
+        found = average(folder, self.last, out)
+        steps = ", ".join(map(str, found.manifest["averaged"]))
+        print(f"{out}: the mean of the steps {steps}")

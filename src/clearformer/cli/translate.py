@@ -1,0 +1,126 @@
+"""`clearformer translate RUN "two dogs are running"`: a text, or every line of a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+if TYPE_CHECKING:
+    from clearformer.generate.beam import Beam
+    from clearformer.generate.translate import Translation, Translator
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Translate texts with a trained encoder-decoder."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """A run (what --out named), or one of its checkpoints."""
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts to translate."""
+    file: str | None = None
+    """A file with a text on each line, or - for standard input; lines come out as they are done."""
+    beam: int = 4
+    """How many versions of a translation are followed at once; 1: always the likeliest token."""
+    length_penalty: float = 1.0
+    """Scores are log probabilities over length to this power: above 0 helps long translations."""
+    best: int = 1
+    """Show so many translations of each text, with their scores."""
+    batch: int | None = None
+    """Texts at a time; none: 32, and 1 for standard input, which answers each line at once."""
+    picture: Path | None = None
+    """Draw which source tokens each target token looked at (.png, .svg or .pdf), for one text."""
+    layer: int | None = None
+    """The decoder layer of the picture; none: the mean of all."""
+    head: int | None = None
+    """The head of the picture; none: the mean of all."""
+
+    def run(self) -> None:
+        from clearformer.cli.show import require_picture
+        from clearformer.generate.beam import Beam
+        from clearformer.train.folder import open_translator
+
+        if bool(self.texts) == (self.file is not None):
+            raise ValueError("give either texts or --file, and not both")
+        if self.picture is not None and len(self.texts) != 1:
+            raise ValueError(f"a picture shows one text, but there are {len(self.texts)}")
+        if self.batch is not None and self.batch < 1:
+            raise ValueError(f"the batch is {self.batch}, but it must be at least 1")
+        require_picture(self.picture)
+        how = Beam(width=self.beam, penalty=self.length_penalty, best=self.best)
+        translator = open_translator(self.run_folder).translator
+        size = self.batch or (1 if self.file == "-" else 32)
+        hinted = False
+        first = 1
+        for texts in _groups(self._texts(), size):
+            hinted = hinted or _hint(translator, texts)
+            found = self._translated(translator, texts, how, size, first)
+            for several in found:
+                for each in several:
+                    shown = f"{each.score:8.4f}  {each.text}" if self.best > 1 else each.text
+                    sys.stdout.write(f"{shown}\n")
+            sys.stdout.flush()
+            first += len(texts)
+        if self.picture is not None:
+            self._draw(translator, self.texts[0], found[0][0])
+
+    def _translated(
+        self, translator: Translator, texts: list[str], how: Beam, size: int, first: int
+    ) -> list[list[Translation]]:
+        try:
+            return translator.translate(texts, how, batch=size)
+        except ValueError as problem:
+            if self.file is None:
+                raise
+            last = first + len(texts) - 1
+            raise ValueError(f"{self.file}, lines {first:,} to {last:,}: {problem}") from None
+
+    def _texts(self) -> Iterator[str]:
+        if self.file is None:
+            yield from self.texts
+        elif self.file == "-":
+            for line in sys.stdin:
+                yield line.strip()
+        else:
+            from clearformer.data import open_text
+
+            rest = ""
+            for chunk in open_text(self.file).decoded():
+                *whole, rest = (rest + chunk).split("\n")
+                yield from (line.strip() for line in whole)
+            if rest:
+                yield rest.strip()
+
+    def _draw(self, translator: Translator, text: str, found: Translation) -> None:
+        from clearformer.explore import figures
+        from clearformer.explore.align import alignment
+
+        assert self.picture is not None
+        source = translator.encode([text])[0]
+        weights, rows, columns = alignment(translator, source, found.tokens, self.layer, self.head)
+        figures.save(figures.alignment(weights, rows, columns, text), self.picture)
+        print(f"picture: {self.picture}", file=sys.stderr)
+
+
+def _groups(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    texts = iter(texts)
+    while group := list(islice(texts, size)):
+        yield group
+
+
+def _hint(translator: Translator, texts: list[str]) -> bool:
+    """Say once if a text is in the language that comes out."""
+    if not any(map(translator.seems_reversed, texts)):
+        return False
+    print(
+        "clearformer: hint: this reads like what the model writes, and not like what it "
+        "translates: is it the wrong way round?",
+        file=sys.stderr,
+    )
+    return True

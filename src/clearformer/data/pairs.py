@@ -1,0 +1,166 @@
+"""Pairs: a source and a target for each row, as ids, in batches of similar length.
+
+A source is closed by `end`; a target is opened by `start` where it goes in, and closed by `end`
+where it is to come out, so that the model learns where to stop.
+
+Axes: B batch, S source tokens, T target tokens.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearformer.data.rows import IGNORE
+from clearformer.data.shuffle import draws, permutation
+from clearformer.data.tables import Pairs
+from clearformer.text.tokenizer import Ids, Tokenizer
+
+ROWS, BATCHES = 0, 1  # purposes of chance
+BUCKET = 2  # lengths that count as one
+TELLING = 100  # ids that tell one side from the other
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Ids of both sides, without marks."""
+
+    sources: Sequence[Ids]
+    targets: Sequence[Ids]
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of the longer side of each pair, its mark included."""
+        sides = zip(self.sources, self.targets, strict=True)
+        return np.array([1 + max(len(one), len(other)) for one, other in sides], dtype=np.int64)
+
+    def select(self, rows: Sequence[int]) -> "EncodedPairs":
+        """Only these pairs, in this order."""
+        sources = [self.sources[row] for row in rows]
+        return EncodedPairs(sources, [self.targets[row] for row in rows], self.start, self.end)
+
+    def sha256(self) -> str:
+        """Identity: the ids of each side of each pair."""
+        digest = hashlib.sha256(repr((self.start, self.end, len(self))).encode())
+        for side in (self.sources, self.targets):
+            digest.update(np.array([len(ids) for ids in side], dtype="<i8").tobytes())
+            digest.update(b"".join(ids.astype("<i4").tobytes() for ids in side))
+        return digest.hexdigest()
+
+
+def encode_pairs(pairs: Pairs, tokenizer: Tokenizer, start: int, end: int) -> EncodedPairs:
+    """Both sides by one tokenizer, which knows both."""
+    return EncodedPairs(
+        tokenizer.encode_many(pairs.sources), tokenizer.encode_many(pairs.targets), start, end
+    )
+
+
+@dataclass(frozen=True)
+class PaddedPairs:
+    """Pairs padded on the right to the longest of them, each side for itself."""
+
+    source: NDArray[np.int64]  # (B, S)
+    target: NDArray[np.int64]  # (B, T), what goes in
+    targets: NDArray[np.int64]  # (B, T), what is to come out; IGNORE = padding
+    source_keep: NDArray[np.bool_]  # (B, S), True = a real token
+    target_keep: NDArray[np.bool_]  # (B, T)
+    ids: NDArray[np.int64]  # (B,) which pairs these are
+
+
+class PairBatches:
+    """Every pair once per epoch, pairs of similar length together, so that padding is little.
+
+    A batch has at most `batch` pairs and `tokens` tokens of either side, padding counted. Pairs
+    are shuffled and then sorted by the length of their longer side alone. The order of lengths
+    is so the same in every epoch, and with it where batches end and how many there are; which
+    pairs are together is not.
+    """
+
+    def __init__(self, pairs: EncodedPairs, batch: int, tokens: int | None, seed: int) -> None:
+        draws(0, seed, 0)  # a bad seed is said now
+        self.pairs = pairs
+        self.seed = seed
+        self._buckets = -(-pairs.lengths // BUCKET)
+        self._ends = _batch_ends(np.sort(self._buckets) * BUCKET, batch, tokens)
+        self._epoch = -1
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self._ends)
+
+    def sample_ids(self, step: int) -> NDArray[np.int64]:
+        """Which pairs are in the batch of this step: (B,)."""
+        if step < 0:
+            raise ValueError(f"the step is {step}, but steps are counted from 0")
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:  # only a memory: the order depends on the epoch alone
+            self._epoch, self._order = epoch, self._batches(epoch)
+        return self._order[place]
+
+    def batch(self, step: int) -> PaddedPairs:
+        return pad_pairs(self.pairs, self.sample_ids(step))
+
+    def _batches(self, epoch: int) -> list[NDArray[np.int64]]:
+        rows = permutation(len(self.pairs), self.seed, epoch, ROWS)
+        rows = rows[np.argsort(self._buckets[rows], kind="stable")]
+        batches = np.split(rows, self._ends[:-1])
+        return [batches[i] for i in permutation(len(batches), self.seed, epoch, BATCHES)]
+
+
+def _batch_ends(lengths: NDArray[np.int64], batch: int, tokens: int | None) -> list[int]:
+    """Where batches of rows with these rising lengths end."""
+    ends, first = [], 0
+    for place, length in enumerate(lengths.tolist()):
+        size = place + 1 - first
+        too_many = tokens is not None and size * length > tokens
+        if place > first and (size > batch or too_many):
+            ends.append(place)
+            first = place
+    return [*ends, len(lengths)]
+
+
+def evaluation_pairs(pairs: EncodedPairs, batch: int) -> Iterator[PaddedPairs]:
+    """Every pair once, sorted by length; `ids` say which is which."""
+    order = np.argsort(pairs.lengths, kind="stable")
+    for first in range(0, len(order), batch):
+        yield pad_pairs(pairs, order[first : first + batch])
+
+
+def pad_pairs(pairs: EncodedPairs, rows: NDArray[np.int64]) -> PaddedPairs:
+    """These pairs as one batch."""
+    chosen = rows.tolist()
+    source, source_keep = pad([[*pairs.sources[row], pairs.end] for row in chosen])
+    target, target_keep = pad([[pairs.start, *pairs.targets[row]] for row in chosen])
+    targets, _ = pad([[*pairs.targets[row], pairs.end] for row in chosen], IGNORE)
+    return PaddedPairs(source, target, targets, source_keep, target_keep, rows)
+
+
+def pad(
+    rows: Sequence[Sequence[int]], filling: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rows side by side, filled up on the right, and where they are real: each (B, T)."""
+    longest = max(len(row) for row in rows)
+    padded = np.full((len(rows), longest), filling, dtype=np.int64)  # (B, T)
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    lengths = np.array([len(row) for row in rows])
+    return padded, np.arange(longest) < lengths[:, None]
+
+
+def telling_tokens(pairs: EncodedPairs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Common ids of each side that are rare on the other, the most common first."""
+    sides = [Counter(np.concatenate(side).tolist()) for side in (pairs.sources, pairs.targets)]
+
+    def own(one: Counter[int], other: Counter[int]) -> tuple[int, ...]:
+        ids = [each for each in one if one[each] > 20 * other[each]]
+        return tuple(sorted(ids, key=lambda each: (-one[each], each))[:TELLING])
+
+    return own(*sides), own(*reversed(sides))

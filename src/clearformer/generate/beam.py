@@ -1,0 +1,198 @@
+"""Beam search: the most likely sequence, looked for in several places at once.
+
+At each step every sentence has `width` unfinished versions. Of all their continuations the best
+2 x width are taken; those among the first `width` that end here join the finished ones, of which
+the best `width` are kept; the best `width` others go on. A finished one is scored by the sum of
+its log probabilities over length^penalty, the length with its end mark.
+
+A sentence is done when it has `width` finished versions and its best unfinished one, scored at
+its present length, is no better than the worst of them; or when `most` tokens are reached, where
+what is unfinished counts as finished. It then leaves the batch. This is the search, and the rule
+for stopping, of Hugging Face's transformers with `early_stopping=False`, its default.
+
+Axes: B sentences, K beams, R = B x K rows, V vocabulary, C candidates, N tokens so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearformer.generate.grow import Growing
+
+NEVER = -1e9  # a score below all others that can still be added to
+LEAVE = 0.75  # sentences go when at most this share of the batch is left: leaving costs a copy
+CHUNK = 128  # of a vocabulary, in `largest`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beam:
+    """How to search: `width` versions at once (1 = the most likely token each time), the `best`
+    of them given back."""
+
+    width: int = 4
+    penalty: float = 1.0
+    best: int = 1
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"the beam is {self.width}, but it must be at least 1 (1: greedy)")
+        if not 1 <= self.best <= self.width:
+            raise ValueError(
+                f"the best {self.best} are wanted, but a beam of {self.width} has 1 to "
+                f"{self.width}: use a wider beam"
+            )
+        if not abs(self.penalty) < float("inf"):
+            raise ValueError(f"the length penalty is {self.penalty}, but it must be a number")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A sequence that was found, without its end mark, and its score."""
+
+    tokens: tuple[int, ...]
+    score: float
+    ended: bool  # and was not cut at the most tokens there may be
+
+
+def search(
+    growing: Growing, how: Beam, *, end: int, most: int, never: Collection[int] = ()
+) -> list[list[Hypothesis]]:
+    """The best sequences for each sentence, the best first; tokens in `never` are not used."""
+    width, device = how.width, growing.device
+    found: list[list[Hypothesis]] = [[] for _ in range(growing.sentences)]
+    active = torch.arange(growing.sentences)  # which sentence each of the batch is
+    forbidden = torch.tensor(sorted(never), device=device, dtype=torch.long)
+
+    logits = growing.first().repeat_interleave(width, dim=1)  # (V, R)
+    growing.widen(width)
+    # At first all versions are one: only continuations of the first count.
+    scores = torch.full((len(active), width), NEVER, device=device)  # (B, K)
+    scores[:, 0] = 0.0
+    running = torch.empty(len(active), width, 0, dtype=torch.long, device=device)  # (B, K, N)
+    finished = Finished(len(active), width, most, end, device)
+
+    for length in range(1, most + 1):
+        ahead, token, version = candidates(logits, scores, forbidden)  # each (B, C)
+        grown = torch.cat((_pick(running, version), token[:, :, None]), dim=2)  # (B, C, N)
+        ends = token == end
+        if length == most:
+            ends = torch.ones_like(ends)
+        finished.add(grown, ahead / length**how.penalty, ends & (_places(ends) < width))
+        scores, place = (ahead + NEVER * ends).topk(width)  # (B, K)
+        done = finished.beats(scores[:, 0] / length**how.penalty) | (length == most)
+        if done.any():
+            for each in done.nonzero().flatten().tolist():
+                if not found[active[each]]:
+                    found[active[each]] = finished.hypotheses(each, how.best)
+            if done.all():
+                break
+        running, version = _pick(grown, place), version.gather(1, place)  # (B, K, N), (B, K)
+        sentences = torch.arange(len(active), device=device)[:, None]
+        _follow(growing, (sentences * width + version).flatten())
+        left = (~done).nonzero().flatten()
+        if len(left) <= LEAVE * len(done):
+            growing.select(left)
+            finished.select(left)
+            running, scores, active = running[left], scores[left], active[left.cpu()]
+        else:
+            finished.closed |= done
+        logits = growing.step(running[:, :, -1].flatten())
+    return found
+
+
+def candidates(logits: Tensor, scores: Tensor, forbidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2 x width best continuations of each sentence: score, token and version, each (B, C)."""
+    sentences, width = scores.shape
+    columns = logits.log_softmax(dim=0)  # (V, R)
+    columns[forbidden] = float("-inf")
+    # The best of a sentence are among the best of its versions, so nothing of the size of all
+    # versions' vocabularies is added up or sorted.
+    best, token = largest(columns, min(2 * width, len(columns)))  # (R, C)
+    total = (best.view(sentences, width, -1) + scores[:, :, None]).flatten(1)  # (B, K*C)
+    ahead, place = total.topk(2 * width)
+    return ahead, token.view(sentences, -1).gather(1, place), place // best.shape[1]
+
+
+def largest(columns: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """`columns.T.topk(count)`, several times faster for a large vocabulary: (V, R) to (R, count).
+
+    The `count` largest numbers lie in the `count` chunks with the largest maxima, and a maximum
+    is found without keeping track of where it was.
+    """
+    (size, rows), chunks = columns.shape, len(columns) // CHUNK
+    if chunks <= 2 * count:
+        return columns.T.topk(count)
+    whole = columns[: chunks * CHUNK].unflatten(0, (chunks, CHUNK))  # (chunks, CHUNK, R)
+    chosen = whole.amax(dim=1).T.topk(count).indices  # (R, count)
+    # Ids of all candidates: those of the chosen chunks, and what is left over after the last.
+    inside = chosen[:, :, None] * CHUNK + _places(whole[0].T)  # (R, count, CHUNK)
+    after = torch.arange(chunks * CHUNK, size, device=columns.device).expand(rows, -1)
+    ids = torch.cat((inside.flatten(1), after), dim=1)  # (R, candidates)
+    best, place = columns.T.gather(1, ids).topk(count)
+    return best, ids.gather(1, place)
+
+
+class Finished:
+    """The best finished versions of each sentence so far."""
+
+    def __init__(
+        self, sentences: int, width: int, most: int, end: int, device: torch.device
+    ) -> None:
+        self.end = end
+        self.scores = torch.full((sentences, width), NEVER, device=device)  # (B, K)
+        self.there = torch.zeros((sentences, width), dtype=torch.bool, device=device)
+        self.lengths = torch.zeros((sentences, width), dtype=torch.long, device=device)
+        self.tokens = torch.zeros((sentences, width, most), dtype=torch.long, device=device)
+        self.closed = torch.zeros(sentences, dtype=torch.bool, device=device)  # done: as it is
+
+    def add(self, grown: Tensor, scores: Tensor, which: Tensor) -> None:
+        """Those of `grown` (B, C, N) that `which` (B, C) says, where they are among the best."""
+        which = which & ~self.closed[:, None]
+        if not which.any():
+            return
+        width, (sentences, count, length) = self.scores.shape[1], grown.shape
+        scores = torch.cat((self.scores, scores.masked_fill(~which, NEVER)), dim=1)
+        self.scores, place = scores.topk(width)  # (B, K)
+        self.there = torch.cat((self.there, which), dim=1).gather(1, place)
+        lengths = torch.full((sentences, count), length, device=grown.device)
+        self.lengths = torch.cat((self.lengths, lengths), dim=1).gather(1, place)
+        room = grown.new_zeros(sentences, count, self.tokens.shape[2])
+        room[:, :, :length] = grown
+        self.tokens = _pick(torch.cat((self.tokens, room), dim=1), place)
+
+    def beats(self, running: Tensor) -> Tensor:
+        """Whether there are enough, and none is worse than the best unfinished one (B,)."""
+        return self.closed | (self.there.all(dim=1) & (running <= self.scores.amin(dim=1)))
+
+    def hypotheses(self, sentence: int, best: int) -> list[Hypothesis]:
+        found = []
+        for place in range(best):
+            tokens = self.tokens[sentence, place, : int(self.lengths[sentence, place])].tolist()
+            ended = tokens[-1:] == [self.end]
+            score = float(self.scores[sentence, place])
+            found.append(Hypothesis(tuple(tokens[:-1] if ended else tokens), score, ended))
+        return found
+
+    def select(self, sentences: Tensor) -> None:
+        for name in ("scores", "there", "lengths", "tokens", "closed"):
+            setattr(self, name, getattr(self, name)[sentences])
+
+
+def _pick(values: Tensor, place: Tensor) -> Tensor:
+    """Entries (B, K, N) of values (B, C, N), by their place (B, K)."""
+    return values.gather(1, place[:, :, None].expand(-1, -1, values.shape[2]))
+
+
+def _places(values: Tensor) -> Tensor:
+    return torch.arange(values.shape[1], device=values.device)
+
+
+def _follow(growing: Growing, rows: Tensor) -> None:
+    """Each row goes on from the row it came from; those that stay where they are cost nothing."""
+    moved = (rows != _places(rows[None])).nonzero().flatten()
+    if len(moved):
+        growing.copy(rows[moved], moved)

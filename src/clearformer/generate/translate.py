@@ -1,0 +1,132 @@
+"""Translation of texts: many at a time, greedily or with a beam.
+
+Texts of similar length go together. Neither the batch nor its padding changes a translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from clearformer.config import Seq2SeqConfig
+from clearformer.core.model import Seq2Seq
+from clearformer.data.pairs import pad
+from clearformer.generate.beam import Beam, Hypothesis, search
+from clearformer.generate.grow import Growing, Translating, resting
+from clearformer.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What a text became, its tokens, and its score: log probability over length^penalty."""
+
+    text: str
+    tokens: tuple[int, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A model and all it needs to read and write texts."""
+
+    model: Seq2Seq
+    config: Seq2SeqConfig
+    tokenizer: Tokenizer
+
+    def translate(
+        self, texts: Sequence[str], how: Beam, *, batch: int = 32, most: int | None = None
+    ) -> list[list[Translation]]:
+        """The best translations of each text; an empty text becomes an empty one."""
+        sources = self.encode(texts)
+        found: list[list[Translation]] = [[Translation("", (), 0.0)] for _ in texts]
+        filled = [place for place, text in enumerate(texts) if text.strip()]
+        filled.sort(key=lambda place: len(sources[place]))
+        for first in range(0, len(filled), batch):
+            places = filled[first : first + batch]
+            hypotheses = self.decode([sources[place] for place in places], how, most)
+            for place, several in zip(places, hypotheses, strict=True):
+                found[place] = [
+                    Translation(self.tokenizer.decode(each.tokens), each.tokens, each.score)
+                    for each in several
+                ]
+        return found
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text with its end mark; ValueError for one that is too long."""
+        assert self.config.marks is not None
+        end = self.config.marks.end
+        encoded = self.tokenizer.encode_many([text.strip() for text in texts])
+        for place, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=1):
+            if len(ids) + 1 > self.config.length:
+                which = "the text" if len(texts) == 1 else f"text {place:,}"
+                raise ValueError(
+                    f"{which} ({text.strip()[:30]!r}...) has {len(ids) + 1:,} tokens, but "
+                    f"{self.config.name} reads at most {self.config.length}: cut it into sentences"
+                )
+        return [[*ids.tolist(), end] for ids in encoded]
+
+    def decode(
+        self, sources: Sequence[Sequence[int]], how: Beam, most: int | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best targets of each source, as ids."""
+        marks, device = self.config.marks, next(self.model.parameters()).device
+        assert marks is not None
+        tokens, keep = pad(sources)
+        with resting(self.model):
+            growing = Translating(
+                self.model,
+                self.config,
+                torch.from_numpy(tokens).to(device),
+                None if keep.all() else torch.from_numpy(keep).to(device),
+            )
+            limit = min(most or self.config.length, self.config.length)
+            # The start mark opens a target and never comes out.
+            never = {marks.start} - {marks.end}
+            if how.width == 1:
+                found = greedy(growing, end=marks.end, most=limit, never=never, how=how)
+                return [[each] for each in found]
+            return search(growing, how, end=marks.end, most=limit, never=never)
+
+    def seems_reversed(self, text: str) -> bool:
+        """Whether a text has the tokens of what the model writes and not of what it reads."""
+        if self.config.sides is None:
+            return False
+        ids = self.tokenizer.encode(text.strip()).tolist()
+        reads = sum(each in self.config.sides.source for each in ids)
+        writes = sum(each in self.config.sides.target for each in ids)
+        return writes >= 2 and writes > 2 * reads
+
+
+def greedy(
+    growing: Growing, *, end: int, most: int, never: Collection[int] = (), how: Beam
+) -> list[Hypothesis]:
+    """The most likely token, again and again, until the end mark or `most` tokens."""
+    tokens: list[list[int]] = [[] for _ in range(growing.sentences)]
+    totals = [0.0] * growing.sentences
+    active = list(range(growing.sentences))
+    forbidden = torch.tensor(sorted(never), device=growing.device, dtype=torch.long)
+    logits = growing.first()  # (V, B)
+    for length in range(1, most + 1):
+        columns = logits.log_softmax(dim=0)
+        columns[forbidden] = float("-inf")
+        best, token = columns.max(dim=0)  # (B,)
+        for sentence, score, each in zip(active, best.tolist(), token.tolist(), strict=True):
+            tokens[sentence].append(each)
+            totals[sentence] += score
+        left = (token != end).nonzero().flatten()
+        if not len(left) or length == most:
+            break
+        if len(left) < len(active):
+            growing.select(left)
+            active = [active[place] for place in left.tolist()]
+        logits = growing.step(token[left])
+    return [
+        Hypothesis(
+            tuple(found[:-1] if found[-1] == end else found),
+            total / len(found) ** how.penalty,
+            found[-1] == end,
+        )
+        for found, total in zip(tokens, totals, strict=True)
+    ]

@@ -1,0 +1,239 @@
+"""Beam search: equal to transformers', token for token, and to a search without any cache."""
+
+import re
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from clearformer.build import build
+from clearformer.generate.beam import Beam, candidates, largest, search
+from clearformer.generate.grow import Continuing, Translating, resting
+
+LENGTHS = [9, 4, 1, 7, 6]
+MOST = 16
+
+
+def found_by_transformers(theirs, tokens, keep, how, most=MOST, prompt=1):
+    out = theirs.generate(
+        tokens,
+        attention_mask=keep.long(),
+        num_beams=how.width,
+        num_return_sequences=how.best,
+        length_penalty=how.penalty,
+        max_new_tokens=most,
+        max_length=None,
+        early_stopping=False,
+        do_sample=False,
+        bad_words_ids=[[theirs.config.pad_token_id]],
+        output_scores=True,
+        return_dict_in_generate=True,
+    )
+    end, pad = theirs.config.eos_token_id, theirs.config.pad_token_id
+    found = []
+    for row in out.sequences.tolist():
+        row = row[prompt:]
+        row = row[: row.index(end)] if end in row else row
+        found.append(tuple(token for token in row if token != pad))
+    scores = [None] * len(found) if how.width == 1 else out.sequences_scores.tolist()
+    return list(zip(found, scores, strict=True))
+
+
+def found_by_us(model, config, tokens, keep, how, most=MOST):
+    with resting(model):
+        growing = Translating(model, config, tokens, keep)
+        marks = config.marks
+        return search(growing, how, end=marks.end, most=most, never={marks.start})
+
+
+@pytest.mark.parametrize("ending", [0.0, 2.0, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "how",
+    [
+        Beam(width=4, best=4),
+        Beam(width=3, best=2, penalty=0.0),
+        Beam(width=2, penalty=2.0),
+        Beam(width=5, best=3, penalty=-0.5),
+    ],
+)
+def test_the_same_search_as_transformers(marian, sources, how, seed, ending):
+    theirs, ours, config = marian(seed, ending)
+    tokens, keep = sources(LENGTHS, seed)
+    expected = found_by_transformers(theirs, tokens, keep, how)
+    given = [each for several in found_by_us(ours, config, tokens, keep, how) for each in several]
+    assert [each.tokens for each in given] == [row for row, _ in expected]
+    torch.testing.assert_close(
+        torch.tensor([each.score for each in given]),
+        torch.tensor([score for _, score in expected]),
+        atol=1e-4,
+        rtol=1e-4,
+    )
+
+
+def test_the_test_has_sentences_of_many_lengths(marian, sources):
+    lengths = set()
+    for seed in range(8):
+        _, ours, config = marian(seed % 4, ending=2.0 + seed / 8)
+        tokens, keep = sources(LENGTHS, seed)
+        for several in found_by_us(ours, config, tokens, keep, Beam(best=4)):
+            lengths |= {len(each.tokens) for each in several}
+            assert all(each.ended or len(each.tokens) == MOST for each in several)
+    assert len(lengths) > 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sentence_does_not_depend_on_its_batch_or_its_padding(marian, sources, seed):
+    _, ours, config = marian(seed)
+    tokens, keep = sources(LENGTHS, seed)
+    how = Beam(width=4, best=4)
+    together = found_by_us(ours, config, tokens, keep, how)
+    for row, length in enumerate(LENGTHS):
+        alone = found_by_us(ours, config, tokens[row : row + 1, :length], None, how)[0]
+        assert [each.tokens for each in alone] == [each.tokens for each in together[row]]
+        assert [e.score for e in alone] == pytest.approx([e.score for e in together[row]], abs=1e-4)
+
+
+def uncached(model, config, source, how, most=MOST):
+    """The rules of the search in plain Python, with the whole model run for every hypothesis."""
+    end, start = config.marks.end, config.marks.start
+
+    def continuations(tokens):
+        logits = model(source, torch.tensor([[start, *tokens]]))[0, -1]
+        rows = logits.log_softmax(-1)
+        rows[start] = float("-inf")
+        return rows.tolist()
+
+    running, finished = [((), 0.0)], []
+    for length in range(1, most + 1):
+        grown = [
+            ((*tokens, token), total + score)
+            for tokens, total in running
+            for token, score in enumerate(continuations(tokens))
+        ]
+        grown = sorted(grown, key=lambda each: -each[1])[: 2 * how.width]
+        for place, (tokens, total) in enumerate(grown):
+            if (tokens[-1] == end or length == most) and place < how.width:
+                finished.append((tokens, total / length**how.penalty))
+        finished = sorted(finished, key=lambda each: -each[1])[: how.width]
+        running = [each for each in grown if each[0][-1] != end][: how.width]
+        enough = len(finished) == how.width
+        if enough and running[0][1] / length**how.penalty <= finished[-1][1]:
+            break
+    return finished[: how.best]
+
+
+@torch.no_grad()
+def test_the_same_as_without_a_cache_token_for_token(marian, sources):
+    how = Beam(width=3, best=3)
+    for seed in range(3):
+        _, ours, config = marian(seed)
+        tokens, keep = sources(LENGTHS, seed)
+        for row, several in enumerate(found_by_us(ours, config, tokens, keep, how)):
+            source = tokens[row : row + 1, : LENGTHS[row]]
+            expected = uncached(ours, config, source, how)
+            ends = [each.tokens + ((config.marks.end,) if each.ended else ()) for each in several]
+            assert ends == [each for each, _ in expected]
+            assert [e.score for e in several] == pytest.approx([s for _, s in expected], abs=1e-4)
+
+
+# --- one stack -----------------------------------------------------------------------------
+
+
+def test_a_generator_continues_as_transformers_does(small, scrambled):
+    """The same search with a decoder-only model, prompts padded on the left."""
+    torch.manual_seed(0)
+    config = small("gpt2", vocabulary=60, length=40)
+    theirs = scrambled(
+        GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=60, n_positions=40, n_embd=16, n_layer=2, n_head=4, n_inner=24,
+                resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+                pad_token_id=59,
+            )
+        )
+    ).eval()  # fmt: skip
+    ours = build(config)
+    state = theirs.state_dict()
+    found = {
+        "embedding.token.weight": state["transformer.wte.weight"],
+        "embedding.position.table.weight": state["transformer.wpe.weight"],
+        "stack.norm.weight": state["transformer.ln_f.weight"],
+        "stack.norm.bias": state["transformer.ln_f.bias"],
+    }
+    for i in range(2):
+        for mine, other in {
+            "attention_norm": "ln_1", "attention.project": "attn.c_attn",
+            "attention.output": "attn.c_proj", "feed_forward_norm": "ln_2",
+            "feed_forward.up": "mlp.c_fc", "feed_forward.down": "mlp.c_proj",
+        }.items():  # fmt: skip
+            weight = state[f"transformer.h.{i}.{other}.weight"]
+            found[f"stack.blocks.{i}.{mine}.weight"] = weight.T if weight.dim() == 2 else weight
+            found[f"stack.blocks.{i}.{mine}.bias"] = state[f"transformer.h.{i}.{other}.bias"]
+    own = dict(ours.named_parameters())
+    assert own.keys() == found.keys()
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(found[name])
+    prompt = torch.randint(1, 59, (3, 6))
+    keep = torch.arange(6) >= torch.tensor([[0], [2], [5]])
+    prompt = prompt.masked_fill(~keep, 59)
+    how = Beam(width=4, best=2)
+    expected = found_by_transformers(theirs, prompt, keep, how, most=12, prompt=6)
+    with resting(ours):
+        growing = Continuing(ours, config, prompt, keep)
+        given = search(growing, how, end=0, most=12, never={59})
+    assert [each.tokens for several in given for each in several] == [row for row, _ in expected]
+
+
+@pytest.mark.parametrize("family", ["modern", "xl", "generator", "sparse"])
+def test_every_family_with_a_past_can_be_searched(family, small, scrambled):
+    """Beams share nothing they should not: the score is that of the sequence run at once."""
+    config = small(family, length=24)
+    model = scrambled(build(config)).eval()
+    prompt = torch.randint(config.vocabulary, (2, 4))
+    with resting(model):
+        found = search(Continuing(model, config, prompt), Beam(width=3, best=3), end=0, most=6)
+        for row, several in zip(prompt, found, strict=True):
+            for each in several:
+                tokens = torch.tensor([*each.tokens, *([0] if each.ended else [])])
+                whole = torch.cat((row, tokens))[None]
+                logits = model(whole[:, :-1])[0, 3:].log_softmax(-1)
+                total = logits.gather(1, tokens[:, None]).sum()
+                assert each.score == pytest.approx(float(total) / len(tokens), abs=1e-4)
+
+
+# --- parts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [10, 2047, 4096, 5001])
+def test_the_largest_are_those_of_topk(size):
+    rows = torch.randn(6, size)
+    for given, expected in zip(largest(rows.T.contiguous(), 7), rows.topk(7), strict=True):
+        assert given.equal(expected)
+
+
+def test_candidates_are_the_best_of_all_versions():
+    logits, scores = torch.randn(6, 3000), torch.randn(2, 3)
+    rows = logits.log_softmax(-1)
+    rows[:, 5] = float("-inf")
+    total = (rows.view(2, 3, -1) + scores[:, :, None]).flatten(1)
+    ahead, place = total.topk(6)
+    given = candidates(logits.T, scores, torch.tensor([5]))
+    torch.testing.assert_close(given[0], ahead)
+    assert given[1].equal(place % 3000)
+    assert given[2].equal(place // 3000)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"width": 0}, "the beam is 0, but it must be at least 1 (1: greedy)"),
+        ({"width": 2, "best": 3}, "the best 3 are wanted, but a beam of 2 has 1 to 2"),
+        ({"best": 0}, "the best 0 are wanted"),
+        ({"penalty": float("nan")}, "the length penalty is nan, but it must be a number"),
+    ],
+)
+def test_a_wrong_beam_is_refused(values, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        Beam(**values)

@@ -1,0 +1,109 @@
+"""Greedy translation equals transformers' and the uncached one; texts in, texts out."""
+
+import pytest
+import torch
+
+from clearformer import config as c
+from clearformer.build import build
+from clearformer.generate.beam import Beam
+from clearformer.generate.grow import Translating, resting
+from clearformer.generate.translate import Translator, greedy
+from clearformer.text import train
+
+LENGTHS = [9, 4, 1, 7, 6]
+MOST = 16
+
+
+def found_by_us(model, config, tokens, keep):
+    with resting(model):
+        growing = Translating(model, config, tokens, keep)
+        marks = config.marks
+        return greedy(growing, end=marks.end, most=MOST, never={marks.start}, how=Beam(width=1))
+
+
+@pytest.mark.parametrize("activation", ["relu", "swish"])
+@pytest.mark.parametrize("ending", [0.0, 2.0, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_greedy_is_what_transformers_gives(marian, sources, seed, ending, activation):
+    theirs, ours, config = marian(seed, ending, activation_function=activation)
+    tokens, keep = sources(LENGTHS, seed)
+    end, pad = theirs.config.eos_token_id, theirs.config.pad_token_id
+    out = theirs.generate(
+        tokens, attention_mask=keep.long(), num_beams=1, do_sample=False, max_new_tokens=MOST,
+        max_length=None, bad_words_ids=[[pad]],
+    )  # fmt: skip
+    expected = []
+    for row in out[:, 1:].tolist():
+        row = row[: row.index(end)] if end in row else row
+        expected.append(tuple(token for token in row if token != pad))
+    assert [each.tokens for each in found_by_us(ours, config, tokens, keep)] == expected
+
+
+@torch.no_grad()
+def test_cached_is_uncached_is_unpadded_token_for_token(marian, sources):
+    for seed in range(4):
+        _, ours, config = marian(seed)
+        tokens, keep = sources(LENGTHS, seed)
+        for row, each in enumerate(found_by_us(ours, config, tokens, keep)):
+            source = tokens[row : row + 1, : LENGTHS[row]]
+            alone = found_by_us(ours, config, source, None)[0]
+            target, total = [config.marks.start], 0.0
+            while len(target) <= MOST and target[-1] != config.marks.end:
+                scores = ours(source, torch.tensor([target]))[0, -1].log_softmax(-1)
+                scores[config.marks.start] = float("-inf")
+                target.append(int(scores.argmax()))
+                total += float(scores.max())
+            assert list(each.tokens) + ([config.marks.end] if each.ended else []) == target[1:]
+            assert alone.tokens == each.tokens
+            assert each.score == pytest.approx(total / (len(target) - 1), abs=1e-4)
+
+
+# --- texts ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def translator(small, scrambled):
+    tokenizer = train("characters", ["abcdefgh "])
+    marks = c.Marks(end=tokenizer.size, start=tokenizer.size + 1)
+    config = small("original", vocabulary=tokenizer.size + 2, length=20, marks=marks)
+    return Translator(scrambled(build(config)), config, tokenizer)
+
+
+def test_texts_keep_their_order_and_do_not_depend_on_the_batch(translator):
+    texts = ["abc", "h", "a b c d e f", "", "  fed cba  ", "gg"]
+    for how in (Beam(width=1), Beam(width=3, best=2)):
+        found = translator.translate(texts, how, batch=4, most=9)
+        assert found == translator.translate(texts, how, batch=4, most=9)
+        assert [each.text for each in found[3]] == [""]
+        for text, several in zip(texts, found, strict=True):
+            alone = translator.translate([text.strip()], how, most=9)[0]
+            assert [each.tokens for each in alone] == [each.tokens for each in several]
+            assert [e.score for e in alone] == pytest.approx([e.score for e in several], abs=1e-4)
+            assert len(several) == (how.best if text.strip() else 1)
+            scores = [each.score for each in several]
+            assert scores == sorted(scores, reverse=True)
+            for each in several:
+                assert each.text == translator.tokenizer.decode(each.tokens)
+
+
+def test_a_source_that_is_too_long_is_refused_in_one_sentence(translator):
+    with pytest.raises(ValueError, match=r"^text 2 \('aaaa.*has 26 tokens, but original-base "
+                       "reads at most 20: cut it into sentences$"):  # fmt: skip
+        translator.translate(["a", "a" * 25], Beam())
+    with pytest.raises(ValueError, match=r"^the text \("):
+        translator.translate(["a" * 25], Beam())
+
+
+def test_a_text_of_the_wrong_side_is_noticed(translator):
+    sides = c.Sides(source=(1, 2, 3), target=(6, 7, 8))
+    model, tokenizer = translator.model, translator.tokenizer
+    ids = {letter: tokenizer.encode(letter).tolist()[0] for letter in "abcdefgh"}
+    sides = c.Sides(source=tuple(ids[x] for x in "abc"), target=tuple(ids[x] for x in "fgh"))
+    import dataclasses
+
+    known = Translator(model, dataclasses.replace(translator.config, sides=sides), tokenizer)
+    assert known.seems_reversed("fgh d")
+    assert not known.seems_reversed("abc f")
+    assert not known.seems_reversed("f")
+    assert not known.seems_reversed("")
+    assert not translator.seems_reversed("fgh")
