@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearformer import config as c
-from clearformer.core import heads, init, past, patterns, positions
+from clearformer.core import heads, init, kernels, past, patterns, positions, structures
 from clearformer.core.attention import Attention
 from clearformer.core.block import (
     Activation,
@@ -47,6 +47,12 @@ FEED_FORWARDS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {
     "gelu_tanh": FeedForward,
     "squared_relu": FeedForward,
     "swiglu": GatedFeedForward,
+}
+KERNELS: dict[str, kernels.Kernel] = {
+    "fused": kernels.fused,
+    "blockwise": kernels.blockwise,
+    "explicit": kernels.explicit,
+    "loop": kernels.loop,
 }
 INITS: dict[str, Callable[[nn.Module], None]] = {
     "torch_default": init.torch_default,
@@ -153,6 +159,7 @@ def attention(config: c.ModelConfig, position: positions.Position) -> Attention:
         position=position,
         query_norm=norm(config.query_key_norm, config.head_width),
         key_norm=norm(config.query_key_norm, config.head_width),
+        kernel=KERNELS[config.kernel],
         dropout=config.dropout.attention,
     )
 
@@ -202,6 +209,8 @@ def added_position(config: c.ModelConfig) -> nn.Module | None:
             return positions.Learned(config.length, config.width)
         case c.Sinusoidal():
             return positions.Sinusoidal(config.width)
+        case c.Grid(columns=columns):
+            return positions.Grid(-(-config.length // columns), columns, config.width)
         case c.NoPosition() | c.Rotary() | c.RelativeXL() | c.ALiBi():
             return None
         case _:
@@ -217,7 +226,7 @@ def score_position(config: c.ModelConfig) -> positions.Position:
             return positions.RelativeXL(config.width, config.heads)
         case c.ALiBi():
             return positions.ALiBi(config.heads)
-        case c.NoPosition() | c.Learned() | c.Sinusoidal():
+        case c.NoPosition() | c.Learned() | c.Sinusoidal() | c.Grid():
             return positions.Position()
         case _:
             assert_never(config.position)
@@ -233,6 +242,8 @@ def pattern(config: c.Pattern) -> patterns.Pattern:
             return patterns.Local(window)
         case c.Strided(stride=stride):
             return patterns.Strided(stride)
+        case c.Row(width=width):
+            return patterns.Row(width)
         case c.Fixed(stride=stride, summary=summary):
             return patterns.Fixed(stride, summary)
         case c.Graph(edges=edges, nodes=nodes):
@@ -241,6 +252,12 @@ def pattern(config: c.Pattern) -> patterns.Pattern:
             return pattern(first) & pattern(second)
         case c.Either(first=first, second=second):
             return pattern(first) | pattern(second)
+        case c.Region(queries=queries, keys=keys):
+            return structures.Region(queries, keys)
+        case c.Shifted(pattern=inner, by=by):
+            return structures.Shifted(pattern(inner), by)
+        case c.PerHead(patterns=several):
+            return structures.PerHead(tuple(pattern(each) for each in several))
         case _:
             assert_never(config)
 

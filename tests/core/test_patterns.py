@@ -6,7 +6,8 @@ import re
 import pytest
 import torch
 
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Pattern, Strided, reach
+from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Pattern, Strided
+from clearformer.core.reach import reach
 
 RULES = {
     "full": (Full(), lambda i, j: True),
