@@ -64,10 +64,9 @@ from clearformer.config.run import (
 __all__ = [
     "ALiBi", "AdamW", "AnyModelConfig", "Biases", "Both", "Causal", "Classifier", "Constant",
     "Cosine", "DataConfig", "Dropout", "Either", "Fixed", "Full", "Graph", "Grid", "Head",
-    "HiddenMemory", "PerHead", "Region", "Row", "Shifted",
-    "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local", "ModelConfig", "Muon",
-    "NextToken", "NoPosition", "Norm", "Optimizer", "Past", "Pattern", "Position", "Pretraining",
-    "RMSNorm", "RelativeXL", "Rotary", "RunConfig", "Schedule", "Seq2SeqConfig", "Sinusoidal",
-    "StableThenDecay", "Strided", "TrainConfig", "model_from_json", "run_from_json",
-    "to_json",
+    "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "Local",
+    "ModelConfig", "Muon", "NextToken", "NoPosition", "Norm", "Optimizer", "Past", "Pattern",
+    "PerHead", "Position", "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row",
+    "RunConfig", "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay",
+    "Strided", "TrainConfig", "model_from_json", "run_from_json", "to_json",
 ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""How far influence reaches: against paths counted by hand, and against the gradients of a model."""
