@@ -26,6 +26,8 @@ class Evaluate:
     """Tokens that a prediction may use; none: the model's length."""
     stride: int | None = None
     """Tokens between two windows, smaller is slower and better; none: half the context."""
+    memory: int | None = None
+    """States that a Transformer-XL remembers, more than in training if you like; none: as many."""
     most: int = 1_000_000
     """Bytes of a text to score."""
     text: str = "text"
@@ -51,10 +53,20 @@ class Evaluate:
 
         from clearformer import data
         from clearformer.cli.train import places
-        from clearformer.train.evaluate import compress
+        from clearformer.config import HiddenMemory
+        from clearformer.train.evaluate import Compression, compress, compress_segments
         from clearformer.train.tasks import beginning, texts
 
-        length = opened.config.model.length
+        length, past = opened.config.model.length, opened.config.model.past
+        if self.memory is not None and not isinstance(past, HiddenMemory):
+            raise ValueError(
+                f"--memory is {self.memory}, but {opened.config.model.name} has no memory: "
+                f"leave it out, or train a Transformer-XL (clearformer train xl-small)"
+            )
+        for name in ("context", "stride", "memory"):
+            value, least = getattr(self, name), 0 if name == "memory" else 1
+            if value is not None and value < least:
+                raise ValueError(f"--{name} is {value}, but it must be at least {least}")
         context = self.context or length
         stride = self.stride or max(1, context // 2)
         where = places(self.data_dir)
@@ -72,7 +84,21 @@ class Evaluate:
         text = beginning(text, self.most)
         cache = (where.cache or Path(".")) / "tokens"
         tokens = data.prepare(text, opened.tokenizer, cache)
-        found = compress(opened.model, tokens, opened.tokenizer, context, stride)
+        model = opened.config.model
+        found: Compression
+        if isinstance(model.past, HiddenMemory):
+            if self.stride is not None:
+                raise ValueError("--stride is for windows, but this model goes on: use --memory")
+            found = compress_segments(
+                opened.model,
+                model,
+                tokens,
+                opened.tokenizer,
+                segment=context,
+                memory=self.memory,
+            )
+        else:
+            found = compress(opened.model, tokens, opened.tokenizer, context, stride)
         packed = len(lzma.compress(text.read(), preset=9 | lzma.PRESET_EXTREME))
         print(f"bits per byte       {found.bits_per_byte:.4f}")
         print(f"bits per character  {found.bits_per_character:.4f}")

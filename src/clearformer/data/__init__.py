@@ -5,7 +5,12 @@ from clearformer.data.files import open_text
 from clearformer.data.published import Places
 from clearformer.data.rows import RowBatches, Rows, encode_rows, evaluation_rows, label_names
 from clearformer.data.splits import repeated_rows, repeated_text, split_rows, split_text
-from clearformer.data.streams import StreamBatches, evaluation_windows
+from clearformer.data.streams import (
+    SegmentBatches,
+    StreamBatches,
+    evaluation_segments,
+    evaluation_windows,
+)
 from clearformer.data.tables import Pairs, Table, is_table, read_table
 from clearformer.data.texts import Text
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
@@ -18,6 +23,7 @@ __all__ = [
     "Places",
     "RowBatches",
     "Rows",
+    "SegmentBatches",
     "StreamBatches",
     "Table",
     "Text",
@@ -27,6 +33,7 @@ __all__ = [
     "corpus",
     "encode_rows",
     "evaluation_rows",
+    "evaluation_segments",
     "evaluation_windows",
     "is_table",
     "label_names",

@@ -16,11 +16,12 @@ from typing import Any, Protocol
 import torch
 
 from clearformer import data
-from clearformer.config import Classifier, DataConfig, NextToken, RunConfig
+from clearformer.config import Classifier, DataConfig, HiddenMemory, NextToken, RunConfig
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 from clearformer.train import evaluate
+from clearformer.train.memory import Memories
 
 # Bytes of a stream that are evaluated during training: an indicator that costs little beside
 # it. `clearformer evaluate` takes as much as it is told.
@@ -49,6 +50,8 @@ class Task(Protocol):
 def load(config: RunConfig, places: data.Places) -> Task:
     """The task that fits the model's head."""
     match config.model.head:
+        case NextToken() if isinstance(config.model.past, HiddenMemory):
+            return Segments(config, places)
         case NextToken():
             return Stream(config, places)
         case Classifier():
@@ -66,6 +69,7 @@ class Stream:
 
     figure = "bits_per_byte"
     larger_is_better = False
+    cut: type[data.StreamBatches] | type[data.SegmentBatches] = data.StreamBatches
 
     def __init__(self, config: RunConfig, places: data.Places) -> None:
         training, validation = texts(config.data, places, config.model.length)
@@ -76,9 +80,7 @@ class Stream:
         self.validation = data.prepare(validation, self.tokenizer, cache, places.progress)
         model = replace(config.model, vocabulary=self.tokenizer.size)
         self.config = replace(config, model=model)
-        self.batches = data.StreamBatches(
-            self.training, model.length, config.train.batch, config.train.seed
-        )
+        self.batches = self.cut(self.training, model.length, config.train.batch, config.train.seed)
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{self.training.sha256} {self.validation.sha256}"
         repeated = data.repeated_text(training, validation)
@@ -97,6 +99,27 @@ class Stream:
 
     def chance(self) -> float:
         return math.log(self.tokenizer.size)
+
+
+class Segments(Stream):
+    """Predict the next token of long texts that go on from step to step: Transformer-XL."""
+
+    cut = data.SegmentBatches
+
+    def fresh(self, step: int) -> bool:
+        assert isinstance(self.batches, data.SegmentBatches)
+        return self.batches.fresh(step)
+
+    def memory(self) -> Memories:
+        model, train = self.config.model, self.config.train
+        assert isinstance(model.past, HiddenMemory)
+        return Memories(model.layers, model.width, model.past.length, train.accumulate)
+
+    def evaluate(self, model: Transformer) -> dict[str, float]:
+        found = evaluate.compress_segments(
+            model, self.config.model, self.validation, self.tokenizer
+        )
+        return {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
 
 
 class Labels:
