@@ -129,8 +129,10 @@ def compare(found: dict[str, dict[int, dict[str, float]]]) -> None:
         one = found[name][length]
         faster = found["dense, fused"][length]["seconds"] / one["seconds"]
         less = dense_memory / one["memory"]
-        print(f"  {name}: {faster:.1f}x as fast as dense fused (at least 10 wanted), "
-              f"1/{less:.0f} of the memory of dense explicit ({how}; at least 20 wanted)")  # fmt: skip
+        print(
+            f"  {name}: {faster:.1f}x as fast as dense fused (at least 10 wanted), 1/{less:.0f} "
+            f"of the memory of dense explicit ({how}; at least 20 wanted)"
+        )
 
 
 if __name__ == "__main__":

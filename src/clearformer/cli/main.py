@@ -20,10 +20,11 @@ from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
 from clearformer.cli.evaluate import Evaluate
 from clearformer.cli.generate import Generate
+from clearformer.cli.reach import Reach
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 
-Verb = Train | Evaluate | Generate | Classify | Data | Describe | Attend
+Verb = Train | Evaluate | Generate | Classify | Data | Describe | Attend | Reach
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -60,7 +61,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Classify, tyro.conf.subcommand("classify")]
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
-                | Annotated[Attend, tyro.conf.subcommand("attend")],
+                | Annotated[Attend, tyro.conf.subcommand("attend")]
+                | Annotated[Reach, tyro.conf.subcommand("reach")],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,

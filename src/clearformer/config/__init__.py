@@ -44,6 +44,7 @@ from clearformer.config.model import (
     Sinusoidal,
     Strided,
     model_from_json,
+    strides,
 )
 from clearformer.config.run import (
     AdamW,
@@ -68,5 +69,6 @@ __all__ = [
     "ModelConfig", "Muon", "NextToken", "NoPosition", "Norm", "Optimizer", "Past", "Pattern",
     "PerHead", "Position", "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row",
     "RunConfig", "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay",
-    "Strided", "TrainConfig", "model_from_json", "run_from_json", "to_json",
+    "Strided", "TrainConfig", "model_from_json", "run_from_json", "strides",
+    "to_json",
 ]  # fmt: skip

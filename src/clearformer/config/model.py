@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from clearformer.config.codec import from_json, require
 
@@ -177,6 +177,24 @@ Pattern = (
     Full | Causal | Local | Strided | Row | Fixed | Graph
     | Both | Either | Region | Shifted | PerHead
 )  # fmt: skip
+
+
+def strides(pattern: Pattern) -> tuple[int, ...]:
+    """Every distance that a pattern is made from: windows, strides and widths of rows."""
+    match pattern:
+        case Local(window=size) | Strided(stride=size) | Fixed(stride=size) | Row(width=size):
+            return (size,)
+        case Both(first=first, second=second) | Either(first=first, second=second):
+            return strides(first) + strides(second)
+        case Shifted(pattern=inner):
+            return strides(inner)
+        case PerHead(patterns=several):
+            return tuple(size for each in several for size in strides(each))
+        case Full() | Causal() | Graph() | Region():
+            return ()
+        case _:
+            assert_never(pattern)
+
 
 # --- norms, heads, pasts -------------------------------------------------------------------
 

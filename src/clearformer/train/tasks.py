@@ -20,7 +20,7 @@ from clearformer.config import Classifier, DataConfig, HiddenMemory, NextToken, 
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
-from clearformer.train import evaluate
+from clearformer.train import evaluate, structure
 from clearformer.train.memory import Memories
 
 # Bytes of a stream that are evaluated during training: an indicator that costs little beside
@@ -72,6 +72,7 @@ class Stream:
     cut: type[data.StreamBatches] | type[data.SegmentBatches] = data.StreamBatches
 
     def __init__(self, config: RunConfig, places: data.Places) -> None:
+        structure.require_sight(config.model.patterns, config.model.length)
         training, validation = texts(config.data, places, config.model.length)
         self.tokenizer = _tokenizer(config.data, training.decoded)
         cache = (places.cache or Path(".")) / "tokens"
@@ -84,9 +85,10 @@ class Stream:
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{self.training.sha256} {self.validation.sha256}"
         repeated = data.repeated_text(training, validation)
-        self.notes: tuple[str, ...] = ()
+        notes = list(structure.remarks(model.patterns, model.length))
         if repeated > 0.1:
-            self.notes = (f"{repeated:.0%} of the validation text also stands in the training",)
+            notes.append(f"{repeated:.0%} of the validation text also stands in the training")
+        self.notes = tuple(notes)
 
     def batch(self, step: int) -> Batch:
         found = self.batches.batch(step)
