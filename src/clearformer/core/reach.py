@@ -51,7 +51,7 @@ def blind(pattern: Pattern, length: int) -> list[int]:
     places = torch.arange(length)
     doubtful = places[~pattern.allows(places, places)]  # whoever sees itself sees something
     found = []
-    for query in doubtful.split(256):
+    for query in doubtful.split(256) if len(doubtful) else ():
         seen = torch.zeros(len(query), dtype=torch.bool)
         for rule, guide in pattern.parts(length):
             key = guide.candidates(query, range(length))
