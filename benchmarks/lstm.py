@@ -13,7 +13,7 @@ from clearformer.build import embedding, head
 from clearformer.config import AnyModelConfig, Causal, ModelConfig, NoPosition
 from clearformer.core.model import Transformer
 from clearformer.core.past import Past
-from clearformer.core.patterns import Full
+from clearformer.core.patterns import Full, Pattern
 from clearformer.core.stack import Stack
 
 
@@ -32,7 +32,11 @@ class Recurrent(Stack):
         )
 
     def forward(
-        self, x: Tensor, keep: Tensor | None = None, pasts: Sequence[Past] | None = None
+        self,
+        x: Tensor,
+        keep: Tensor | None = None,
+        pasts: Sequence[Past] | None = None,
+        structure: Pattern | None = None,
     ) -> Tensor:
         y: Tensor = self.lstm(x)[0]
         return y  # (B, T, E)

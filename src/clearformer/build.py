@@ -15,7 +15,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from clearformer import config as c
-from clearformer.core import heads, init, past, patterns, positions
+from clearformer.core import heads, init, kernels, past, patterns, positions, structures
 from clearformer.core.attention import Attention
 from clearformer.core.block import (
     Activation,
@@ -59,6 +59,12 @@ ROTARIES: dict[str, type[positions.Rotary]] = {
 WAVES: dict[str, positions.Waves] = {
     "turns": positions.taking_turns,
     "halves": positions.in_halves,
+}
+KERNELS: dict[str, kernels.Kernel] = {
+    "fused": kernels.fused,
+    "blockwise": kernels.blockwise,
+    "explicit": kernels.explicit,
+    "loop": kernels.loop,
 }
 INITS: dict[str, Callable[[nn.Module], None]] = {
     "torch_default": init.torch_default,
@@ -179,6 +185,7 @@ def attention(config: c.ModelConfig, position: positions.Position) -> Attention:
         position=position,
         query_norm=norm(config.query_key_norm, config.head_width),
         key_norm=norm(config.query_key_norm, config.head_width),
+        kernel=KERNELS[config.kernel],
         dropout=config.dropout.attention,
     )
 
@@ -235,6 +242,8 @@ def added_position(config: c.ModelConfig) -> nn.Module | None:
             return positions.Learned(config.length, config.width)
         case c.Sinusoidal(order=order):
             return positions.Sinusoidal(config.width, WAVES[order])
+        case c.Grid(columns=columns):
+            return positions.Grid(-(-config.length // columns), columns, config.width)
         case c.NoPosition() | c.Rotary() | c.RelativeXL() | c.ALiBi():
             return None
         case _:
@@ -250,7 +259,7 @@ def score_position(config: c.ModelConfig) -> positions.Position:
             return positions.RelativeXL(config.width, config.heads)
         case c.ALiBi():
             return positions.ALiBi(config.heads)
-        case c.NoPosition() | c.Learned() | c.Sinusoidal():
+        case c.NoPosition() | c.Learned() | c.Sinusoidal() | c.Grid():
             return positions.Position()
         case _:
             assert_never(config.position)
@@ -266,6 +275,8 @@ def pattern(config: c.Pattern) -> patterns.Pattern:
             return patterns.Local(window)
         case c.Strided(stride=stride):
             return patterns.Strided(stride)
+        case c.Row(width=width):
+            return patterns.Row(width)
         case c.Fixed(stride=stride, summary=summary):
             return patterns.Fixed(stride, summary)
         case c.Graph(edges=edges, nodes=nodes):
@@ -274,6 +285,12 @@ def pattern(config: c.Pattern) -> patterns.Pattern:
             return pattern(first) & pattern(second)
         case c.Either(first=first, second=second):
             return pattern(first) | pattern(second)
+        case c.Region(queries=queries, keys=keys):
+            return structures.Region(queries, keys)
+        case c.Shifted(pattern=inner, by=by):
+            return structures.Shifted(pattern(inner), by)
+        case c.PerHead(patterns=several):
+            return structures.PerHead(tuple(pattern(each) for each in several))
         case _:
             assert_never(config)
 

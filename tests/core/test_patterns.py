@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Pattern, Strided, reach
+from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Pattern, Strided
 
 RULES = {
     "full": (Full(), lambda i, j: True),
@@ -89,42 +89,6 @@ def test_patterns_are_values():
     assert Causal() & Local(3) == Causal() & Local(3)
     assert Causal() & Local(3) != Causal() | Local(3)
     assert len({Fixed(4, 1), Fixed(4, 1), Fixed(4, 2)}) == 2
-
-
-@pytest.mark.parametrize(
-    "layers",
-    [
-        (Full(),),
-        (Causal(), Causal()),
-        (Causal() & Local(2),) * 3,
-        (Causal() & Local(3), Causal() & Strided(3)),
-        (Causal() & Strided(3), Causal() & Local(2), Causal() & Strided(2)),
-        (Graph(((1, 0),), 8), Graph(((2, 1),), 8)),
-        (Graph(((2, 1),), 8), Graph(((1, 0),), 8)),
-    ],
-)
-def test_reach_is_a_path_of_at_most_one_edge_a_layer(layers):
-    length = 8
-    tables = [pattern.table(length, length).tolist() for pattern in layers]
-
-    def reaches(output, start):
-        """Walk back from the last layer to the input, staying or taking an edge in each."""
-        places = {output}
-        for table in reversed(tables):
-            steps = itertools.product(places, range(length))
-            places = places | {key for query, key in steps if table[query][key]}
-        return start in places
-
-    expected = [[reaches(i, j) for j in range(length)] for i in range(length)]
-    assert reach(layers, length).tolist() == expected
-
-
-def test_two_sparse_layers_reach_the_whole_past_and_one_does_not():
-    whole_past = Causal().table(9, 9)
-    local, strided = Causal() & Local(3), Causal() & Strided(3)
-    assert torch.equal(reach((local, strided), 9), whole_past)
-    assert not torch.equal(reach((local,), 9), whole_past)
-    assert not torch.equal(reach((strided, strided), 9), whole_past)
 
 
 @pytest.mark.parametrize(

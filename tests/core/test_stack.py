@@ -11,8 +11,9 @@ from clearformer.core.attention import Attention
 from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm
 from clearformer.core.kernels import Mask
 from clearformer.core.past import NOTHING, HiddenMemory
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided, reach
+from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 from clearformer.core.positions import RelativeXL
+from clearformer.core.reach import reach
 from clearformer.core.stack import DecoderStack, Stack, plainly, recomputed
 
 WIDTH, HEADS, LENGTH = 8, 2, 8

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from clearformer.data.files import open_text
-from clearformer.data.streams import IGNORE, StreamBatches, evaluation_windows
+from clearformer.data.streams import (
+    IGNORE,
+    SegmentBatches,
+    StreamBatches,
+    evaluation_segments,
+    evaluation_windows,
+)
 from clearformer.data.tokens import TokenArray, prepare
 from clearformer.text import Bytes
 
@@ -156,3 +162,72 @@ def test_evaluation_that_cannot_be():
             ValueError, match=f"the stride is {stride}, but it must be from 1 to the context of 4"
         ):
             next(evaluation_windows(stream(9), 4, stride, 1))
+
+
+SEGMENTS = [(1000, 10, 4), (997, 13, 7), (41, 10, 4), (101, 1, 3), (64, 8, 2)]
+
+
+@pytest.mark.parametrize(("count", "length", "batch"), SEGMENTS)
+def test_rows_of_segments_go_on_where_they_stood(count, length, batch):
+    batches = SegmentBatches(stream(count), length, batch, seed=3)
+    for step in range(3 * batches.steps_per_epoch):
+        got = batches.batch(step)
+        assert got.tokens.shape == (batch, length)
+        assert np.array_equal(got.targets, got.tokens + 1)
+        assert got.targets.max() < count
+        assert batches.fresh(step) == (step % batches.steps_per_epoch == 0)
+        if not batches.fresh(step):
+            assert np.array_equal(got.tokens[:, 0], batches.batch(step - 1).targets[:, -1])
+
+
+def test_rows_of_segments_read_apart_and_nearly_everything():
+    batches = SegmentBatches(stream(997), 13, 7, seed=3)
+    places = np.concatenate(
+        [batches.batch(step).tokens.ravel() for step in range(batches.steps_per_epoch)]
+    )
+    assert len(places) == len(np.unique(places)) > 997 - 7 * 2 * 13
+    again = SegmentBatches(stream(997), 13, 7, seed=3)
+    assert np.array_equal(again.sample_ids(5), batches.sample_ids(5))
+    offsets = {int(batches.sample_ids(k * batches.steps_per_epoch)[0]) for k in range(9)}
+    assert len(offsets) > 1  # an epoch cuts at places of its own
+
+
+def test_segments_that_do_not_fit_the_data_are_refused():
+    message = (
+        "the text has 100 tokens, but 4 streams of segments of 25 need 101: give a longer text, "
+        "a shorter segment (--length) or a smaller --batch"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        SegmentBatches(stream(100), 25, 4, seed=0)
+    for length, batch, name in ((0, 1, "length"), (1, 0, "batch")):
+        with pytest.raises(ValueError, match=f"^the {name} is 0, but it must be at least 1$"):
+            SegmentBatches(stream(100), length, batch, seed=0)
+    with pytest.raises(ValueError, match="steps are counted from 0"):
+        SegmentBatches(stream(100), 5, 4, seed=0).sample_ids(-1)
+
+
+@pytest.mark.parametrize("streams", [1, 3, 8, 500])
+@pytest.mark.parametrize(("count", "length", "before"), [(100, 7, 20), (101, 10, 0), (2, 5, 3)])
+def test_evaluated_segments_score_each_token_once_and_go_on(count, length, before, streams):
+    scored, last = [], None
+    for piece in evaluation_segments(stream(count), length, streams, before):
+        keep = piece.targets != IGNORE
+        assert np.array_equal(piece.targets[keep], piece.tokens[keep] + 1)
+        scored += piece.targets[keep].tolist()
+        if last is not None:
+            goes_on = piece.tokens[:, 0] == last[:, -1] + 1
+            assert (goes_on | ~keep.any(axis=1)).all()
+        last = piece.tokens
+    assert sorted(scored) == list(range(1, count))
+
+
+def test_evaluated_streams_first_read_what_comes_before_them():
+    first = next(iter(evaluation_segments(stream(101), 10, 4, before=20)))
+    assert first.tokens[:, 0].tolist() == [0, 5, 30, 55]
+    assert (first.targets[0] != IGNORE).all()
+    assert (first.targets[1:] == IGNORE).all()
+
+
+def test_nothing_to_evaluate_is_said():
+    with pytest.raises(ValueError, match="there are 1 tokens, but evaluation needs at least 2"):
+        next(iter(evaluation_segments(stream(1), 5, 1, 0)))

@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from clearformer.config import DataConfig, RunConfig, StableThenDecay, TrainConfig
+from clearformer.config import DataConfig, HiddenMemory, RunConfig, StableThenDecay, TrainConfig
 from clearformer.data import Places
-from clearformer.families import modern
+from clearformer.families import modern, xl
 from clearformer.train import checkpoint, records
 from clearformer.train.run import Ended, Evaluation, Run, Saved, Step, continued
 from clearformer.train.step import NotFiniteError
@@ -275,3 +276,65 @@ def test_compiling_is_decided_by_the_config_alone(config, tmp_path, monkeypatch)
     assert not compiles(minutes=60, compile="off")
     monkeypatch.setattr("clearformer.train.run.shutil.which", lambda name: None)
     assert not compiles(minutes=60), "there is no compiler"
+
+
+@pytest.fixture
+def remembering(config):
+    """A Transformer-XL with dropout, two micro-batches, and an epoch that ends inside the run."""
+    model = replace(
+        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=12)
+    )
+    model = replace(model, dropout=replace(model.dropout, residual=0.1))
+    text = Path(config.data.source)
+    text.write_text(TEXT[: 4 * 8 * 9])
+    train = replace(config.train, accumulate=2)
+    return replace(config, model=model, train=train)
+
+
+def test_a_memory_goes_on_from_step_to_step(remembering, tmp_path):
+    folder = tmp_path / "xl"
+    run = start(remembering, folder)
+    per_epoch = run.task.steps_per_epoch
+    assert 3 < per_epoch < 12
+    steps = (event for event in run.events() if isinstance(event, Step))
+    lengths = [run.state.memory.parts[0][0].length for _ in steps]
+    assert lengths[:3] == [8, 12, 12]
+    assert lengths[per_epoch] == 8  # the next epoch begins anew
+    saved = checkpoint.newest(folder / "checkpoints", print).tensors("state.safetensors")
+    assert saved["memory.1"].shape == (4, 12, 16)
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 6, 7, 11])
+def test_a_memory_survives_bit_for_bit(remembering, tmp_path, stop_at):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    list(start(remembering, whole).events())
+    run = start(remembering, part)
+    list(run.events(lambda: run.state.step >= stop_at))
+    list(start(None, part, resume=True).events())
+    same_run(part, whole)
+    ends = [checkpoint.newest(f / "checkpoints", print) for f in (whole, part)]
+    one, other = (end.tensors("state.safetensors") for end in ends)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert value.equal(other[name]), name
+
+
+def test_a_killed_segment_stream_goes_on_bit_for_bit(remembering, tmp_path):
+    from clearformer.config import to_json
+
+    whole, folder, settings = tmp_path / "whole", tmp_path / "killed", tmp_path / "run.json"
+    list(start(remembering, whole).events())
+    settings.write_text(json.dumps(to_json(remembering)))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(settings), str(folder), "step", "6"],
+        capture_output=True,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    list(start(remembering, folder, resume=True).events())
+    same_run(folder, whole)
+
+
+def test_a_text_too_short_for_its_segments_is_refused(remembering, tmp_path):
+    Path(remembering.data.source).write_text("x" * 40)
+    with pytest.raises(ValueError, match="4 streams of segments of 8 need 33: give a longer text"):
+        start(remembering, tmp_path / "short")

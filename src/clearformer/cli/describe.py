@@ -33,6 +33,7 @@ class Describe:
         from clearformer.build import outline, pattern
         from clearformer.cli.show import require_picture
         from clearformer.families import preset
+        from clearformer.train.structure import name as pattern_name
 
         require_picture(self.picture)
         if self.batch < 1:
@@ -54,7 +55,7 @@ class Describe:
             value = pattern(each)
             share = value.count(config.length) / config.length**2
             console.print(
-                f"\npattern, {where}: {_name(each)}, {share:.1%} of {config.length}² pairs; "
+                f"\npattern, {where}: {pattern_name(each)}, {share:.1%} of {config.length}² pairs; "
                 f"the first {length} positions:\n",
                 soft_wrap=True,
             )
@@ -177,31 +178,6 @@ def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) ->
 
 def _telling_length(pattern: Pattern, length: int) -> int:
     """How many positions show what a pattern does: a few of its largest strides."""
-    from clearformer import config as c
+    from clearformer.config import strides
 
-    def scale(pattern: Pattern) -> int:
-        match pattern:
-            case c.Local(window=size) | c.Strided(stride=size) | c.Fixed(stride=size):
-                return size
-            case c.Both(first=first, second=second) | c.Either(first=first, second=second):
-                return max(scale(first), scale(second))
-            case _:
-                return 0
-
-    return min(length, 4 * scale(pattern) or length)
-
-
-def _name(pattern: Pattern) -> str:
-    """A pattern as it is written: Causal & Local(128)."""
-    from clearformer import config as c
-
-    match pattern:
-        case c.Both(first=first, second=second):
-            return f"{_name(first)} & {_name(second)}"
-        case c.Either(first=first, second=second):
-            return f"({_name(first)} | {_name(second)})"
-        case c.Graph(edges=edges, nodes=nodes):
-            return f"Graph({len(edges)} edges, {nodes} nodes)"
-        case _:
-            numbers = ", ".join(str(value) for value in vars(pattern).values())
-            return f"{type(pattern).__name__}({numbers})" if numbers else type(pattern).__name__
+    return min(length, 4 * max(strides(pattern), default=0) or length)

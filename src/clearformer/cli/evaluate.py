@@ -27,6 +27,8 @@ class Evaluate:
     """Tokens that a prediction may use; none: the model's length."""
     stride: int | None = None
     """Tokens between two windows, smaller is slower and better; none: half the context."""
+    memory: int | None = None
+    """States that a Transformer-XL remembers, more than in training if you like; none: as many."""
     most: int = 1_000_000
     """Bytes of a text to score."""
     text: str = "text"
@@ -130,11 +132,21 @@ class Evaluate:
 
         from clearformer import data
         from clearformer.cli.train import places
+        from clearformer.config import HiddenMemory
         from clearformer.core.int8 import quantize
-        from clearformer.train.evaluate import compress
+        from clearformer.train.evaluate import Compression, compress, compress_segments
         from clearformer.train.tasks import beginning, texts
 
-        length = opened.config.model.length
+        length, past = opened.config.model.length, opened.config.model.past
+        if self.memory is not None and not isinstance(past, HiddenMemory):
+            raise ValueError(
+                f"--memory is {self.memory}, but {opened.config.model.name} has no memory: "
+                f"leave it out, or train a Transformer-XL (clearformer train xl-small)"
+            )
+        for name in ("context", "stride", "memory"):
+            value, least = getattr(self, name), 0 if name == "memory" else 1
+            if value is not None and value < least:
+                raise ValueError(f"--{name} is {value}, but it must be at least {least}")
         context = self.context or length
         stride = self.stride or max(1, context // 2)
         where = places(self.data_dir)
@@ -152,11 +164,26 @@ class Evaluate:
         text = beginning(text, self.most)
         cache = (where.cache or Path(".")) / "tokens"
         tokens = data.prepare(text, opened.tokenizer, cache)
-        found = compress(opened.model, tokens, opened.tokenizer, context, stride)
+
+        def measure() -> Compression:
+            if not isinstance(past, HiddenMemory):
+                return compress(opened.model, tokens, opened.tokenizer, context, stride)
+            if self.stride is not None:
+                raise ValueError("--stride is for windows, but this model goes on: use --memory")
+            return compress_segments(
+                opened.model,
+                opened.config.model,
+                tokens,
+                opened.tokenizer,
+                segment=context,
+                memory=self.memory,
+            )
+
+        found = measure()
         if self.weights == "int8":
             before = found.bits_per_byte
             quantize(opened.model)
-            found = compress(opened.model, tokens, opened.tokenizer, context, stride)
+            found = measure()
             print(f"in float32          {before:.4f} bits per byte")
             print(f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte")
         packed = len(lzma.compress(text.read(), preset=9 | lzma.PRESET_EXTREME))

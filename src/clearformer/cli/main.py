@@ -25,6 +25,7 @@ from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
+from clearformer.cli.reach import Reach
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 from clearformer.cli.translate import Translate
@@ -43,6 +44,7 @@ Verb = (
     | Data
     | Describe
     | Attend
+    | Reach
 )
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
@@ -86,7 +88,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Average, tyro.conf.subcommand("average")]
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
-                | Annotated[Attend, tyro.conf.subcommand("attend")],
+                | Annotated[Attend, tyro.conf.subcommand("attend")]
+                | Annotated[Reach, tyro.conf.subcommand("reach")],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from clearformer.config.codec import from_json, require
 
@@ -29,6 +29,16 @@ class Sinusoidal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A learned vector for each row and each column of a picture `columns` pixels wide."""
+
+    columns: int
+
+    def __post_init__(self) -> None:
+        require(self, "columns", self.columns >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rotary:
     """Queries and keys are turned by their position."""
 
@@ -49,7 +59,7 @@ class ALiBi:
     """A penalty on distance, at a rate of its own for each head."""
 
 
-Position = NoPosition | Learned | Sinusoidal | Rotary | RelativeXL | ALiBi
+Position = NoPosition | Learned | Sinusoidal | Grid | Rotary | RelativeXL | ALiBi
 
 # --- patterns ------------------------------------------------------------------------------
 
@@ -95,6 +105,16 @@ class Strided(Composable):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Row(Composable):
+    """The own row of a picture `width` pixels wide; its column is Strided."""
+
+    width: int
+
+    def __post_init__(self) -> None:
+        require(self, "width", self.width >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fixed(Composable):
     """The own block of `stride` places, and the last `summary` places of every block."""
 
@@ -130,7 +150,54 @@ class Either(Composable):
     second: Pattern
 
 
-Pattern = Full | Causal | Local | Strided | Fixed | Graph | Both | Either
+@dataclass(frozen=True, kw_only=True)
+class Region(Composable):
+    """Queries from one stretch of positions look at keys of another; no end: to the last."""
+
+    queries: tuple[int, int | None]
+    keys: tuple[int, int | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shifted(Composable):
+    """A pattern whose positions count from `by`."""
+
+    pattern: Pattern
+    by: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerHead(Composable):
+    """A pattern of its own for each head; fewer patterns than heads go round."""
+
+    patterns: tuple[Pattern, ...]
+
+    def __post_init__(self) -> None:
+        require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
+
+
+Pattern = (
+    Full | Causal | Local | Strided | Row | Fixed | Graph
+    | Both | Either | Region | Shifted | PerHead
+)  # fmt: skip
+
+
+def strides(pattern: Pattern) -> tuple[int, ...]:
+    """Every distance that a pattern is made from: windows, strides and widths of rows."""
+    match pattern:
+        case Local(window=size) | Strided(stride=size) | Fixed(stride=size) | Row(width=size):
+            return (size,)
+        case Both(first=first, second=second) | Either(first=first, second=second):
+            return strides(first) + strides(second)
+        case Shifted(pattern=inner):
+            return strides(inner)
+        case PerHead(patterns=several):
+            return tuple(size for each in several for size in strides(each))
+        case Full() | Causal() | Graph() | Region():
+            return ()
+        case _:
+            assert_never(pattern)
+
 
 # --- norms, heads, pasts -------------------------------------------------------------------
 
@@ -277,6 +344,7 @@ class ModelConfig:
     segments: int | None = None
     neighbours: Neighbours | None = None
     past: Past | None = None
+    kernel: Literal["fused", "blockwise", "explicit", "loop"] = "fused"
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "length", "layers", "width", "heads", "hidden"):

@@ -1,9 +1,9 @@
-"""How scores become outputs: softmax(q k^T / sqrt(D) + bias) v, three times.
+"""How scores become outputs: softmax(q k^T / sqrt(D) + bias) v, four times.
 
 `loop` is the equations executed, `explicit` the matrix form, `fused` the fast one (the
-default). They are the same function, tested equal in value and in gradient, in training mode
-too. A kernel is `kernel(q, k, v, mask, bias, dropout)`; pass another one to `Attention` to
-change how scores become outputs.
+default), `blockwise` the one for sparse patterns. They are the same function, tested equal in
+value and in gradient, in training mode too. A kernel is `kernel(q, k, v, mask, bias, dropout)`;
+pass another one to `Attention` to change how scores become outputs.
 
 Two promises that every kernel keeps: a query that may see nothing yields zeros, never NaN;
 dropout falls on the weights.
@@ -19,7 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearformer.core import blockwise as tilewise
+from clearformer.core.flex import flex
 from clearformer.core.patterns import Causal, Full, Pattern
+from clearformer.core.tiles import tiles
 
 
 @dataclass(frozen=True)
@@ -56,28 +59,44 @@ class Mask:
 
     def table(self, q: Tensor, k: Tensor) -> Tensor:
         """True where query may look at key, broadcasting to (B, H, Q, K)."""
-        batch, queries, keys = q.shape[0], q.shape[-2], k.shape[-2]
-        if self.keep is None:
-            return self.pattern.table(queries, keys, q.device)  # (Q, K)
-        if self.keep.shape != (batch, keys):
+        (batch, heads, queries), keys = q.shape[:3], k.shape[-2]
+        self.require_shape(batch, keys)
+        keep = None if self.keep is None else self.keep[:, None, None, :]  # (B, 1, 1, K)
+        if keep is not None and isinstance(self.pattern, Full):
+            return keep
+        places = torch.arange(keys, device=q.device)  # (K,)
+        if self.keep is not None:
+            # Positions count from the first real token, or padding on the left would move a
+            # pattern that has a grid, and change what real tokens see.
+            places = places - first_kept(self.keep)[:, None]  # (B, K)
+        rows = self.pattern.by_row(batch)
+        if len(rows) == 1:
+            seen = _each_head(rows[0], heads, queries, places)  # (B or none, H or 1, Q, K)
+        else:
+            own = zip(rows, places.expand(batch, keys), strict=True)
+            seen = torch.stack([_each_head(row, heads, queries, place) for row, place in own])
+        return seen if keep is None else keep & seen
+
+    def require_shape(self, batch: int, keys: int) -> None:
+        if self.keep is not None and self.keep.shape != (batch, keys):
             raise ValueError(
                 f"keep has shape {tuple(self.keep.shape)}, but there are {batch} sequences "
                 f"of {keys} keys: it must be ({batch}, {keys}), places of the past included"
             )
-        keep = self.keep[:, None, None, :]  # (B, 1, 1, K)
-        if isinstance(self.pattern, Full):
-            return keep
-        # Positions count from the first real token, or padding on the left would move a
-        # pattern that has a grid, and change what real tokens see.
-        key = torch.arange(keys, device=q.device) - first_kept(self.keep)[:, None]  # (B, K)
-        query = key[:, keys - queries :]  # (B, Q)
-        seen = self.pattern.allows(query[:, :, None], key[:, None, :])  # (B, Q, K)
-        return keep & seen[:, None]  # (B, 1, Q, K)
 
 
 def first_kept(keep: Tensor) -> Tensor:
     """Index of the first real token of each row (B,): position 0, however much padding is left."""
     return keep.int().argmax(dim=1)
+
+
+def _each_head(pattern: Pattern, heads: int, queries: int, places: Tensor) -> Tensor:
+    """The rule for positions (..., K), of which the queries are the last: (..., H or 1, Q, K)."""
+    query, key = places[..., -queries:, None], places[..., None, :]  # (..., Q, 1), (..., 1, K)
+    rules = pattern.by_head(heads)
+    if len(rules) == 1:
+        return rules[0].allows(query, key).unsqueeze(-3)
+    return torch.stack([rule.allows(query, key) for rule in rules], dim=-3)
 
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask, Tensor | None, float], Tensor]
@@ -181,6 +200,75 @@ def _in_three_products(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     y = (scores.softmax(dim=-1) @ v.flatten(0, 1)).view_as(q)  # (B, H, Q, D)
     # A row that sees nothing has equal weights here, and must give zeros.
     return y * shown.any(dim=-1, keepdim=True)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # tiles are found by plain Python
+def blockwise(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
+) -> Tensor:
+    """Only the tiles that a sparse pattern touches; a dense pattern is left to `fused`.
+
+    Sequences with other padding on the left, or another pattern, have other tiles: they are
+    computed one kind after the other. So are heads with patterns of their own.
+    """
+    batch, keep = q.shape[0], mask.keep
+    mask.require_shape(batch, k.shape[-2])
+    k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)  # (B, H, K, D)
+    firsts = [0] * batch if keep is None else (-first_kept(keep)).tolist()
+    rows = mask.pattern.by_row(batch)
+    kinds = list(zip(rows * (batch // len(rows)), firsts, strict=True))
+    if len(set(kinds)) == 1:
+        return _by_head(q, k, v, *kinds[0], keep, bias, dropout)
+    bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[-2])
+    y = torch.zeros_like(q)
+    for kind in dict.fromkeys(kinds):
+        own = [row for row, each in enumerate(kinds) if each == kind]
+        some_keep, some_bias = (None if x is None else x[own] for x in (keep, bias))
+        y[own] = _by_head(q[own], k[own], v[own], *kind, some_keep, some_bias, dropout)
+    return y  # (B, H, Q, D)
+
+
+def _by_head(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: Pattern,
+    first: int,
+    keep: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+) -> Tensor:
+    """Sequences alike in pattern and first position, one kind of head after the other."""
+    heads = pattern.by_head(q.shape[1])
+    if len(set(heads)) == 1:
+        return _by_tiles(q, k, v, heads[0], first, keep, bias, dropout)
+    bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[-2])
+    y = torch.zeros_like(q)
+    for kind in dict.fromkeys(heads):
+        own = [head for head, each in enumerate(heads) if each == kind]
+        some = None if bias is None else bias[:, own]
+        y[:, own] = _by_tiles(q[:, own], k[:, own], v[:, own], kind, first, keep, some, dropout)
+    return y
+
+
+def _by_tiles(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: Pattern,
+    first: int,
+    keep: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+) -> Tensor:
+    queries, keys = q.shape[-2], k.shape[-2]
+    if pattern.most_keys(keys) >= keys:
+        return fused(q, k, v, Mask(pattern, keep), bias, dropout)
+    if q.is_cuda and pattern.pointwise and bias is None and not dropout:
+        return flex(q, k, v, pattern, first, keep)
+    return tilewise.attend(
+        q, k, v, tiles(pattern, first, queries, keys, q.device), keep, bias, dropout
+    )
 
 
 def one_for_each_query_head(k: Tensor, q: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from clearformer.core.block import DecoderBlock
 from clearformer.core.embedding import Embedding
 from clearformer.core.heads import SumAndCount
 from clearformer.core.past import FrozenKV, Past
+from clearformer.core.patterns import Pattern
 from clearformer.core.stack import DecoderStack, Stack
 
 
@@ -43,11 +44,15 @@ class Transformer(nn.Module):
         keep: Tensor | None = None,
         segments: Tensor | None = None,
         pasts: Sequence[Past] | None = None,
+        structure: Pattern | None = None,
     ) -> Tensor:
-        """Hidden states (B, T, E) of `tokens` (B, T); keep is (B, K), past included."""
+        """Hidden states (B, T, E) of `tokens` (B, T); keep is (B, K), past included.
+
+        `structure` says who may look at whom in this very batch, such as its graphs.
+        """
         start = pasts[0].length if pasts else 0
         x = self.embedding(tokens, keep, segments, start)  # (B, T, E)
-        return self.stack(x, keep, pasts)
+        return self.stack(x, keep, pasts, structure)
 
     def forward(
         self,

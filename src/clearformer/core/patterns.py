@@ -1,73 +1,24 @@
-"""Who may look at whom: static rules on the positions of a query and a key.
+"""Who may look at whom: every pattern there is.
 
-A pattern is a value. It says for a query position and a key position whether the one may look
-at the other, and knows nothing about batches or padding (that is `kernels.Mask`). Patterns
-compose: `Causal() & Local(128)` looks back at most 127 places, `Local(8) | Strided(8)` is the
-strided pattern of the Sparse Transformer.
+Dense ones (`Full`, `Causal`), the sparse ones of the Sparse Transformer (`Local`, `Strided`,
+`Fixed`), pictures (`Row`; a column is `Strided`), and graphs. `rules.py` says what a pattern is
+and how two of them compose, `structures.py` how one differs by place, head or sequence.
 
 Axes: Q queries, K keys, T tokens.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from clearformer.core.rules import Both, Either, Part, Pattern, Without
 
-class Pattern:
-    """Base of all patterns: `allows` is the rule, everything else follows from it."""
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        """True where the query position may look at the key position; broadcasts."""
-        raise NotImplementedError
-
-    def table(self, queries: int, keys: int, device: torch.device | str | None = None) -> Tensor:
-        """The rule for the last `queries` of `keys` positions, as a (Q, K) table of booleans.
-
-        Suffix alignment, once and for all: queries are the *last* positions, so training,
-        cached decoding, chunks and memories all follow one rule.
-        """
-        key = torch.arange(keys, device=device)  # (K,)
-        query = torch.arange(keys - queries, keys, device=device)  # (Q,)
-        return self.allows(query[:, None], key[None, :])  # (Q, K)
-
-    def __and__(self, other: "Pattern") -> "Pattern":
-        return Both(self, other)
-
-    def __or__(self, other: "Pattern") -> "Pattern":
-        return Either(self, other)
-
-    def count(self, length: int) -> int:
-        """How many (query, key) pairs are allowed in a sequence of `length` positions."""
-        key = torch.arange(length)
-        # A few rows at a time: the whole table of a long sequence would not fit in memory.
-        rows = torch.arange(length).split(max(1, 2**24 // max(length, 1)))
-        return sum(int(self.allows(query[:, None], key[None, :]).sum()) for query in rows)
-
-    def density(self, length: int, cells: int) -> Tensor:
-        """The table of a long sequence seen from afar: the share allowed in each of cells²."""
-        bounds = torch.linspace(0, length, cells + 1).round().long()
-        inside = torch.bucketize(torch.arange(length), bounds[1:], right=True)  # cell of each place
-        key = torch.arange(length)
-        rows = []
-        for query in key.split((bounds[1:] - bounds[:-1]).tolist()):
-            share = self.allows(query[:, None], key[None, :]).float().mean(dim=0)  # (K,)
-            rows.append(torch.zeros(cells).index_add(0, inside, share))
-        return torch.stack(rows) / torch.bincount(inside, minlength=cells)  # (cells, cells)
-
-    def draw(self, length: int, cells: int = 32) -> str:
-        """The table as text: a row for each query, a filled place for each key it may see.
-
-        Past `cells` positions a place stands for several, the fuller the more of them are seen.
-        """
-        shades = "·░▒▓■"
-        table = self.density(length, min(length, cells))
-        # Rounded up: a single edge must not vanish.
-        return "\n".join(
-            " ".join(shades[math.ceil(4 * share)] for share in row) for row in table.tolist()
-        )
+__all__ = [
+    "Both", "Causal", "Either", "Fixed", "Full", "Graph", "Local", "Pattern", "Row", "Strided",
+    "Summary", "Without",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,6 +50,13 @@ class Local(Pattern):
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query - key).abs() < self.window
 
+    def most_keys(self, keys: int) -> int:
+        return min(keys, 2 * self.window - 1)
+
+    def candidates(self, queries: Tensor, keys: range) -> Tensor:
+        low, high = int(queries.min()) - self.window, int(queries.max()) + self.window
+        return torch.arange(max(keys.start, low + 1), min(keys.stop, high))
+
 
 @dataclass(frozen=True)
 class Strided(Pattern):
@@ -111,6 +69,60 @@ class Strided(Pattern):
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query - key) % self.stride == 0
+
+    def most_keys(self, keys: int) -> int:
+        return -(-keys // self.stride)
+
+    def label(self, queries: Tensor) -> Tensor:
+        return queries % self.stride
+
+    def candidates(self, queries: Tensor, keys: range) -> Tensor:
+        first = keys.start + (torch.unique(queries % self.stride) - keys.start) % self.stride
+        return _inside(first[:, None] + torch.arange(0, len(keys), self.stride), keys)
+
+
+@dataclass(frozen=True)
+class Row(Pattern):
+    """The own row of a picture `width` pixels wide, whose columns are `Strided(width)`."""
+
+    width: int
+
+    def __post_init__(self) -> None:
+        _require_positive("Row", "width", self.width)
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return query // self.width == key // self.width
+
+    def most_keys(self, keys: int) -> int:
+        return min(keys, self.width)
+
+    def label(self, queries: Tensor) -> Tensor:
+        return queries // self.width
+
+    def candidates(self, queries: Tensor, keys: range) -> Tensor:
+        rows = torch.unique(queries // self.width)
+        return _inside(rows[:, None] * self.width + torch.arange(self.width), keys)
+
+
+@dataclass(frozen=True)
+class Summary(Pattern):
+    """The last `places` of every `stride`, whoever looks: a block's summary."""
+
+    stride: int
+    places: int
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query == query) & (key % self.stride >= self.stride - self.places)
+
+    def most_keys(self, keys: int) -> int:
+        return min(keys, self.places * -(-keys // self.stride))
+
+    def key_label(self, keys: Tensor) -> Tensor:
+        return (keys % self.stride < self.stride - self.places).long()
+
+    def candidates(self, queries: Tensor, keys: range) -> Tensor:
+        every = torch.arange(keys.start, keys.stop)
+        return every[every % self.stride >= self.stride - self.places]
 
 
 @dataclass(frozen=True)
@@ -132,8 +144,17 @@ class Fixed(Pattern):
             )
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        same_block = query // self.stride == key // self.stride
-        return same_block | (key % self.stride >= self.stride - self.summary)
+        return self._merged.allows(query, key)
+
+    def most_keys(self, keys: int) -> int:
+        return self._merged.most_keys(keys)
+
+    def parts(self, keys: int) -> tuple[Part, ...]:
+        return self._merged.parts(keys)
+
+    @property
+    def _merged(self) -> Pattern:
+        return Row(self.stride) | Summary(self.stride, self.summary)
 
 
 @dataclass(frozen=True)
@@ -155,49 +176,32 @@ class Graph(Pattern):
                     f"number the nodes from 0 or raise nodes"
                 )
 
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        table = torch.zeros(self.nodes, self.nodes, dtype=torch.bool, device=query.device)
-        if self.edges:
-            pairs = torch.tensor(self.edges, device=query.device)  # (edges, 2)
-            table[pairs[:, 0], pairs[:, 1]] = True
-        last = self.nodes - 1  # other positions (padding on either side) belong to no edge
-        inside = (query >= 0) & (key >= 0) & (query <= last) & (key <= last)
-        return inside & table[query.clamp(0, last), key.clamp(0, last)]
+    block = 8  # neighbours of neighbouring nodes may have little in common
 
+    pointwise = False
 
-@dataclass(frozen=True)
-class Both(Pattern):
-    """What two patterns both allow; written `first & second`."""
-
-    first: Pattern
-    second: Pattern
+    @cached_property
+    def _codes(self) -> Tensor:
+        """Every edge as one number, query * nodes + key, in rising order."""
+        pairs = torch.tensor(self.edges, dtype=torch.long).view(-1, 2)
+        return torch.unique(pairs[:, 0] * self.nodes + pairs[:, 1])
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.first.allows(query, key) & self.second.allows(query, key)
+        # Other positions (padding on either side) belong to no edge.
+        inside = (query >= 0) & (key >= 0) & (query < self.nodes) & (key < self.nodes)
+        codes = self._codes.to(query.device)
+        return inside & torch.isin(query * self.nodes + key, codes)
+
+    def most_keys(self, keys: int) -> int:
+        return int(torch.bincount(self._codes // self.nodes, minlength=1).max())
+
+    def candidates(self, queries: Tensor, keys: range) -> Tensor:
+        mine = torch.isin(self._codes // self.nodes, queries)
+        return _inside(torch.unique(self._codes[mine] % self.nodes), keys)
 
 
-@dataclass(frozen=True)
-class Either(Pattern):
-    """What at least one of two patterns allows; written `first | second`."""
-
-    first: Pattern
-    second: Pattern
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.first.allows(query, key) | self.second.allows(query, key)
-
-
-def reach(patterns: Sequence[Pattern], length: int) -> Tensor:
-    """Which inputs can influence which outputs after one layer for each pattern: (T, T).
-
-    The residual connection lets every position reach itself in each layer; a path may take one
-    edge a layer, so layers multiply as boolean matrices (eq. 26).
-    """
-    reached = torch.eye(length)  # floats: there is no product of booleans
-    for pattern in patterns:
-        step = (pattern.table(length, length) | torch.eye(length, dtype=torch.bool)).float()
-        reached = (step @ reached > 0).float()
-    return reached > 0  # (T, T)
+def _inside(positions: Tensor, keys: range) -> Tensor:
+    return positions[(positions >= keys.start) & (positions < keys.stop)]
 
 
 def _require_positive(pattern: str, field: str, value: int) -> None:

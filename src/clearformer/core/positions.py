@@ -1,6 +1,6 @@
 """Where a token stands: without this file a transformer sees a set, not a sequence.
 
-Two places to say it. `Learned` and `Sinusoidal` are added to the embeddings, as in the seeds.
+Two places to say it. `Learned`, `Sinusoidal` and `Grid` (a picture) are added to the embeddings.
 `Rotary`, `RelativeXL` and `ALiBi` act inside attention, on the scores, so that only the
 distance between two tokens matters; each is a `Position`.
 
@@ -59,6 +59,25 @@ class Sinusoidal(nn.Module):
         """Vectors for `positions`, of any size: (..., T) -> (..., T, E)."""
         angles = _angles(positions, self.width, base=10_000.0)  # (..., T, E/2)
         return self.order(angles.sin(), angles.cos())  # (..., T, E)
+
+
+class Grid(nn.Module):
+    """A vector for each row and one for each column of a picture, read line by line."""
+
+    def __init__(self, rows: int, columns: int, width: int) -> None:
+        super().__init__()
+        self.row = nn.Embedding(rows, width)
+        self.column = nn.Embedding(columns, width)
+
+    def forward(self, positions: Tensor, end: int) -> Tensor:
+        """Vectors for `positions`, all below `end`: (..., T) -> (..., T, E)."""
+        columns = self.column.num_embeddings
+        if end > self.row.num_embeddings * columns:
+            raise ValueError(
+                f"the sequence has {end} tokens, but the grid has {self.row.num_embeddings} rows "
+                f"of {columns}: shorten it, or build the model with length={end}"
+            )
+        return self.row(positions // columns) + self.column(positions % columns)  # (..., T, E)
 
 
 class Position(nn.Module):

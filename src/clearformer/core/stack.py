@@ -49,11 +49,17 @@ class Stack(nn.Module):
         return self.patterns[layer % len(self.patterns)]
 
     def forward(
-        self, x: Tensor, keep: Tensor | None = None, pasts: Sequence[Past] | None = None
+        self,
+        x: Tensor,
+        keep: Tensor | None = None,
+        pasts: Sequence[Past] | None = None,
+        structure: Pattern | None = None,
     ) -> Tensor:
+        """`structure` is this batch's own, such as its graphs; each layer's pattern cuts it."""
         pasts = _one_for_each_layer(pasts, len(self.blocks))
         for layer, (block, past) in enumerate(zip(self.blocks, pasts, strict=True)):
-            mask = Mask(self.pattern(layer), keep)
+            own = self.pattern(layer)
+            mask = Mask(own if structure is None else own & structure, keep)
             x = self.runs[layer % len(self.runs)](block, x, mask, past)  # (B, T, E)
         return self.norm(x)
 

@@ -22,7 +22,12 @@ from clearformer.data.splits import (
     split_rows,
     split_text,
 )
-from clearformer.data.streams import StreamBatches, evaluation_windows
+from clearformer.data.streams import (
+    SegmentBatches,
+    StreamBatches,
+    evaluation_segments,
+    evaluation_windows,
+)
 from clearformer.data.stretches import (
     Alone,
     MaskedBatch,
@@ -50,6 +55,7 @@ __all__ = [
     "Places",
     "RowBatches",
     "Rows",
+    "SegmentBatches",
     "SentencePairs",
     "StreamBatches",
     "Table",
@@ -63,6 +69,7 @@ __all__ = [
     "encode_rows",
     "evaluation_pairs",
     "evaluation_rows",
+    "evaluation_segments",
     "evaluation_windows",
     "files_of",
     "is_table",

@@ -82,6 +82,80 @@ class StreamBatches:
         return offset + self.length * permutation(self.windows, self.seed, epoch, ORDER)
 
 
+class SegmentBatches:
+    """Segments of `length` tokens that go on: row i of a batch continues row i of the one before.
+
+    The text is cut into as many stretches as a batch has rows, and each row reads its own from
+    the beginning to the end, an epoch after the other. An epoch begins at an offset of its own,
+    so that segments are not always cut at the same places; what was remembered ends with it.
+    """
+
+    def __init__(self, tokens: Tokens, length: int, batch: int, seed: int) -> None:
+        for name, value in (("length", length), ("batch", batch)):
+            if value < 1:
+                raise ValueError(f"the {name} is {value}, but it must be at least 1")
+        if len(tokens) <= length * batch:
+            raise ValueError(
+                f"the text has {len(tokens):,} tokens, but {batch} streams of segments of {length} "
+                f"need {length * batch + 1:,}: give a longer text, a shorter segment (--length) or "
+                f"a smaller --batch"
+            )
+        self.tokens = tokens
+        self.length = length
+        self.size = batch
+        self.seed = seed
+        self.stretch = (len(tokens) - 1) // batch  # tokens that a row reads in an epoch
+        # One segment less than fit, so that an offset leaves them all whole, if there are two.
+        self.steps_per_epoch = max(1, self.stretch // length - 1)
+        draws(0, seed, 0)  # a bad seed is said now
+
+    def fresh(self, step: int) -> bool:
+        """Whether the rows of this step continue nothing."""
+        return step % self.steps_per_epoch == 0
+
+    def sample_ids(self, step: int) -> NDArray[np.int64]:
+        """Where each row of the batch begins in the text: (B,)."""
+        if step < 0:
+            raise ValueError(f"the step is {step}, but steps are counted from 0")
+        epoch, place = divmod(step, self.steps_per_epoch)
+        slack = self.stretch - self.steps_per_epoch * self.length
+        offset = int(draws(1, self.seed, epoch, OFFSET)[0] % np.uint64(slack + 1))
+        return offset + place * self.length + self.stretch * np.arange(self.size)
+
+    def batch(self, step: int) -> StreamBatch:
+        return _windows(self.tokens, self.sample_ids(step), self.length)
+
+
+def evaluation_segments(
+    tokens: Tokens, length: int, streams: int, before: int, ignore: int = IGNORE
+) -> Iterator[StreamBatch]:
+    """The whole text in `streams` rows that go on from batch to batch, each token scored once.
+
+    A row first reads up to `before` tokens that come before its stretch, without scoring them,
+    so that it begins with a memory. Places that are not scored are `ignore`.
+    """
+    if len(tokens) < 2:
+        raise ValueError(f"there are {len(tokens)} tokens, but evaluation needs at least 2")
+    count = len(tokens) - 1  # targets
+    streams = max(1, min(streams, count // max(1, length)))
+    bounds = np.linspace(0, count, streams + 1).round().astype(np.int64)
+    first = np.maximum(bounds[:-1] - before, 0)  # (B,)
+    longest = int((bounds[1:] - first).max())
+    for start in range(0, longest, length):
+        stop = min(start + length, longest)
+        place = first[:, None] + np.arange(start, stop)  # (B, T)
+        scored = (place >= bounds[:-1, None]) & (place < bounds[1:, None])
+        inside = np.minimum(place, count - 1)  # past the end: read something, score nothing
+        rows = np.stack([_gather(tokens, row) for row in inside])
+        targets = np.stack([_gather(tokens, row + 1) for row in inside])
+        yield StreamBatch(rows, np.where(scored, targets, ignore), first + start)
+
+
+def _gather(tokens: Tokens, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    first = int(places[0])
+    return tokens.read(first, int(places[-1]) + 1)[places - first]
+
+
 def evaluation_windows(
     tokens: Tokens, context: int, stride: int, batch: int, ignore: int = IGNORE
 ) -> Iterator[StreamBatch]:

@@ -25,6 +25,17 @@ def pattern(value: Pattern, length: int, title: str = "") -> Figure:
     return figure
 
 
+def reach(table: Tensor, title: str = "") -> Figure:
+    """Which inputs can change which outputs (T, K); inputs before the segment are below zero."""
+    length, keys = table.shape
+    figure = Figure(figsize=(0.8 + 4.2 * keys / length, 4.6), layout="constrained")
+    axes = figure.subplots()
+    where = (length - keys - 0.5, length - 0.5, length - 0.5, -0.5)
+    axes.imshow(table.float().numpy(), cmap="Blues", vmin=0, vmax=1, extent=where)
+    axes.set(xlabel="input", ylabel="output", title=title)
+    return figure
+
+
 def ladder(stages: Sequence[tuple[str, Tensor]], tokens: Sequence[str], title: str = "") -> Figure:
     """Tables of scores and weights side by side, each number written in its cell."""
     size = len(tokens)

@@ -102,8 +102,10 @@ def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
             optimizer=Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)),
             schedule=StableThenDecay(warmup=20, decay=0.5),
         )
+    # About as many tokens in a step, whatever the length.
+    batch = {"xl": 16}.get(family, max(1, min(8, 8192 // model.length)))
     return data, TrainConfig(
-        lr=1e-3, batch=8, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
+        lr=1e-3, batch=batch, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
     )
 
 

@@ -10,13 +10,15 @@ from clearformer.config import (
     ModelConfig,
     NextToken,
     Pattern,
+    PerHead,
     Strided,
 )
 from clearformer.families.sizes import numbers
 
 # layers, width, heads, length, dropout, patterns. enwik8: section 7.2 of the paper (fixed, a
 # stride of 128, 32 summary places). strided: the same shape with the paper's other pattern,
-# its two halves on alternating layers.
+# its two halves on alternating layers; merged and heads: both halves in every layer, in each
+# head or in every other. 16k and small are ours, for a machine without a GPU.
 SPARSE: dict[str, tuple[int, int, int, int, float, tuple[Pattern, ...]]] = {
     "enwik8": (30, 512, 8, 12_288, 0.4, (Causal() & Fixed(stride=128, summary=32),)),
     "strided": (
@@ -26,6 +28,38 @@ SPARSE: dict[str, tuple[int, int, int, int, float, tuple[Pattern, ...]]] = {
         12_288,
         0.4,
         (Causal() & Local(window=128), Causal() & Strided(stride=128)),
+    ),
+    "merged": (
+        30,
+        512,
+        8,
+        12_288,
+        0.4,
+        (Causal() & (Local(window=128) | Strided(stride=128)),),
+    ),
+    "heads": (
+        30,
+        512,
+        8,
+        12_288,
+        0.4,
+        (Causal() & PerHead(patterns=(Local(window=128), Strided(stride=128))),),
+    ),
+    "16k": (
+        4,
+        256,
+        8,
+        16_384,
+        0.0,
+        (Causal() & Local(window=128), Causal() & Strided(stride=128)),
+    ),
+    "small": (
+        6,
+        256,
+        8,
+        2048,
+        0.0,
+        (Causal() & Local(window=64), Causal() & Strided(stride=64)),
     ),
 }
 
@@ -48,4 +82,5 @@ def sparse(size: str = "enwik8") -> ModelConfig:
         past=KVCache(),
         dropout=Dropout(embedding=dropout, residual=dropout),
         init="sparse",
+        kernel="blockwise",
     )

@@ -16,6 +16,9 @@ from clearformer.families.sizes import numbers
 XL = {
     "enwik8-12": (12, 512, 8, 2048, 512, 0.1, 0.0),
     "enwik8-24": (24, 1024, 8, 3072, 768, 0.15, 0.15),
+    # Not published: for a machine without a GPU.
+    "small": (6, 256, 4, 1024, 128, 0.0, 0.0),
+    "tiny": (3, 128, 4, 512, 64, 0.0, 0.0),
 }
 
 

@@ -15,9 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from clearformer import data
-from clearformer.config import RunConfig
+from clearformer.config import HiddenMemory, ModelConfig, RunConfig
+from clearformer.core import past
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
+from clearformer.core.past import Past
 from clearformer.text import Tokenizer
 
 LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
@@ -95,16 +97,73 @@ def compress(
             )
             nats += float(sums.double().sum())
             count += int(counts.sum())
-    first = tokenizer.decode(tokens.read(0, 1))
-    text = tokenizer.decode(tokens.read(0, len(tokens)))
+    size, characters = _scored(tokens, tokenizer)
     return Compression(
         nats,
         count,
-        max(1, tokens.text_bytes - len(first.encode())),
-        max(1, len(text) - len(first)),
+        size,
+        characters,
         min(context, len(tokens) - 1),
         min(stride, len(tokens) - 1),
     )
+
+
+@dataclass(frozen=True)
+class SegmentCompression(Compression):
+    """How well a text was predicted by a model that remembers; the stride is the segment."""
+
+    memory: int
+    streams: int
+
+    @property
+    def protocol(self) -> str:
+        together = f", in {self.streams} streams that each read {self.memory} tokens before theirs"
+        return (
+            f"{self.tokens:,} tokens ({self.size:,} bytes), all but the first, each scored once in "
+            f"segments of {self.stride} tokens with a memory of {self.memory}"
+            f"{together if self.streams > 1 else ''}"
+        )
+
+
+def compress_segments(
+    model: Transformer,
+    config: ModelConfig,
+    tokens: data.TokenFile,
+    tokenizer: Tokenizer,
+    *,
+    segment: int | None = None,
+    memory: int | None = None,
+    streams: int = 8,
+) -> SegmentCompression:
+    """Score a text segment by segment, with a memory of any length, trained with it or not."""
+    assert isinstance(config.past, HiddenMemory)
+    segment = config.length if segment is None else segment
+    memory = config.past.length if memory is None else memory
+    pasts: list[Past] = [past.HiddenMemory(memory) for _ in range(config.layers)]
+    nats, count, rows = 0.0, 0, 1
+    with evaluating(model) as device:
+        for piece in data.evaluation_segments(tokens, segment, streams, memory, IGNORE):
+            rows = len(piece.tokens)
+            batch = Batch(
+                torch.from_numpy(piece.tokens).to(device),
+                torch.from_numpy(piece.targets).to(device),
+            )
+            sums, counts = model.loss(batch, pasts)
+            for each in pasts:
+                each.advance()
+            nats += float(sums.double().sum())
+            count += int(counts.sum())
+    size, characters = _scored(tokens, tokenizer)
+    return SegmentCompression(
+        nats, count, size, characters, segment + memory, segment, memory, rows
+    )
+
+
+def _scored(tokens: data.TokenFile, tokenizer: Tokenizer) -> tuple[int, int]:
+    """Bytes and characters of all tokens but the first."""
+    first = tokenizer.decode(tokens.read(0, 1))
+    text = tokenizer.decode(tokens.read(0, len(tokens)))
+    return max(1, tokens.text_bytes - len(first.encode())), max(1, len(text) - len(first))
 
 
 def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int = 32) -> Tensor:

@@ -159,6 +159,7 @@ class Run:
             self.model,
             optim.optimizers(self.model, self.config.train),
             Average(self.model, decay) if decay else None,
+            self.task.memory() if isinstance(self.task, tasks.Segments) else None,
         )
         self.saved_step = -1
         self.resumed = found is not None
@@ -283,7 +284,7 @@ class Run:
         if train.compile != "auto":
             return train.compile == "on"
         # Rows come in many lengths, and every new one would be compiled again.
-        fits = isinstance(self.task, tasks.Stream) and shutil.which("c++") is not None
+        fits = type(self.task) is tasks.Stream and shutil.which("c++") is not None
         return fits and self._expected_minutes() >= COMPILE_FROM_MINUTES
 
     def _expected_minutes(self) -> float:
@@ -302,10 +303,18 @@ class Run:
         batch = self.task.batch(self.state.step)
         parts = micro.cut(batch, train.accumulate, next(self.model.parameters()).device)
         counts = micro.counts(batch)
+        memory = self.state.memory
+        if memory is not None and isinstance(self.task, tasks.Segments):
+            if self.task.fresh(self.state.step):
+                memory.forget()
+            loss = memory.using(loss, parts)
         try:
-            return step.take(
+            outcome = step.take(
                 loss, self.model.parameters(), self.state.rules, parts, counts, train.clip
             )
+            if memory is not None:
+                memory.advance()
+            return outcome
         except step.NotFiniteError as problem:
             where = diagnose.first_not_finite(self.model, parts)
             raise step.NotFiniteError(

@@ -1,8 +1,8 @@
 """Everything that a run is at a step boundary, to disk and back, bit for bit.
 
-Weights, the optimizers' slots by parameter name, the running average, the random generator and
-a few numbers. What follows from the config and the step (data order, learning rate) is not
-saved: it is computed again.
+Weights, the optimizers' slots by parameter name, the running average, what is remembered of
+earlier segments, the random generator and a few numbers. What follows from the config and the
+step (data order, learning rate) is not saved: it is computed again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from clearformer.config import RunConfig, to_json
 from clearformer.train import checkpoint
 from clearformer.train.average import Average
 from clearformer.train.checkpoint import Checkpoint, Reached, nothing_happens
+from clearformer.train.memory import Memories
 
 
 @dataclass
@@ -30,6 +31,7 @@ class State:
     model: nn.Module
     rules: Sequence[Optimizer]
     average: Average | None
+    memory: Memories | None = None  # of a model that goes on from step to step
     step: int = 0
     seconds: float = 0.0  # spent training, over all starts
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
@@ -92,6 +94,9 @@ def restore(found: Checkpoint, state: State) -> None:
         state.average.load(
             {k.removeprefix("average."): v for k, v in others.items() if k.startswith("average.")}
         )
+    if state.memory is not None:
+        own = {k.removeprefix("memory."): v for k, v in others.items() if k.startswith("memory.")}
+        state.memory.load(own, next(state.model.parameters()).device)
     torch.set_rng_state(others["generator.cpu"])
     for name, value in found.json("state.json").items():
         setattr(state, name, value)
@@ -163,6 +168,8 @@ def _others(state: State) -> dict[str, Tensor]:
     found = {"generator.cpu": torch.get_rng_state()}
     if state.average is not None:
         found |= {f"average.{name}": value for name, value in state.average.weights.items()}
+    if state.memory is not None:
+        found |= {f"memory.{layer}": value for layer, value in state.memory.tensors().items()}
     return found
 
 

@@ -20,6 +20,7 @@ from clearformer.config import (
     Classifier,
     DataConfig,
     Features,
+    HiddenMemory,
     MaskedToken,
     NextToken,
     Pretraining,
@@ -29,7 +30,8 @@ from clearformer.config import (
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
-from clearformer.train import evaluate
+from clearformer.train import evaluate, structure
+from clearformer.train.memory import Memories
 from clearformer.train.pairs import Translation
 
 # Bytes of a stream that are evaluated during training: an indicator that costs little beside
@@ -72,6 +74,8 @@ def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = N
     if isinstance(config.model, Seq2SeqConfig):
         return Translation(config, places, tokenizer)
     match config.model.head:
+        case NextToken() if isinstance(config.model.past, HiddenMemory):
+            return Segments(config, places)
         case NextToken():
             return Stream(config, places, tokenizer)
         case Classifier():
@@ -92,10 +96,12 @@ class Stream:
 
     figure = "bits_per_byte"
     larger_is_better = False
+    cut: type[data.StreamBatches] | type[data.SegmentBatches] = data.StreamBatches
 
     def __init__(
         self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
     ) -> None:
+        structure.require_sight(config.model.patterns, config.model.length)
         training, validation = texts(config.data, places, config.model.length)
         self.tokenizer, self.notes = tokenizer_for(
             config.data, training.decoded, training.size, tokenizer
@@ -106,14 +112,14 @@ class Stream:
         self.validation = data.prepare(validation, self.tokenizer, cache, places.progress)
         model = replace(config.model, vocabulary=self.tokenizer.size)
         self.config = replace(config, model=model)
-        self.batches = data.StreamBatches(
-            self.training, model.length, config.train.batch, config.train.seed
-        )
+        self.batches = self.cut(self.training, model.length, config.train.batch, config.train.seed)
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{self.training.sha256} {self.validation.sha256}"
         repeated = data.repeated_text(training, validation)
+        notes = [*self.notes, *structure.remarks(model.patterns, model.length)]
         if repeated > 0.1:
-            self.notes += (f"{repeated:.0%} of the validation text also stands in the training",)
+            notes.append(f"{repeated:.0%} of the validation text also stands in the training")
+        self.notes = tuple(notes)
 
     def batch(self, step: int) -> Batch:
         found = self.batches.batch(step)
@@ -126,6 +132,27 @@ class Stream:
 
     def chance(self) -> float:
         return math.log(self.tokenizer.size)
+
+
+class Segments(Stream):
+    """Predict the next token of long texts that go on from step to step: Transformer-XL."""
+
+    cut = data.SegmentBatches
+
+    def fresh(self, step: int) -> bool:
+        assert isinstance(self.batches, data.SegmentBatches)
+        return self.batches.fresh(step)
+
+    def memory(self) -> Memories:
+        model, train = self.config.model, self.config.train
+        assert isinstance(model.past, HiddenMemory)
+        return Memories(model.layers, model.width, model.past.length, train.accumulate)
+
+    def evaluate(self, model: Transformer) -> dict[str, float]:
+        found = evaluate.compress_segments(
+            model, self.config.model, self.validation, self.tokenizer
+        )
+        return {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
 
 
 class Labels:

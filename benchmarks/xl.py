@@ -1,0 +1,134 @@
+"""What a memory is worth: Transformer-XL against a plain generator of the same segment length.
+
+    python benchmarks/xl.py --minutes 30 --seeds 3 [--data enwik8] [--out runs/xl-gain]
+
+Both have as many parameters (the plain one a wider hidden layer in place of the projections of
+distance), the same optimizer, batch, segment length and minutes, and take turns. Measured on
+the first bytes of the validation part: the plain one with windows side by side, as it costs
+the same, and overlapping by half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+from clearformer import data
+from clearformer.build import outline
+from clearformer.config import (
+    AdamW,
+    DataConfig,
+    HiddenMemory,
+    KVCache,
+    Learned,
+    ModelConfig,
+    Muon,
+    Optimizer,
+    RunConfig,
+    StableThenDecay,
+    TrainConfig,
+)
+from clearformer.families import xl
+from clearformer.train.evaluate import compress, compress_segments
+from clearformer.train.folder import open_run
+from clearformer.train.run import Run
+from clearformer.train.tasks import beginning, texts
+
+
+def plain(model: ModelConfig) -> ModelConfig:
+    """The same without distances and memory; its hidden layer makes up for the parameters."""
+    assert isinstance(model.past, HiddenMemory)
+    return replace(
+        model,
+        name=f"plain-{model.name}",
+        position=Learned(),
+        past=KVCache(),
+        hidden=model.hidden + model.width // 2,
+    )
+
+
+def optimizer_of(name: str) -> tuple[Optimizer, float]:
+    if name == "adamw":
+        return AdamW(weight_decay=0.0), 1e-3
+    return Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)), 0.02
+
+
+def train(model: ModelConfig, given: argparse.Namespace, seed: int, places: data.Places) -> Path:
+    optimizer, lr = optimizer_of(given.optimizer)
+    config = RunConfig(
+        model=model,
+        data=DataConfig(source=given.data),
+        train=TrainConfig(
+            lr=lr,
+            batch=given.batch,
+            minutes=given.minutes,
+            optimizer=optimizer,
+            schedule=StableThenDecay(warmup=20, decay=0.5),
+            seed=seed,
+            evaluations=1,
+            threads=given.threads,
+            compile="off",
+        ),
+    )
+    folder: Path = given.out / f"{model.name}-{seed}"
+    for event in Run(config, folder, places, resume=True, say=lambda line: None).events():
+        last = event
+    print(f"  {folder}: step {last.step}", flush=True)
+    return folder
+
+
+def measure(folder: Path, given: argparse.Namespace, places: data.Places) -> dict[str, float]:
+    opened = open_run(folder)
+    model = opened.config.model
+    _, text = texts(opened.config.data, places, model.length)
+    cache = (places.cache or Path(".")) / "tokens"
+    tokens = data.prepare(beginning(text, given.most), opened.tokenizer, cache)
+    if isinstance(model.past, HiddenMemory):
+        return {
+            f"memory {memory}": compress_segments(
+                opened.model, model, tokens, opened.tokenizer, memory=memory
+            ).bits_per_byte
+            for memory in (model.past.length, 4 * model.past.length)
+        }
+    return {
+        name: compress(opened.model, tokens, opened.tokenizer, model.length, stride).bits_per_byte
+        for name, stride in (("side by side", model.length), ("half over", model.length // 2))
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--size", default="small")
+    arguments.add_argument("--data", default="enwik8")
+    arguments.add_argument("--minutes", type=float, default=30)
+    arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--batch", type=int, default=16)
+    arguments.add_argument("--optimizer", choices=("muon", "adamw"), default="muon")
+    arguments.add_argument("--threads", type=int, default=None)
+    arguments.add_argument("--most", type=int, default=2**18, help="bytes to measure on")
+    arguments.add_argument("--out", type=Path, default=Path("runs/xl-gain"))
+    given = arguments.parse_args()
+    folder = os.environ.get("CLEARFORMER_DATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
+    places = data.Places(Path(folder) if folder else None, cache)
+    models = (xl(given.size), plain(xl(given.size)))
+    for model in models:
+        count = sum(parameter.numel() for parameter in outline(model).parameters())
+        print(f"{model.name}: {count:,} parameters, segments of {model.length}")
+    gains = []
+    for seed in range(given.seeds):
+        found = [measure(train(model, given, seed, places), given, places) for model in models]
+        for model, figures in zip(models, found, strict=True):
+            line = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+            print(f"seed {seed}: {model.name}: {line}", flush=True)
+        gains.append(min(found[1].values()) - next(iter(found[0].values())))
+        print(f"seed {seed}: gain over the better plain figure {gains[-1]:.4f} bits per byte")
+    spread = f" ± {statistics.stdev(gains):.4f}" if len(gains) > 1 else ""
+    print(f"gain: {statistics.mean(gains):.4f}{spread} bits per byte over {len(gains)} seeds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""`clearformer reach strided --length 64 --layers 3`: which inputs can change which outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+if TYPE_CHECKING:
+    from clearformer.config import Pattern
+
+LONGEST = 4096  # positions of a picture; a table of all pairs is made
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Show how far influence reaches through the layers of a pattern or a preset."""
+
+    model: tyro.conf.Positional[str]
+    """causal, local, strided, merged, heads, fixed; or a preset such as sparse-enwik8, xl-small."""
+    length: int | None = None
+    """Positions of the sequence, or of a segment; none: 64, or the preset's if that is shorter."""
+    layers: int | None = None
+    """Layers; none: 2, or the preset's."""
+    stride: int | None = None
+    """Stride of a pattern by name; none: the root of the length."""
+    memory: int | None = None
+    """States that each layer remembers of earlier segments; none: the preset's, or none."""
+    picture: Path | None = None
+    """Draw it into this file (.png, .svg or .pdf)."""
+
+    def run(self) -> None:
+        from clearformer.build import pattern as build_pattern
+        from clearformer.cli.show import require_picture
+        from clearformer.core.reach import reach_with_memory
+        from clearformer.train.structure import remarks, require_sight
+
+        require_picture(self.picture)
+        patterns, length, layers, memory = self._stack()
+        limits = (("length", length, 1), ("layers", layers, 1), ("memory", memory, 0))
+        for name, value, least in limits:
+            if value < least:
+                raise ValueError(f"{name} is {value}, but it must be at least {least}")
+        total = length + layers * memory
+        if total > LONGEST:
+            raise ValueError(
+                f"{length} positions and {layers} memories of {memory} make {total:,}, but a table "
+                f"of all pairs is drawn for up to {LONGEST:,}: use a smaller --length or --memory"
+            )
+        built = [build_pattern(each) for each in patterns]
+        require_sight(patterns, length)
+        for line in remarks(patterns, length + memory):
+            print(f"note: {line}")
+        several = [built[layer % len(built)] for layer in range(layers)]
+        found = reach_with_memory(several, length, memory)
+        after = f"after {layers} layers" if layers > 1 else "after 1 layer"
+        last = int(found[-1].sum())
+        pairs = int(found.sum())
+        past = f" and {found.shape[1] - length} before them" if found.shape[1] > length else ""
+        print(
+            f"{after} the last of {length} positions can be changed by {last:,} of them{past}; "
+            f"on average an output by {pairs / length:.1f}"
+        )
+        for layer in range(layers):
+            so_far = reach_with_memory(several[: layer + 1], length, memory)
+            print(f"  layers 1 to {layer + 1}: {int(so_far[-1].sum()):,} positions reach the last")
+        if self.picture is not None:
+            from clearformer.explore import figures
+
+            title = f"{self.model}: what reaches an output {after}"
+            figures.save(figures.reach(found, title), self.picture)
+            print(f"picture: {self.picture}")
+
+    def _stack(self) -> tuple[tuple[Pattern, ...], int, int, int]:
+        """Patterns that go round, length, layers and memory."""
+        import math
+
+        from clearformer import config as c
+        from clearformer.families import preset
+        from clearformer.names import nearest
+
+        length = 64 if self.length is None else self.length
+        stride = max(1, math.isqrt(max(length, 0))) if self.stride is None else self.stride
+        local, strided = c.Local(window=stride), c.Strided(stride=stride)
+        named: dict[str, tuple[Pattern, ...]] = {
+            "causal": (c.Causal(),),
+            "local": (c.Causal() & local,),
+            "strided": (c.Causal() & local, c.Causal() & strided),
+            "merged": (c.Causal() & (local | strided),),
+            "heads": (c.Causal() & c.PerHead(patterns=(local, strided)),),
+            "fixed": (c.Causal() & c.Fixed(stride=stride, summary=1),),
+        }
+        if self.model in named:
+            return named[self.model], length, self.layers or 2, self.memory or 0
+        try:
+            model = preset(self.model)
+        except ValueError as problem:
+            raise ValueError(f"{problem}, or a pattern: {nearest(self.model, named)}") from None
+        if self.stride is not None:
+            raise ValueError(f"--stride is for patterns by name, but {self.model} has its own")
+        memory = model.past.length if isinstance(model.past, c.HiddenMemory) else 0
+        shown = replace(model, length=min(model.length, 64) if self.length is None else length)
+        return (
+            shown.patterns,
+            shown.length,
+            self.layers or model.layers,
+            memory if self.memory is None else self.memory,
+        )

@@ -1,0 +1,67 @@
+"""The same sparse patterns through torch's flex_attention, for a GPU.
+
+flex_attention skips blocks of 128 queries and keys between which nothing is allowed. A strided
+pattern has something in every block of the plain order, so each part of a pattern gets queries
+and keys in an order of its own (`label`), and the softmax is put together from the parts by
+their log-sums, as in `blockwise.py`.
+
+Not tried on a GPU, for want of one. On a CPU its values are tested, without torch.compile;
+flex_attention has no backward pass there.
+
+Axes: B batch, H heads, Q queries, K keys, D head width.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from clearformer.core.rules import Pattern
+
+Sees = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def flex(
+    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, first: int, keep: Tensor | None
+) -> Tensor:
+    """softmax(q k^T / sqrt(D)) v where `pattern` allows; positions begin at `first` (eq. 8)."""
+    queries, keys = q.shape[-2], k.shape[-2]
+    places = torch.arange(first, first + keys, device=q.device)  # (K,)
+    outputs, sums = [], []
+    for rule, guide in pattern.parts(keys):
+        query_order = guide.label(places[-queries:]).argsort(stable=True)  # (Q,)
+        key_order = guide.key_label(places).argsort(stable=True)  # (K,)
+        query, key = places[-queries:][query_order], places[key_order]
+        sees = _mask(rule, query, key, None if keep is None else keep[:, key_order])
+        blocks = create_block_mask(
+            sees, None if keep is None else q.shape[0], None, queries, keys, device=str(q.device)
+        )
+        y, total = _attention(q.is_cuda)(
+            q[:, :, query_order],
+            k[:, :, key_order],
+            v[:, :, key_order],
+            block_mask=blocks,
+            return_lse=True,
+        )  # (B, H, Q, D), (B, H, Q)
+        back = query_order.argsort()
+        outputs.append(y[:, :, back])
+        sums.append(total[:, :, back])
+    share = torch.stack(sums).softmax(dim=0).nan_to_num()  # (parts, B, H, Q); none: seen nothing
+    return (share[..., None].to(q.dtype) * torch.stack(outputs)).sum(dim=0)  # (B, H, Q, D)
+
+
+@cache
+def _attention(compiled: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Without torch.compile a GPU would make the whole table of scores."""
+    run: Callable[..., tuple[Tensor, Tensor]] = flex_attention
+    return torch.compile(run) if compiled else run
+
+
+def _mask(rule: Pattern, query: Tensor, key: Tensor, keep: Tensor | None) -> Sees:
+    def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        allowed = rule.allows(query[i], key[j])
+        return allowed if keep is None else allowed & keep[b, j]
+
+    return sees

@@ -1,0 +1,48 @@
+"""`clearformer reach`: numbers, a picture, and clear refusals."""
+
+import pytest
+
+
+def test_three_strided_layers_reach_everything(clearformer, tmp_path):
+    picture = tmp_path / "reach.png"
+    done = clearformer(
+        "reach", "strided", "--length", "64", "--layers", "3", "--picture", str(picture)
+    )
+    assert done.code == 0, done.err
+    assert "after 3 layers the last of 64 positions can be changed by 64 of them" in done.out
+    assert "layers 1 to 1: 8 positions reach the last" in done.out
+    assert picture.stat().st_size > 1000
+
+
+def test_a_memory_reaches_before_the_segment(clearformer):
+    done = clearformer("reach", "xl-tiny", "--length", "8", "--layers", "2", "--memory", "4")
+    assert "can be changed by 16 of them and 8 before them" in done.out
+
+
+@pytest.mark.parametrize("name", ["causal", "local", "merged", "heads", "fixed", "sparse-small"])
+def test_every_name_is_known(clearformer, name):
+    done = clearformer("reach", name)
+    assert done.code == 0, done.err
+    assert "positions can be changed by" in done.out
+
+
+def test_a_long_stride_is_said(clearformer):
+    done = clearformer("reach", "strided", "--length", "16", "--stride", "20")
+    assert "note: Causal & Strided(20): 20 is longer than the sequence of 16" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("stridet",), "strided"),
+        (("strided", "--length", "0"), "length is 0, but it must be at least 1"),
+        (("strided", "--layers", "-1"), "layers is -1, but it must be at least 1"),
+        (("causal", "--memory", "-1"), "memory is -1, but it must be at least 0"),
+        (("causal", "--length", "9999"), "a table of all pairs is drawn for up to 4,096"),
+        (("strided", "--stride", "0"), "window is 0, but it must be at least 1"),
+        (("sparse-small", "--stride", "3"), "--stride is for patterns by name"),
+        (("strided", "--picture", "x.txt"), "must end in one of .png, .svg, .pdf"),
+    ],
+)
+def test_mistakes_are_one_line(clearformer, arguments, message):
+    assert message in clearformer("reach", *arguments).complaint

@@ -1,0 +1,129 @@
+"""How far influence reaches: against paths counted by hand, and a model's gradients."""
+
+import itertools
+
+import pytest
+import torch
+
+from clearformer.build import build
+from clearformer.build import pattern as built
+from clearformer.config import Causal as AnyCausal
+from clearformer.config import Fixed as AnyFixed
+from clearformer.config import HiddenMemory, NoPosition, RelativeXL
+from clearformer.config import Local as AnyLocal
+from clearformer.config import PerHead as AnyPerHead
+from clearformer.config import Strided as AnyStrided
+from clearformer.core.past import HiddenMemory as Memory
+from clearformer.core.patterns import Causal, Full, Graph, Local, Strided
+from clearformer.core.reach import blind, reach, reach_with_memory
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (Full(),),
+        (Causal(), Causal()),
+        (Causal() & Local(2),) * 3,
+        (Causal() & Local(3), Causal() & Strided(3)),
+        (Causal() & Strided(3), Causal() & Local(2), Causal() & Strided(2)),
+        (Graph(((1, 0),), 8), Graph(((2, 1),), 8)),
+        (Graph(((2, 1),), 8), Graph(((1, 0),), 8)),
+    ],
+)
+def test_reach_is_a_path_of_at_most_one_edge_a_layer(layers):
+    length = 8
+    tables = [pattern.table(length, length).tolist() for pattern in layers]
+
+    def reaches(output, start):
+        """Walk back from the last layer to the input, staying or taking an edge in each."""
+        places = {output}
+        for table in reversed(tables):
+            steps = itertools.product(places, range(length))
+            places = places | {key for query, key in steps if table[query][key]}
+        return start in places
+
+    expected = [[reaches(i, j) for j in range(length)] for i in range(length)]
+    assert reach(layers, length).tolist() == expected
+
+
+def test_two_sparse_layers_reach_the_whole_past_and_one_does_not():
+    whole_past = Causal().table(9, 9)
+    local, strided = Causal() & Local(3), Causal() & Strided(3)
+    assert torch.equal(reach((local, strided), 9), whole_past)
+    assert not torch.equal(reach((local,), 9), whole_past)
+    assert not torch.equal(reach((strided, strided), 9), whole_past)
+
+
+def influence(model, tokens, pasts=None):
+    """Which inputs' vectors have a gradient in which outputs, by the Jacobian: (T, T)."""
+    table = model.embedding.token.weight.detach()
+    x = table[tokens].requires_grad_()  # (1, T, E)
+    y = model.stack(x, None, pasts)
+    rows = [
+        torch.autograd.grad(y[0, i].square().sum(), x, retain_graph=True)[0][0].abs().amax(dim=-1)
+        for i in range(y.shape[1])
+    ]
+    return torch.stack(rows) > 0
+
+
+STACKS = {
+    "strided": (AnyCausal() & AnyLocal(window=3), AnyCausal() & AnyStrided(stride=4)),
+    "fixed": (AnyCausal() & AnyFixed(stride=4, summary=1),),
+    "local": (AnyLocal(window=2),),
+    "heads": (AnyCausal() & AnyPerHead(patterns=(AnyLocal(window=2), AnyStrided(stride=5))),),
+    "long stride": (AnyCausal() & AnyStrided(stride=50),),
+}
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("stack", STACKS)
+def test_reach_is_where_the_jacobian_is_not_zero(stack, layers, small, scrambled):
+    length = 14
+    config = small(
+        "sparse", layers=layers, length=length, patterns=STACKS[stack], position=NoPosition()
+    )
+    model = scrambled(build(config)).double()
+    tokens = torch.randint(config.vocabulary, (1, length))
+    several = [built(config.patterns[i % len(config.patterns)]) for i in range(layers)]
+    assert torch.equal(reach(several, length), influence(model, tokens))
+
+
+@pytest.mark.parametrize(("length", "memory"), [(4, 2), (3, 5), (4, 4), (5, 0)])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_reach_through_a_memory_is_where_a_change_is_felt(layers, length, memory, small, scrambled):
+    """The gradient stops at a memory, so influence is seen by changing one input at a time."""
+    config = small("xl", layers=layers, position=RelativeXL(), past=HiddenMemory(length=memory))
+    model = scrambled(build(config)).double().eval()
+    expected = reach_with_memory([Causal()] * layers, length, memory)
+    keys = expected.shape[1]
+    tokens = torch.randint(config.vocabulary, (1, keys))
+
+    def last_segment(x):
+        pasts = [Memory(memory) for _ in range(layers)]
+        for segment in x.split(length, dim=1):
+            y = model(segment, pasts=pasts)
+            for past in pasts:
+                past.advance()
+        return y[0]
+
+    with torch.no_grad():
+        before = last_segment(tokens)
+        for place in range(keys):
+            changed = tokens.clone()
+            changed[0, place] = (tokens[0, place] + 1) % config.vocabulary
+            felt = (last_segment(changed) - before).abs().amax(dim=-1) > 0
+            assert torch.equal(felt, expected[:, place]), place
+
+
+def test_a_memory_reaches_back_by_its_length_in_each_layer():
+    found = reach_with_memory([Causal()] * 3, length=4, memory=4)
+    assert found.shape == (4, 16)
+    assert found[0].tolist() == [True] * 13 + [False] * 3
+    assert torch.equal(reach_with_memory([Causal()], 5, 0), reach([Causal()], 5))
+
+
+def test_positions_that_see_nothing_are_found():
+    assert blind(Causal(), 100) == []
+    assert blind(Full() - Causal(), 5) == [4]
+    assert blind(Graph(((0, 1), (2, 2)), 3), 4) == [1, 3]
+    assert blind(Causal() & Strided(7), 3000) == []

@@ -1,0 +1,99 @@
+"""Every example in a reduced form: it runs, and its point can already be seen."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def digits():
+    pytest.importorskip(
+        "sklearn", reason="the digits are scikit-learn's: pip install '.[examples]'"
+    )
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_examples_are_short(path):
+    assert len(path.read_text().splitlines()) < 100
+
+
+def test_a_set_has_no_order():
+    found = example("sets").main(steps=60)
+    assert found["accuracy"] > 0.3
+    assert found["moved"] < 1e-5
+
+
+def test_edges_tell_what_nodes_do_not():
+    found = example("graphs").main(steps=40)
+    assert found["with edges"]["nodes"] > found["without edges"]["nodes"] + 0.15
+
+
+def test_graphs_of_other_sizes_do_not_disturb_each_other():
+    graphs = example("graphs")
+    import random
+
+    from clearformer.build import build
+
+    chance = random.Random(3)
+    several = [graphs.example(chance) for _ in range(4)]
+    model = build(graphs.model_config()).eval()
+    colours, keep, _, _, structure = graphs.batch(several)
+    together = model.hidden(colours, keep, structure=structure)
+    for row, one in enumerate(several):
+        own, own_keep, _, _, own_structure = graphs.batch([one])
+        alone = model.hidden(own, own_keep, structure=own_structure)
+        torch.testing.assert_close(together[row, : one[0].nodes], alone[0])
+
+
+def test_digits_are_read(digits):
+    assert example("digits").main(epochs=4) > 0.6
+
+
+def test_digits_are_painted(digits):
+    paint = example("paint")
+    pictures, _ = paint.main(epochs=1)
+    assert pictures.shape == (100, 64)
+    assert int(pictures.max()) < paint.SHADES
+    known, labels = paint.sequences()
+    assert paint.recognised(known[:50, 1:], labels[:50]) == 1.0
+
+
+def test_a_pixel_sees_its_row_its_column_and_the_class(digits):
+    """A change of a pixel in another row and column, far away, is not felt in one layer."""
+    from clearformer.build import pattern
+
+    paint = example("paint")
+    table = pattern(paint.model_config().patterns[0]).table(65, 65)
+    row = table[1 + 8 * 5 + 3]  # the pixel in line 5, column 3
+    seen = {divmod(int(place) - 1, 8) for place in row.nonzero() if place > 0}
+    assert seen == {(5, 0), (5, 1), (5, 2), (5, 3), *((line, 3) for line in range(5))}
+    assert row[0]
+
+
+@pytest.mark.parametrize("name", ["read", "paint"])
+def test_captions_and_pictures_are_one_sequence(digits, name):
+    from clearformer.build import pattern
+
+    captions = example("captions")
+    assert 0 <= captions.main(name, epochs=1) <= 1
+    table = pattern(captions.model_config(name).patterns[0]).table(70, 70)
+    letters, pixels = (
+        (slice(0, 6), slice(6, 70)) if name == "paint" else (slice(64, 70), slice(0, 64))
+    )
+    if name == "paint":
+        assert table[pixels, letters].all()
+        assert not table[letters, pixels].any()
+    else:
+        assert table[letters, pixels].all()
+        assert not table[pixels, letters].any()
