@@ -19,7 +19,8 @@ import time
 import torch
 
 from clearformer.core import kernels
-from clearformer.core.kernels import Kernel, Mask
+from clearformer.core.kernels import Kernel
+from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Local, Pattern, Strided
 
 HEADS, WIDTH = 8, 256

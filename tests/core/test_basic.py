@@ -7,7 +7,7 @@ import torch
 
 from clearformer.core import basic, kernels
 from clearformer.core.attention import Attention
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 
 HEADS, WIDTH, LENGTH = 2, 8, 6
 

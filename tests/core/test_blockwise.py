@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer.core import blockwise, kernels
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Row, Strided
 from clearformer.core.structures import Each, PerHead, Region, Shifted
 from clearformer.core.tiles import tiles

@@ -5,7 +5,7 @@ import torch
 
 from clearformer.core import kernels
 from clearformer.core.flex import flex
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Local, Row, Strided
 from clearformer.core.structures import Region, Shifted
 

@@ -11,7 +11,7 @@ from clearformer.build import build, transformer
 from clearformer.core.attention import Attention
 from clearformer.core.block import FeedForward, GatedFeedForward
 from clearformer.core.embedding import Embedding
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal
 from clearformer.core.positions import RelativeXL
 from clearformer.families import FAMILIES

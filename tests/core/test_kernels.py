@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearformer.core import kernels
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 
 KERNELS = {"loop": kernels.loop, "explicit": kernels.explicit, "fused": kernels.fused}
@@ -171,31 +171,6 @@ def test_weights_of_a_row_sum_to_one_or_to_nothing():
     sums = kernels.weights(q, k, mask, None).sum(dim=-1)
     sees = mask.table(q, k).any(dim=-1).expand_as(sums)
     torch.testing.assert_close(sums, sees.to(sums.dtype))
-
-
-@pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("queries", [1, 3, KEYS])
-def test_mask_is_pattern_and_padding(pattern, padding, queries):
-    keep = keep_of(padding)
-    mask = Mask(PATTERNS[pattern], keep)
-    q, k = torch.zeros(BATCH, 1, queries, 1), torch.zeros(BATCH, 1, KEYS, 1)
-
-    def seen(row, query, key):
-        """A pair of places, counted from the first real token of the row."""
-        first = 0 if keep is None or not keep[row].any() else keep[row].tolist().index(True)
-        places = torch.tensor([query - first]), torch.tensor([key - first])
-        return bool(PATTERNS[pattern].allows(*places)) and (keep is None or bool(keep[row, key]))
-
-    expected = [
-        [[seen(b, i, j) for j in range(KEYS)] for i in range(KEYS - queries, KEYS)]
-        for b in range(BATCH)
-    ]
-    assert mask.table(q, k).expand(BATCH, 1, queries, KEYS)[:, 0].tolist() == expected
-    if mask.hides_nothing(queries):
-        assert mask.table(q, k).all()
-    if mask.is_triangle(queries, KEYS):
-        assert torch.equal(mask.table(q, k)[0], torch.ones(KEYS, KEYS).tril().bool())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer.core.attention import Attention
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, FrozenKV, HiddenMemory, KVCache
 from clearformer.core.patterns import Causal, Full
 from clearformer.core.positions import Rotary

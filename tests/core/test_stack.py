@@ -9,7 +9,7 @@ from torch import nn
 
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, HiddenMemory
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 from clearformer.core.positions import RelativeXL

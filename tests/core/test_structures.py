@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer.core import kernels
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Graph, Local, Row, Strided
 from clearformer.core.structures import Each, PerHead, Region, Shifted
 

@@ -119,7 +119,7 @@ def test_a_memory_is_a_longer_context_with_a_stopped_gradient(model, config):
     block = model.stack.blocks[0]
     x = model.embedding(tokens)
     stopped = torch.cat((x[:, :5].detach(), x[:, 5:]), dim=1)
-    from clearformer.core.kernels import Mask
+    from clearformer.core.masks import Mask
     from clearformer.core.patterns import Causal
 
     held = model.head(block(stopped, Mask(Causal()))[:, 5:])

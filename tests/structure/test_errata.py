@@ -7,7 +7,8 @@ import torch
 from clearformer.core import basic
 from clearformer.core.attention import Attention
 from clearformer.core.embedding import Embedding
-from clearformer.core.kernels import Mask, weights
+from clearformer.core.kernels import weights
+from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full, Local, Pattern, Strided
 from clearformer.core.positions import Learned
 

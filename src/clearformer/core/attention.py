@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.kernels import Kernel, Mask, fused
+from clearformer.core.kernels import Kernel, fused
+from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, FrozenKV, Heads, Past
 from clearformer.core.positions import Position
 

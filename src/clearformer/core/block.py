@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.attention import Attention
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, Past
 
 Activation = Callable[[Tensor], Tensor]

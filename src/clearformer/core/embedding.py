@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.kernels import first_kept
+from clearformer.core.masks import first_kept
 
 
 class Neighbours(nn.Module):

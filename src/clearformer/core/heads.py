@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.block import Activation
-from clearformer.core.kernels import first_kept
+from clearformer.core.masks import first_kept
 
 IGNORE = -100  # the target of a place that has none
 

@@ -13,7 +13,6 @@ Axes: B batch, H query heads, G key heads (G divides H), Q queries, K keys, D he
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -21,83 +20,9 @@ from torch import Tensor
 
 from clearformer.core import blockwise as tilewise
 from clearformer.core.flex import flex
-from clearformer.core.patterns import Causal, Full, Pattern
+from clearformer.core.masks import Mask, first_kept
+from clearformer.core.patterns import Pattern
 from clearformer.core.tiles import tiles
-
-
-@dataclass(frozen=True)
-class Mask:
-    """A static pattern and this batch's padding: `keep` (B, K) is True where one may look."""
-
-    pattern: Pattern = Full()
-    keep: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        if self.keep is None:
-            return
-        if self.keep.dtype != torch.bool:
-            raise ValueError(
-                f"keep has dtype {self.keep.dtype}, but it must be torch.bool "
-                f"(True = may look): use keep=(tokens != padding)"
-            )
-        if self.keep.dim() != 2:
-            raise ValueError(
-                f"keep has shape {tuple(self.keep.shape)}, but it must be (batch, keys)"
-            )
-
-    def hides_nothing(self, queries: int) -> bool:
-        """Whether no pair is forbidden, so that a kernel need not look at the table."""
-        # A single query is the last position (suffix alignment): causality hides nothing from it.
-        open_to_all = isinstance(self.pattern, Full) or (
-            isinstance(self.pattern, Causal) and queries == 1
-        )
-        return self.keep is None and open_to_all
-
-    def is_triangle(self, queries: int, keys: int) -> bool:
-        """Whether this is exactly torch's `is_causal`, which aligns as we do only when Q = K."""
-        return self.keep is None and isinstance(self.pattern, Causal) and queries == keys
-
-    def table(self, q: Tensor, k: Tensor) -> Tensor:
-        """True where query may look at key, broadcasting to (B, H, Q, K)."""
-        (batch, heads, queries), keys = q.shape[:3], k.shape[-2]
-        self.require_shape(batch, keys)
-        keep = None if self.keep is None else self.keep[:, None, None, :]  # (B, 1, 1, K)
-        if keep is not None and isinstance(self.pattern, Full):
-            return keep
-        places = torch.arange(keys, device=q.device)  # (K,)
-        if self.keep is not None:
-            # Positions count from the first real token, or padding on the left would move a
-            # pattern that has a grid, and change what real tokens see.
-            places = places - first_kept(self.keep)[:, None]  # (B, K)
-        rows = self.pattern.by_row(batch)
-        if len(rows) == 1:
-            seen = _each_head(rows[0], heads, queries, places)  # (B or none, H or 1, Q, K)
-        else:
-            own = zip(rows, places.expand(batch, keys), strict=True)
-            seen = torch.stack([_each_head(row, heads, queries, place) for row, place in own])
-        return seen if keep is None else keep & seen
-
-    def require_shape(self, batch: int, keys: int) -> None:
-        if self.keep is not None and self.keep.shape != (batch, keys):
-            raise ValueError(
-                f"keep has shape {tuple(self.keep.shape)}, but there are {batch} sequences "
-                f"of {keys} keys: it must be ({batch}, {keys}), places of the past included"
-            )
-
-
-def first_kept(keep: Tensor) -> Tensor:
-    """Index of the first real token of each row (B,): position 0, however much padding is left."""
-    return keep.int().argmax(dim=1)
-
-
-def _each_head(pattern: Pattern, heads: int, queries: int, places: Tensor) -> Tensor:
-    """The rule for positions (..., K), of which the queries are the last: (..., H or 1, Q, K)."""
-    query, key = places[..., -queries:, None], places[..., None, :]  # (..., Q, 1), (..., 1, K)
-    rules = pattern.by_head(heads)
-    if len(rules) == 1:
-        return rules[0].allows(query, key).unsqueeze(-3)
-    return torch.stack([rule.allows(query, key) for rule in rules], dim=-3)
-
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask, Tensor | None, float], Tensor]
 

@@ -1,7 +1,7 @@
 """What a pattern is: a static rule on the positions of a query and a key, and how rules compose.
 
 A pattern is a value. It says for a query position and a key position whether the one may look
-at the other, and knows nothing about batches or padding (that is `kernels.Mask`). Patterns
+at the other, and knows nothing about batches or padding (that is `masks.Mask`). Patterns
 compose: `Causal() & Local(128)` looks back at most 127 places, `Local(8) | Strided(8)` is the
 strided pattern of the Sparse Transformer. The patterns themselves are in `patterns.py`.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clearformer.core.kernels import Mask
+from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, Past
 from clearformer.core.patterns import Full, Pattern
 

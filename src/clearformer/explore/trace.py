@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from clearformer.core.attention import Attention
 from clearformer.core.block import DecoderBlock
 from clearformer.core.embedding import Embedding
-from clearformer.core.kernels import Kernel, Mask, one_for_each_query_head, weights
+from clearformer.core.kernels import Kernel, one_for_each_query_head, weights
+from clearformer.core.masks import Mask
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.patterns import Causal, Full, Pattern
 from clearformer.core.positions import Position

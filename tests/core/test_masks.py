@@ -1,0 +1,58 @@
+"""A mask is a pattern and this batch's padding, pair by pair."""
+
+import pytest
+import torch
+
+from clearformer.core.masks import Mask, first_kept
+from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
+
+BATCH, KEYS = 2, 5
+
+PATTERNS = {
+    "full": Full(),
+    "causal": Causal(),
+    "local": Causal() & Local(2),
+    "strided": Local(2) | Strided(3),
+    "fixed": Causal() & Fixed(3, 1),
+    "graph with a blind node": Graph(((0, 1), (1, 3), (2, 2), (4, 0), (4, 4)), 5),
+}
+PADDINGS = {
+    "none": None,
+    "right": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]],
+    "left": [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]],
+    "whole row": [[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]],
+}
+
+
+def keep_of(padding):
+    rows = PADDINGS[padding]
+    return None if rows is None else torch.tensor(rows, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("queries", [1, 3, KEYS])
+def test_mask_is_pattern_and_padding(pattern, padding, queries):
+    keep = keep_of(padding)
+    mask = Mask(PATTERNS[pattern], keep)
+    q, k = torch.zeros(BATCH, 1, queries, 1), torch.zeros(BATCH, 1, KEYS, 1)
+
+    def seen(row, query, key):
+        """A pair of places, counted from the first real token of the row."""
+        first = 0 if keep is None or not keep[row].any() else keep[row].tolist().index(True)
+        places = torch.tensor([query - first]), torch.tensor([key - first])
+        return bool(PATTERNS[pattern].allows(*places)) and (keep is None or bool(keep[row, key]))
+
+    expected = [
+        [[seen(b, i, j) for j in range(KEYS)] for i in range(KEYS - queries, KEYS)]
+        for b in range(BATCH)
+    ]
+    assert mask.table(q, k).expand(BATCH, 1, queries, KEYS)[:, 0].tolist() == expected
+    if mask.hides_nothing(queries):
+        assert mask.table(q, k).all()
+    if mask.is_triangle(queries, KEYS):
+        assert torch.equal(mask.table(q, k)[0], torch.ones(KEYS, KEYS).tril().bool())
+
+
+def test_the_first_real_token_is_found():
+    assert first_kept(torch.tensor([[0, 0, 1], [1, 0, 1]], dtype=torch.bool)).tolist() == [2, 0]
