@@ -47,6 +47,12 @@ def fixed_seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def float32_unless_asked(monkeypatch):
+    """Training in tests is the same on every machine, whatever it multiplies in."""
+    monkeypatch.setattr("clearformer.train.precision.multiplies_in_half", lambda device: False)
+
+
 @pytest.fixture(scope="session")
 def small():
     """A family's first preset with tiny numbers and no dropout, then with `changes`."""

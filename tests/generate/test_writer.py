@@ -8,11 +8,11 @@ from clearformer.generate.choose import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 from clearformer.text import BytePairs, Bytes
-from clearformer.text.parts import BytePairParts, byte_alphabet
+from clearformer.text.parts import BytePairParts, byte_characters
 
 PUBLISHED = BytePairs(
     BytePairParts(
-        vocabulary=(*sorted(byte_alphabet()), "<|endoftext|>"),
+        vocabulary=(*sorted(byte_characters()), "<|endoftext|>"),
         merges=(),
         specials=("<|endoftext|>",),
     )

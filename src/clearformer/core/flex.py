@@ -16,7 +16,6 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from clearformer.core.rules import Pattern
 
@@ -27,6 +26,9 @@ def flex(
     q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, first: int, keep: Tensor | None
 ) -> Tensor:
     """softmax(q k^T / sqrt(D)) v where `pattern` allows; positions begin at `first` (eq. 8)."""
+    # Here, and not above: it loads torch's compiler, a second that nobody else should wait for.
+    from torch.nn.attention.flex_attention import create_block_mask
+
     queries, keys = q.shape[-2], k.shape[-2]
     places = torch.arange(first, first + keys, device=q.device)  # (K,)
     outputs, sums = [], []
@@ -55,6 +57,8 @@ def flex(
 @cache
 def _attention(compiled: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     """Without torch.compile a GPU would make the whole table of scores."""
+    from torch.nn.attention.flex_attention import flex_attention
+
     run: Callable[..., tuple[Tensor, Tensor]] = flex_attention
     return torch.compile(run) if compiled else run
 

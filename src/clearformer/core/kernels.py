@@ -13,6 +13,7 @@ Axes: B batch, H query heads, G key heads (G divides H), Q queries, K keys, D he
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -127,11 +128,24 @@ def _in_three_products(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return y * shown.any(dim=-1, keepdim=True)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # tiles are found by plain Python
 def blockwise(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
 ) -> Tensor:
-    """Only the tiles that a sparse pattern touches; a dense pattern is left to `fused`.
+    """Only the tiles that a sparse pattern touches; a dense pattern is left to `fused`."""
+    return _never_compiled()(q, k, v, mask, bias, dropout)
+
+
+@cache
+def _never_compiled() -> Kernel:
+    """Tiles are found by plain Python. A decorator would load torch's compiler for everybody."""
+    kernel: Kernel = torch.compiler.disable(_by_row)
+    return kernel
+
+
+def _by_row(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
+) -> Tensor:
+    """Sequences alike in pattern and padding together.
 
     Sequences with other padding on the left, or another pattern, have other tiles: they are
     computed one kind after the other. So are heads with patterns of their own.

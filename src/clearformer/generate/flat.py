@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
-from clearformer.core.kernels import fused
+from clearformer.core.kernels import blockwise, fused
 from clearformer.core.model import Transformer
 from clearformer.core.past import KVCache, Past
 from clearformer.core.patterns import Causal, Pattern
@@ -40,10 +40,17 @@ def understands(model: Transformer, pasts: Sequence[Past]) -> bool:
             and block.residual in (pre_norm, post_norm)
             and type(block.feed_forward) in (FeedForward, GatedFeedForward)
             and type(block.attention.position) in (Position, Rotary, ALiBi)
-            and block.attention.kernel is fused
+            # A single query makes one row of the table, sparse or not.
+            and block.attention.kernel in (fused, blockwise)
+            and all(_same_for_all(each, block.attention.heads) for each in model.stack.patterns)
             for block in model.stack.blocks
         )
     )
+
+
+def _same_for_all(pattern: Pattern, heads: int) -> bool:
+    """Whether every head of every sequence follows one rule."""
+    return len(pattern.by_head(heads)) == len(pattern.by_row(1)) == 1
 
 
 class Flat:

@@ -97,7 +97,11 @@ class Translation:
         translator = Translator(model, self.model_config, self.tokenizer)
         # An untrained model does not know where to stop.
         most = 10 + 3 * max(len(ids) for ids in self.encoded.targets) // 2
-        found = translator.translate(self.validation.sources, Beam(width=1), batch=128, most=most)
+        # In full precision, as it will be used: caches are made for the weights' own.
+        with torch.autocast(next(model.parameters()).device.type, enabled=False):
+            found = translator.translate(
+                self.validation.sources, Beam(width=1), batch=128, most=most
+            )
         figures = overlap([each[0].text for each in found], self.validation.targets)
         return {
             "loss": loss(model, self.encoded),

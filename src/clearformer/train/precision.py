@@ -43,8 +43,8 @@ def context(precision: Precision, device: torch.device) -> AbstractContextManage
 def under(loss: Loss, precision: Precision, device: torch.device) -> Loss:
     """The same loss, its products in this precision."""
 
-    def in_context(batch: Any) -> Any:
+    def in_context(*arguments: Any) -> Any:
         with context(precision, device):
-            return loss(batch)
+            return loss(*arguments)
 
     return in_context
