@@ -187,7 +187,9 @@ def memory() -> None:
     weights = 4 * sum(p.numel() for p in build(config).parameters())
     cache = 2 * 4 * config.layers * config.width * (PROMPT + NEW)
     share = (resident() - before) / (weights + cache)
-    print(f"\nmemory: weights {weights / 1e6:.0f} MB, cache {cache / 1e6:.0f} MB, held {share:.2f}x")
+    print(
+        f"\nmemory: weights {weights / 1e6:.0f} MB, cache {cache / 1e6:.0f} MB, held {share:.2f}x"
+    )
 
 
 def main() -> None:
