@@ -1,6 +1,8 @@
 """What it takes to write, and what is refused."""
 
 import pytest
+import torch
+from torch._dynamo.utils import counters
 
 from clearformer.build import build
 from clearformer.config import Full, Local
@@ -56,6 +58,8 @@ def test_a_pattern_that_looks_ahead_cannot_write(pattern, small):
 @pytest.mark.parametrize("family", ["gpt2", "modern"])
 def test_compiled_steps_write_the_same(family, writer):
     made = writer(family)
+    torch._dynamo.reset()
+    counters.clear()
     # Without generated code, which takes a minute: what is tested is what reaches the compiler.
     compiled = made.compiled(backend="eager")
     texts = [
@@ -63,3 +67,5 @@ def test_compiled_steps_write_the_same(family, writer):
         for each in (made, compiled)
     ]
     assert texts[0] == texts[1]
+    assert not counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 1  # for all lengths of the cache

@@ -87,12 +87,13 @@ def fused(
 ) -> Tensor:
     """torch's scaled dot-product attention: the same, without keeping the t x t table."""
     queries, keys = q.shape[-2], k.shape[-2]
+    hides = not mask.hides_nothing(queries)
     # Never both a mask and is_causal: torch's slower paths refuse the pair.
-    triangle = bias is None and mask.is_triangle(queries, keys)
     if bias is None and dropout == 0 and _quicker_unfused(q, k):
         return _in_three_products(q, k, v, mask)
+    triangle = hides and bias is None and mask.is_triangle(queries, keys)
     shown: Tensor | None = None
-    if not triangle and not mask.hides_nothing(queries):
+    if hides and not triangle:
         shown = mask.table(q, k)
     if bias is not None:
         bias = bias.to(q.dtype)
