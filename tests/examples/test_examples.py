@@ -62,7 +62,7 @@ def test_digits_are_read(digits):
 
 def test_digits_are_painted(digits):
     paint = example("paint")
-    pictures, classes = paint.main(epochs=1)
+    pictures, _ = paint.main(epochs=1)
     assert pictures.shape == (100, 64)
     assert int(pictures.max()) < paint.SHADES
     known, labels = paint.sequences()

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.build import build, pasts
+from clearformer.config import HiddenMemory
 from clearformer.families import preset
 from clearformer.generate.choose import Sampling
 from clearformer.generate.stream import stream
@@ -55,6 +56,25 @@ def test_it_goes_on_past_the_context():
     tokens = list(stream(build(config), config, [1, 2], Sampling(), most=60))
     assert len(tokens) == 60
     assert all(token.bits >= 0 and 0 <= token.uniform < 1 for token in tokens)
+
+
+def test_a_memory_goes_on_without_reading_again():
+    """Far past the context, with a prompt longer than it: one long stream, token by token."""
+    config = replace(small("xl"), past=HiddenMemory(length=7))
+    model = build(config, seed=1).eval()
+    prompt = torch.randint(20, (45,)).tolist()
+    found = [t.id for t in stream(model, config, prompt, Sampling(temperature=0), most=40)]
+    memory = pasts(config, batch=1, capacity=1)
+    expected, pieces = [], list(torch.tensor([prompt]).split(16, dim=1))
+    with torch.inference_mode():
+        while len(expected) < 40:
+            for piece in pieces:
+                logits = model(piece, pasts=memory)
+                for past in memory:
+                    past.advance()
+            expected.append(int(logits[0, -1].argmax()))
+            pieces = [torch.tensor([expected[-1:]])]
+    assert found == expected
 
 
 def test_the_training_flag_comes_back():
