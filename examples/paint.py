@@ -24,13 +24,11 @@ PIXELS = SIDE * SIDE
 def model_config() -> c.ModelConfig:
     pictures = c.Shifted(pattern=c.Row(width=SIDE) | c.Strided(stride=SIDE), by=1)
     title = c.Region(queries=(0, None), keys=(0, 1))  # everyone sees the class
+    around = c.Local(window=2 * SIDE + 2)
     return c.ModelConfig(
         name="paint", vocabulary=SHADES + 10, length=PIXELS, layers=4, width=96, heads=4,
         hidden=192, residual="pre", activation="gelu", position=c.Learned(),
-        patterns=(
-            c.Causal() & (title | pictures),
-            c.Causal() & (title | c.Local(window=2 * SIDE + 2)),
-        ),
+        patterns=(c.Causal() & (title | pictures), c.Causal() & (title | around)),
         head=c.NextToken(tied=False), past=c.KVCache(), init="gpt2",
     )  # fmt: skip
 

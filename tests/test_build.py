@@ -9,7 +9,7 @@ from torch import nn
 
 from clearformer import config as c
 from clearformer.build import build, outline, pasts, pattern
-from clearformer.core import block, heads, past, patterns, positions
+from clearformer.core import block, heads, kernels, past, patterns, positions, structures
 from clearformer.families import FAMILIES, preset
 
 PATTERNS = {
@@ -20,6 +20,12 @@ PATTERNS = {
     c.Fixed(stride=4, summary=2): patterns.Fixed(4, 2),
     c.Graph(edges=((0, 1),), nodes=2): patterns.Graph(((0, 1),), 2),
     c.Causal() & c.Local(window=3): patterns.Causal() & patterns.Local(3),
+    c.Row(width=3): patterns.Row(3),
+    c.Region(queries=(0, 4), keys=(2, None)): structures.Region((0, 4), (2, None)),
+    c.Shifted(pattern=c.Row(width=3), by=2): structures.Shifted(patterns.Row(3), 2),
+    c.PerHead(patterns=(c.Full(), c.Causal())): structures.PerHead(
+        (patterns.Full(), patterns.Causal())
+    ),
     c.Full() | (c.Causal() & c.Local(window=3)): patterns.Full()
     | (patterns.Causal() & patterns.Local(3)),
 }
@@ -27,6 +33,7 @@ POSITIONS = {
     c.NoPosition(): (type(None), positions.Position),
     c.Learned(): (positions.Learned, positions.Position),
     c.Sinusoidal(): (positions.Sinusoidal, positions.Position),
+    c.Grid(columns=4): (positions.Grid, positions.Position),
     c.Rotary(base=99.0): (type(None), positions.Rotary),
     c.RelativeXL(): (type(None), positions.RelativeXL),
     c.ALiBi(): (type(None), positions.ALiBi),
@@ -102,6 +109,20 @@ def test_an_outline_is_the_model_without_memory(family, small):
 @pytest.mark.parametrize("written", PATTERNS, ids=str)
 def test_patterns(written):
     assert pattern(written) == PATTERNS[written]
+
+
+@pytest.mark.parametrize("name", ["fused", "blockwise", "explicit", "loop"])
+def test_kernels(name, small):
+    model = build(small("sparse", kernel=name))
+    assert model.stack.blocks[0].attention.kernel is getattr(kernels, name)
+    read = c.model_from_json(c.to_json(small("sparse", kernel=name)))
+    assert read.kernel == name
+
+
+@pytest.mark.parametrize("written", PATTERNS, ids=str)
+def test_patterns_survive_json(written, small):
+    config = small("generator", patterns=(written,))
+    assert c.model_from_json(c.to_json(config)) == config
 
 
 @pytest.mark.parametrize("written", POSITIONS, ids=str)

@@ -110,3 +110,35 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     after = float(re.search(r"bits per byte +([\d.]+)", text.split("int8 costs")[1])[1])
     assert after == pytest.approx(before + cost, abs=2e-4)
     assert abs(cost) < 0.05
+
+
+def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
+    text, out = str(tmp_path / "t.txt"), str(tmp_path / "run")
+    train = ("train", "xl-tiny", "--data", text, "--steps", "3", "--evaluations", "1",
+             "--model.past.length", "24", *TINY)  # fmt: skip
+    assert clearformer(*train, "--out", out).code == 0
+    found = clearformer("evaluate", out, "--memory", "64", "--most", "500").out
+    assert "segments of 16 tokens with a memory of 64" in found
+    assert "with a memory of 24" in clearformer("evaluate", out, "--most", "500").out
+    assert len(clearformer("generate", out, "9 green", "--length", "60").out) >= 40
+    assert clearformer("evaluate", out, "--memory", "-1").complaint == (
+        "--memory is -1, but it must be at least 0"
+    )
+    assert "this model goes on: use --memory" in clearformer(
+        "evaluate", out, "--stride", "4"
+    ).complaint  # fmt: skip
+    long = clearformer(*train[:-2], "--length", "1024", "--out", str(tmp_path / "x")).complaint
+    assert "8 streams of segments of 1024 need 8,193: give a longer text" in long
+
+
+def test_only_a_transformer_xl_has_a_memory(clearformer, run, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
+    out = str(tmp_path / "run")
+    clearformer("train", "sparse-small", "--data", str(tmp_path / "t.txt"), "--out", out,
+                "--steps", "2", "--evaluations", "1", *TINY)  # fmt: skip
+    assert "sparse-small has no memory: leave it out, or train a Transformer-XL" in clearformer(
+        "evaluate", out, "--memory", "64"
+    ).complaint  # fmt: skip

@@ -1,5 +1,6 @@
 """Where a token stands: each scheme against its formula, written out."""
 
+import itertools
 import math
 import re
 
@@ -8,6 +9,7 @@ import torch
 
 from clearformer.core.positions import (
     ALiBi,
+    Grid,
     Learned,
     Position,
     RelativeXL,
@@ -38,6 +40,20 @@ def test_a_sequence_longer_than_the_learned_positions_is_refused():
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Learned(5, WIDTH)(torch.arange(7), end=7)
+
+
+def test_a_grid_adds_a_row_and_a_column():
+    grid = Grid(rows=3, columns=4, width=8)
+    given = grid(torch.arange(12), 12).view(3, 4, 8)
+    for row, column in itertools.product(range(3), range(4)):
+        expected = grid.row.weight[row] + grid.column.weight[column]
+        torch.testing.assert_close(given[row, column], expected)
+    message = (
+        "the sequence has 13 tokens, but the grid has 3 rows of 4: shorten it, or build the model "
+        "with length=13"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        grid(torch.arange(13), 13)
 
 
 def test_sinusoidal_positions_are_the_formula():

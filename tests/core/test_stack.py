@@ -173,3 +173,22 @@ def test_recomputing_really_runs_the_block_twice(recurrent):
     recurrent.runs = (plainly, recomputed)
     recurrent(torch.randn(1, 3, WIDTH)).sum().backward()
     assert len(calls) == 3
+
+
+def test_a_batch_brings_a_structure_of_its_own(small, scrambled):
+    """A layer's pattern and the batch's graphs: an output sees what both allow."""
+    from clearformer.build import build
+    from clearformer.core.structures import Each
+
+    config = small("classifier", layers=1)
+    model = scrambled(build(config)).eval()
+    tokens = torch.randint(config.vocabulary, (2, 5))
+    graphs = (Graph(((0, 0), (1, 0)), 5) | Local(1), Full())
+    hidden = model.hidden(tokens, structure=Each(graphs))
+    for row, graph in enumerate(graphs):
+        alone = model.hidden(tokens[row : row + 1], structure=graph)
+        torch.testing.assert_close(hidden[row], alone[0])
+    changed = tokens.clone()
+    changed[:, 3] = (tokens[:, 3] + 1) % config.vocabulary
+    felt = (model.hidden(changed, structure=Each(graphs)) - hidden).abs().amax(dim=-1) > 0
+    assert felt.tolist() == [[False, False, False, True, False], [True] * 5]

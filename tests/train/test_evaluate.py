@@ -1,11 +1,18 @@
 """Figures of a model, each told by hand once."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from clearformer.train.evaluate import Compression, evaluating, report
+from clearformer.build import build
+from clearformer.config import HiddenMemory
+from clearformer.core.model import Batch
+from clearformer.data import open_text, prepare
+from clearformer.families import xl
+from clearformer.text import Bytes
+from clearformer.train.evaluate import Compression, compress_segments, evaluating, report
 
 
 def test_compression_in_bits():
@@ -80,3 +87,37 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     few = evaluate.compress(model, tokens, Bytes(), 8, 4)
     assert max(sizes) == 3
     assert few.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)
+
+
+@pytest.fixture
+def remembering(tmp_path, scrambled):
+    config = replace(
+        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=6)
+    )
+    path = tmp_path / "text.txt"
+    path.write_text("the cat sat on the mat, and the dog sat on the log.\n" * 4)
+    return scrambled(build(config)), config, prepare(open_text(str(path)), Bytes(), tmp_path)
+
+
+def test_segments_with_a_memory_of_everything_are_the_whole_text(remembering):
+    model, config, tokens = remembering
+    ids = torch.from_numpy(tokens.read(0, len(tokens)))[None]
+    with torch.no_grad():
+        whole = model.eval().loss(Batch(ids[:, :-1], ids[:, 1:]))[0].item()
+    found = compress_segments(model, config, tokens, Bytes(), memory=1000, streams=1)
+    assert found.nats == pytest.approx(whole, rel=1e-5)
+    assert found.tokens == len(tokens) - 1
+    assert "segments of 8 tokens with a memory of 1000" in found.protocol
+    short = compress_segments(model, config, tokens, Bytes(), streams=1)
+    assert short.memory == 6
+    assert short.nats != pytest.approx(whole, rel=1e-5)
+
+
+def test_streams_with_enough_read_before_them_are_one(remembering):
+    """Two layers with a memory of 6 and segments of 8 see 26 tokens before a segment at most."""
+    model, config, tokens = remembering
+    one = compress_segments(model, config, tokens, Bytes(), streams=1, memory=40)
+    several = compress_segments(model, config, tokens, Bytes(), streams=4, memory=40)
+    assert several.tokens == one.tokens
+    assert several.nats == pytest.approx(one.nats, rel=0.01)
+    assert "in 4 streams that each read 40 tokens before theirs" in several.protocol
