@@ -41,8 +41,11 @@ def data_places() -> Places:
 
 
 def train(name: str, contestant: Contestant, minutes: float, seed: int, out: Path) -> Trained:
-    """Spend the minutes on one contestant, from nothing."""
-    asked = parse([*contestant.words.split(), "--minutes", str(minutes * contestant.share)])
+    """Spend the minutes on one contestant, from nothing; epochs that it names count instead."""
+    words = contestant.words.split()
+    if "--epochs" not in words:
+        words += ["--minutes", str(minutes * contestant.share)]
+    asked = parse(words)
     config = RunConfig(model=asked.model, data=asked.data, train=replace(asked.train, seed=seed))
     folder = out / f"{name.replace(' ', '-')}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,7 @@ from clearformer.train import evaluate
 WATCHED = "--data imdb --validation-share 0.02"
 
 CONTESTANTS = {
-    "pairs": Contestant(f"classifier-pairs {WATCHED}"),
+    "pairs": Contestant(f"classifier-pairs {WATCHED} --epochs 5"),
     "seed": Contestant(f"classifier-imdb {WATCHED}"),
     "lstm": Contestant(f"classifier-imdb {WATCHED} --layers 1 --width 128 --pool mean", make=lstm),
 }
@@ -67,7 +67,8 @@ def main() -> None:
         if name in asked.only.split(","):
             trained = train(name, contestant, asked.minutes, asked.seed, asked.out)
             print(
-                f"| {name} | {trained.parameters:,} | {asked.minutes:.0f} | {trained.steps:,} "
+                f"| {name} | {trained.parameters:,} | {trained.run.state.seconds / 60:.0f} "
+                f"| {trained.steps:,} "
                 f"| {accuracy(trained):.4f} |",
                 flush=True,
             )

@@ -60,11 +60,12 @@ WAVES: dict[str, positions.Waves] = {
     "turns": positions.taking_turns,
     "halves": positions.in_halves,
 }
-KERNELS: dict[str, kernels.Kernel] = {
-    "fused": kernels.fused,
-    "blockwise": kernels.blockwise,
-    "explicit": kernels.explicit,
-    "loop": kernels.loop,
+KERNELS: dict[str, Callable[[], kernels.Kernel]] = {
+    "fused": lambda: kernels.fused,
+    # Its tiles are found by plain Python, which torch.compile would follow for minutes.
+    "blockwise": lambda: kernels.never_compiled(kernels.blockwise),
+    "explicit": lambda: kernels.explicit,
+    "loop": lambda: kernels.loop,
 }
 INITS: dict[str, Callable[[nn.Module], None]] = {
     "torch_default": init.torch_default,
@@ -185,7 +186,7 @@ def attention(config: c.ModelConfig, position: positions.Position) -> Attention:
         position=position,
         query_norm=norm(config.query_key_norm, config.head_width),
         key_norm=norm(config.query_key_norm, config.head_width),
-        kernel=KERNELS[config.kernel],
+        kernel=KERNELS[config.kernel](),
         dropout=config.dropout.attention,
     )
 

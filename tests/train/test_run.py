@@ -45,6 +45,7 @@ def config(tmp_path):
             steps=12,
             evaluations=3,
             threads=1,
+            precision="float32",
             schedule=StableThenDecay(warmup=3),
         ),
     )

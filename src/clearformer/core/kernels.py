@@ -132,21 +132,7 @@ def _in_three_products(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 def blockwise(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
 ) -> Tensor:
-    """Only the tiles that a sparse pattern touches; a dense pattern is left to `fused`."""
-    return _never_compiled()(q, k, v, mask, bias, dropout)
-
-
-@cache
-def _never_compiled() -> Kernel:
-    """Tiles are found by plain Python. A decorator would load torch's compiler for everybody."""
-    kernel: Kernel = torch.compiler.disable(_by_row)
-    return kernel
-
-
-def _by_row(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
-) -> Tensor:
-    """Sequences alike in pattern and padding together.
+    """Only the tiles that a sparse pattern touches; a dense pattern is left to `fused`.
 
     Sequences with other padding on the left, or another pattern, have other tiles: they are
     computed one kind after the other. So are heads with patterns of their own.
@@ -166,6 +152,13 @@ def _by_row(
         some_keep, some_bias = (None if x is None else x[own] for x in (keep, bias))
         y[own] = _by_head(q[own], k[own], v[own], *kind, some_keep, some_bias, dropout)
     return y  # (B, H, Q, D)
+
+
+@cache
+def never_compiled(kernel: Kernel) -> Kernel:
+    """The kernel, left alone by torch.compile. No decorator: it takes a second to load."""
+    plain: Kernel = torch.compiler.disable(kernel)
+    return plain
 
 
 def _by_head(

@@ -59,9 +59,9 @@ def pairs() -> ModelConfig:
         head=Classifier(classes=2, pool="mean_max"),
         norm=RMSNorm(),
         query_key_norm=RMSNorm(),
-        neighbours=Neighbours(buckets=2**17),
+        neighbours=Neighbours(buckets=2**18),
         biases=Biases(attention=False, attention_output=False, feed_forward=False),
-        dropout=Dropout(token=0.3, embedding=0.3, residual=0.3),
+        dropout=Dropout(token=0.5, embedding=0.3, residual=0.4),
         init="gpt2",
     )
 

@@ -118,6 +118,7 @@ def _word_pairs(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
         minutes=2,
         optimizer=Muon(adam_lr=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.01)),
         schedule=Linear(warmup=50),
+        smoothing=0.1,
         evaluations=5,
     )
     return data, train

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from inspect import unwrap
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +42,7 @@ def understands(model: Transformer, pasts: Sequence[Past]) -> bool:
             and type(block.feed_forward) in (FeedForward, GatedFeedForward)
             and type(block.attention.position) in (Position, Rotary, ALiBi)
             # A single query makes one row of the table, sparse or not.
-            and block.attention.kernel in (fused, blockwise)
+            and unwrap(block.attention.kernel) in (fused, blockwise)
             and all(_same_for_all(each, block.attention.heads) for each in model.stack.patterns)
             for block in model.stack.blocks
         )
