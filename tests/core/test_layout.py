@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from clearformer.build import build
-from clearformer.core.layout import PackedLinear, lay_out, pack
+from clearformer.core.layout import LaidOutLinear, PackedLinear, lay_out, pack
 from clearformer.families import FAMILIES
 
 
@@ -39,7 +39,8 @@ def test_a_matrix_lies_along_its_longer_side(small):
 
 def test_a_shared_table_is_not_packed(small):
     tied, own = pack(build(small("gpt2")), 4), pack(build(small("modern")), 4)
-    assert isinstance(tied.head.project, nn.Linear)
+    assert isinstance(tied.head.project, LaidOutLinear)
+    assert tied.head.project.weight is tied.embedding.token.weight
     assert isinstance(own.head.project, PackedLinear)
     assert isinstance(tied.stack.blocks[0].attention.project, PackedLinear)
 
@@ -47,3 +48,22 @@ def test_a_shared_table_is_not_packed(small):
 def test_a_packed_matrix_can_be_had_back():
     linear = nn.Linear(24, 40)
     assert PackedLinear(linear, 3).weight.equal(linear.weight)
+
+
+@pytest.mark.parametrize("shape", [(40, 24), (24, 40)])
+@torch.inference_mode()
+def test_every_product_is_right_for_any_number_of_rows(shape):
+    linear = nn.Linear(*shape)
+    expected, laid = nn.Linear(*shape), LaidOutLinear(linear)
+    expected.load_state_dict(laid.state_dict())
+    for rows in (1, 2, 9):
+        x = torch.randn(rows, shape[0])
+        assert_near(laid(x), expected(x))
+        assert_near(laid.product(1)(x), expected(x))
+        assert_near(laid.product(8)(x[None]), expected(x[None]))
+
+
+def test_what_one_dnn_cannot_multiply_stays(small):
+    assert not any(
+        isinstance(m, LaidOutLinear) for m in lay_out(build(small("gpt2")).double()).modules()
+    )

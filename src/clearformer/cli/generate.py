@@ -75,7 +75,7 @@ class Generate:
     weights: Literal["float32", "int8"] = "float32"
     """int8: smaller and faster on a CPU, a little worse."""
     compile: bool = False
-    """Compile the model first: worth a minute for long texts."""
+    """Compile each step first: takes a minute, and saves nothing on the CPUs that we tried."""
     show_probabilities: bool = False
     """Colour each token by its surprise in bits (a table, if not in a terminal)."""
     quiet: bool = False

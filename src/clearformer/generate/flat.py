@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
 from clearformer.core.kernels import blockwise, fused
+from clearformer.core.layout import LaidOutLinear
 from clearformer.core.model import Transformer
 from clearformer.core.past import KVCache, Past
 from clearformer.core.patterns import Causal, Pattern
@@ -122,7 +123,7 @@ def _mask(
 
 def _layer(block: Block, past: KVCache) -> Layer:
     attend = _attend(block.attention, past)
-    think = _think(block.feed_forward)
+    think = _think(block.feed_forward, rows=past.keys.shape[0])
     first, second = _norm(block.attention_norm), _norm(block.feed_forward_norm)
     if block.residual is pre_norm:
 
@@ -142,7 +143,8 @@ def _layer(block: Block, past: KVCache) -> Layer:
 def _attend(attention: Attention, past: KVCache) -> Layer:
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
     sizes = [heads * width, key_heads * width, key_heads * width]
-    project, output = _product(attention.project), _product(attention.output)
+    rows = past.keys.shape[0]
+    project, output = _product(attention.project, rows), _product(attention.output, rows)
     query_norm, key_norm = (
         None if isinstance(norm, nn.Identity) else _norm(norm)
         for norm in (attention.query_norm, attention.key_norm)
@@ -180,9 +182,9 @@ def _turned(x: Tensor, turn: Turn) -> Tensor:
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
 
 
-def _think(feed_forward: nn.Module) -> Function:
+def _think(feed_forward: nn.Module, rows: int) -> Function:
     assert isinstance(feed_forward, FeedForward | GatedFeedForward)
-    up, down = _product(feed_forward.up), _product(feed_forward.down)
+    up, down = _product(feed_forward.up, rows), _product(feed_forward.down, rows)
     activation = feed_forward.activation
     if isinstance(feed_forward, FeedForward):
         return lambda x: down(activation(up(x)))  # eq. 16
@@ -205,8 +207,10 @@ def _norm(norm: nn.Module) -> Function:
             return norm.forward
 
 
-def _product(linear: nn.Module) -> Function:
-    """What a matrix does to rows, without its module in between."""
+def _product(linear: nn.Module, rows: int) -> Function:
+    """What a matrix does to about so many rows, without its module in between."""
+    if isinstance(linear, LaidOutLinear):
+        return linear.product(rows)
     if type(linear) is not nn.Linear:
         return linear.forward
     weight = linear.weight.t()  # (I, O)
