@@ -40,6 +40,10 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/imdb.py
 	@$(BIN)/python benchmarks/import_gpt2.py
 	@$(BIN)/python benchmarks/translate.py
+	@$(BIN)/python benchmarks/decode.py
+	@$(BIN)/python benchmarks/attention.py
+	@$(BIN)/python benchmarks/xl.py
+	@$(BIN)/python benchmarks/kills.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
