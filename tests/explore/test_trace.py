@@ -77,11 +77,13 @@ def test_every_stage_follows_from_the_one_before(model, tokens):
 def test_a_trace_leaves_the_model_as_it_was(model, tokens):
     model.train()
     before = {name: vars(module).copy() for name, module in model.named_modules()}
+    own = [attention.kernel for attention in attentions(model).values()]
     trace(model, tokens, mask="none", positions=False)
     with pytest.raises(ValueError, match="outside the vocabulary"):
         trace(model, tokens + 100, positions=False)
     for name, module in model.named_modules():
         assert vars(module) == before[name], name
+    assert [attention.kernel for attention in attentions(model).values()] == own
 
 
 def test_mask_and_positions_can_be_taken_away():
