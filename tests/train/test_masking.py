@@ -40,6 +40,7 @@ def config_of(source, size="tiny", **train):
         train=TrainConfig(
             **{"lr": 1e-2, "batch": 8, "steps": 12, "evaluations": 3, "threads": 1} | train,
             schedule=Linear(warmup=3),
+            precision="float32",
         ),
     )
 

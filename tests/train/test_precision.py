@@ -9,6 +9,11 @@ from clearformer.train import precision
 CPU = torch.device("cpu")
 
 
+@pytest.fixture(autouse=True)
+def float32_unless_asked():
+    """Here the machine is asked."""
+
+
 @pytest.fixture
 def batch():
     tokens = torch.randint(0, 8, (2, 9))
