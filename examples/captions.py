@@ -88,7 +88,7 @@ def main(name: str = "read", epochs: int = 20) -> float:
         return right
     near = torch.cdist(found.float(), tokens[train, first:].float()).argmin(dim=1)
     right = (classes[train][near] == classes[test]).float().mean().item()
-    print(f"painted {right:.1%} of 300 captions so that the nearest digit is the one asked for")
+    print(f"{right:.0%} of ten words are painted so that the nearest digit is the one asked for")
     return right
 
 
