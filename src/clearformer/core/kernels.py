@@ -105,9 +105,10 @@ def fused(
 
 def _quicker_unfused(q: Tensor, k: Tensor) -> bool:
     """Half precision on a CPU, a short sequence, and a backward pass to come."""
-    # torch's fused kernel then takes twice the time of three plain products (docs/log.md).
+    # torch's fused kernel then takes 2 to 8 times as long as three plain products (docs/log.md).
     half = q.dtype == torch.bfloat16 and q.device.type == "cpu" and q.requires_grad
-    return half and k.shape[-2] <= 512 and k.shape[-1] >= 64 and q.shape[1] == k.shape[1]
+    short = k.shape[-2] <= (512 if k.shape[-1] >= 64 else 256)
+    return half and short and q.shape[1] == k.shape[1]
 
 
 def _in_three_products(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
