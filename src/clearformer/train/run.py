@@ -39,6 +39,7 @@ from clearformer.train import (
     optim,
     origin,
     precision,
+    recompute,
     schedule,
     state,
     step,
@@ -49,6 +50,7 @@ from clearformer.train.records import Records
 
 # Settings that a continued run may change; all others would make it another run.
 CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
+CHANGEABLE |= {"recompute"}  # the same numbers, bit for bit
 COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
 # What a device does when nothing is known of it but its kind: two cores, a middling GPU.
 OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
@@ -151,6 +153,7 @@ class Run:
         for head in model.modules():
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing
+        recompute.apply(model, self.config.train.recompute)
         device = device_of(self.config.train.device)
         self.model = model.to(device)
         self.precision = precision.resolve(self.config.train.precision, device)
