@@ -40,6 +40,7 @@ from clearformer.train import (
     origin,
     precision,
     recompute,
+    scaling,
     schedule,
     state,
     step,
@@ -70,6 +71,15 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """A step that was left out: its gradient overflowed float16."""
+
+    step: int
+    scale: float  # of the loss, from now on
+    skipped: int  # such steps so far
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The figures of a step on the validation data; best = better than all before."""
 
@@ -95,7 +105,7 @@ class Ended:
     reason: str  # finished, stopped
 
 
-Event = Step | Evaluation | Saved | Ended
+Event = Step | Skipped | Evaluation | Saved | Ended
 Model = Transformer | Seq2Seq
 
 
@@ -163,6 +173,7 @@ class Run:
             optim.optimizers(self.model, self.config.train),
             Average(self.model, decay) if decay else None,
             self.task.memory() if isinstance(self.task, tasks.Segments) else None,
+            scaling.suited(self.precision, device),
         )
         self.saved_step = -1
         self.resumed = found is not None
@@ -254,6 +265,11 @@ class Run:
             optim.set_rate(now.rules, factor)
             outcome = self._step(loss)
             now.step += 1
+            if outcome.skipped:
+                left_out = Skipped(now.step, now.scaling.scale, now.scaling.skipped)
+                metrics.append({"event": "skipped", **vars(left_out)})
+                yield left_out
+                continue
             tokens += outcome.targets
             if now.average is not None:
                 now.average.update(self.model, now.step)
@@ -313,13 +329,21 @@ class Run:
             loss = memory.using(loss, parts)
         try:
             outcome = step.take(
-                loss, self.model.parameters(), self.state.rules, parts, counts, train.clip
+                loss,
+                self.model.parameters(),
+                self.state.rules,
+                parts,
+                counts,
+                train.clip,
+                self.state.scaling,
             )
             if memory is not None:
-                memory.advance()
+                # What overflowed must not be remembered.
+                memory.advance() if math.isfinite(outcome.loss) else memory.forget()
             return outcome
         except step.NotFiniteError as problem:
-            where = diagnose.first_not_finite(self.model, parts)
+            with precision.context(self.precision, next(self.model.parameters()).device):
+                where = diagnose.first_not_finite(self.model, parts)
             raise step.NotFiniteError(
                 f"step {self.state.step + 1}: {problem}; it arose in {where}. The weights before "
                 f"it are kept; a lower --train.lr or --train.clip may help"
