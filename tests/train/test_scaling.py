@@ -89,7 +89,7 @@ def test_twenty_in_a_row_are_enough(generator_model, train_config, batch):
         )
 
     assert all(one_step().skipped for _ in range(19))
-    with pytest.raises(NotFiniteError, match="20 steps in a row overflowed float16.*bfloat16"):
+    with pytest.raises(NotFiniteError, match=r"20 steps in a row overflowed float16.*bfloat16"):
         one_step()
 
 

@@ -47,6 +47,7 @@ from clearformer.train import (
     tasks,
 )
 from clearformer.train.average import Average
+from clearformer.train.compiling import compiled
 from clearformer.train.records import Records
 
 # Settings that a continued run may change; all others would make it another run.
@@ -292,9 +293,7 @@ class Run:
                 last_save = time.monotonic()
 
     def _loss(self) -> step.Loss:
-        loss: step.Loss = self.model.loss
-        if self._compiles():
-            loss = torch.compile(loss)
+        loss: step.Loss = compiled(self.model) if self._compiles() else self.model.loss
         return precision.under(loss, self.precision, next(self.model.parameters()).device)
 
     def _compiles(self) -> bool:
