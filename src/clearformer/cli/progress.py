@@ -72,9 +72,11 @@ class Plain(Reporter):
         sys.stdout.flush()
 
     def event(self, event: Event) -> None:
-        from clearformer.train.run import Ended, Evaluation, Step
+        from clearformer.train.run import Ended, Evaluation, Skipped, Step
 
         match event:
+            case Skipped():
+                self.say(left_out(event))
             case Step() if time.monotonic() - self.last > PLAIN_SECONDS:
                 self.last = time.monotonic()
                 print(self.line(event), flush=True)
@@ -108,9 +110,11 @@ class Live(Plain):
         self.row = self.bar.add_task("starting", total=1.0)
 
     def event(self, event: Event) -> None:
-        from clearformer.train.run import Evaluation, Step
+        from clearformer.train.run import Evaluation, Skipped, Step
 
         match event:
+            case Skipped():
+                self.say(left_out(event))
             case Step():
                 self.bar.update(
                     self.row, completed=min(event.progress, 1.0), description=self.line(event)
@@ -139,6 +143,13 @@ def summary(run: Run) -> list[str]:
         f"{run.config.data.source} ({run.task.steps_per_epoch:,} steps an epoch), {budget}, "
         f"into {run.folder}"
     ]
+
+
+def left_out(event: Any) -> str:
+    return (
+        f"note: step {event.step} overflowed float16 and was left out ({event.skipped} so far); "
+        f"the loss scale is {event.scale:g} now"
+    )
 
 
 def evaluation_line(event: Any) -> str:

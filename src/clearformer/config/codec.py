@@ -61,7 +61,9 @@ def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
         return None
     kinds: dict[str, Any] = {m.__name__: m for m in members if hasattr(m, "__dataclass_fields__")}
     if not kinds:
-        return from_json(next(m for m in members if m is not types.NoneType), data, path)
+        plain = [m for m in members if m is not types.NoneType]
+        # A number or one of a few words: what it is decides how it is read.
+        return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
     kind = data.get("kind") if isinstance(data, dict) else None
     if str(kind) not in kinds:
         raise ValueError(f"{path} has kind {kind!r}: {nearest(str(kind), kinds)}")

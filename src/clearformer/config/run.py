@@ -119,8 +119,11 @@ class TrainConfig:
     keep: int = 2
     """Checkpoints to keep, besides the best."""
     compile: Literal["auto", "on", "off"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Of the products inside the model; weights and the loss stay in float32."""
+    recompute: int | Literal["attention"] | None = None
+    """What the backward pass computes again instead of keeping: every so-many-th block (1: all
+    of them), or attention alone; none: nothing. Less memory, more time, the same gradient."""
     device: str = "auto"
     threads: int | None = None
     """CPU threads; none: as many as there are."""
@@ -137,6 +140,8 @@ class TrainConfig:
         for name in ("steps", "epochs", "minutes", "clip", "patience", "threads", "tokens"):
             value = getattr(self, name)
             require(self, name, value is None or value > 0, "above 0, or absent")
+        if isinstance(self.recompute, int):
+            require(self, "recompute", self.recompute >= 1, "at least 1, attention, or absent")
         if self.ema is not None:
             require(self, "ema", 0 < self.ema < 1, "between 0 and 1, or absent")
         if self.batch % self.accumulate:

@@ -39,16 +39,20 @@ from clearformer.train import (
     optim,
     origin,
     precision,
+    recompute,
+    scaling,
     schedule,
     state,
     step,
     tasks,
 )
 from clearformer.train.average import Average
+from clearformer.train.compiling import compiled
 from clearformer.train.records import Records
 
 # Settings that a continued run may change; all others would make it another run.
 CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
+CHANGEABLE |= {"recompute"}  # the same numbers, bit for bit
 COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
 # What a device does when nothing is known of it but its kind: two cores, a middling GPU.
 OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
@@ -65,6 +69,15 @@ class Step:
     tokens: int  # targets so far in this start
     seconds: float  # of training, over all starts
     progress: float
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A step that was left out: its gradient overflowed float16."""
+
+    step: int
+    scale: float  # of the loss, from now on
+    skipped: int  # such steps so far
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,7 @@ class Ended:
     reason: str  # finished, stopped
 
 
-Event = Step | Evaluation | Saved | Ended
+Event = Step | Skipped | Evaluation | Saved | Ended
 Model = Transformer | Seq2Seq
 
 
@@ -151,6 +164,7 @@ class Run:
         for head in model.modules():
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing
+        recompute.apply(model, self.config.train.recompute)
         device = device_of(self.config.train.device)
         self.model = model.to(device)
         self.precision = precision.resolve(self.config.train.precision, device)
@@ -160,6 +174,7 @@ class Run:
             optim.optimizers(self.model, self.config.train),
             Average(self.model, decay) if decay else None,
             self.task.memory() if isinstance(self.task, tasks.Segments) else None,
+            scaling.suited(self.precision, device),
         )
         self.saved_step = -1
         self.resumed = found is not None
@@ -251,6 +266,11 @@ class Run:
             optim.set_rate(now.rules, factor)
             outcome = self._step(loss)
             now.step += 1
+            if outcome.skipped:
+                left_out = Skipped(now.step, now.scaling.scale, now.scaling.skipped)
+                metrics.append({"event": "skipped", **vars(left_out)})
+                yield left_out
+                continue
             tokens += outcome.targets
             if now.average is not None:
                 now.average.update(self.model, now.step)
@@ -273,9 +293,7 @@ class Run:
                 last_save = time.monotonic()
 
     def _loss(self) -> step.Loss:
-        loss: step.Loss = self.model.loss
-        if self._compiles():
-            loss = torch.compile(loss)
+        loss: step.Loss = compiled(self.model) if self._compiles() else self.model.loss
         return precision.under(loss, self.precision, next(self.model.parameters()).device)
 
     def _compiles(self) -> bool:
@@ -310,13 +328,21 @@ class Run:
             loss = memory.using(loss, parts)
         try:
             outcome = step.take(
-                loss, self.model.parameters(), self.state.rules, parts, counts, train.clip
+                loss,
+                self.model.parameters(),
+                self.state.rules,
+                parts,
+                counts,
+                train.clip,
+                self.state.scaling,
             )
             if memory is not None:
-                memory.advance()
+                # What overflowed must not be remembered.
+                memory.advance() if math.isfinite(outcome.loss) else memory.forget()
             return outcome
         except step.NotFiniteError as problem:
-            where = diagnose.first_not_finite(self.model, parts)
+            with precision.context(self.precision, next(self.model.parameters()).device):
+                where = diagnose.first_not_finite(self.model, parts)
             raise step.NotFiniteError(
                 f"step {self.state.step + 1}: {problem}; it arose in {where}. The weights before "
                 f"it are kept; a lower --train.lr or --train.clip may help"

@@ -8,7 +8,7 @@ step (data order, learning rate) is not saved: it is computed again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from clearformer.train import checkpoint
 from clearformer.train.average import Average
 from clearformer.train.checkpoint import Checkpoint, Reached, nothing_happens
 from clearformer.train.memory import Memories
+from clearformer.train.scaling import Scaling
 
 
 @dataclass
@@ -32,6 +33,7 @@ class State:
     rules: Sequence[Optimizer]
     average: Average | None
     memory: Memories | None = None  # of a model that goes on from step to step
+    scaling: Scaling = field(default_factory=Scaling)  # of the loss, in float16
     step: int = 0
     seconds: float = 0.0  # spent training, over all starts
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
@@ -60,7 +62,7 @@ def save(
         "state.safetensors": _others(state),
     }
     documents = {
-        "state.json": state.numbers(),
+        "state.json": {**state.numbers(), "scaling": state.scaling.numbers()},
         "config.json": to_json(config),
         "tokenizer.json": tokenizer,
     }
@@ -98,7 +100,9 @@ def restore(found: Checkpoint, state: State) -> None:
         own = {k.removeprefix("memory."): v for k, v in others.items() if k.startswith("memory.")}
         state.memory.load(own, next(state.model.parameters()).device)
     torch.set_rng_state(others["generator.cpu"])
-    for name, value in found.json("state.json").items():
+    numbers = found.json("state.json")
+    state.scaling.load(numbers.pop("scaling", None))
+    for name, value in numbers.items():
         setattr(state, name, value)
 
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from clearformer.train.scaling import MOST_IN_A_ROW, Scaling
+
 Loss = Callable[[Any], tuple[Tensor, Tensor]]  # a batch to (sums, counts), one per objective
 
 
@@ -25,6 +27,7 @@ class Outcome:
     loss: float
     gradient_norm: float
     targets: int
+    skipped: bool = False  # the gradient overflowed, and no weight moved
 
 
 class NotFiniteError(ArithmeticError):
@@ -38,6 +41,7 @@ def take(
     batches: Sequence[Any],
     counts: Tensor,
     clip: float | None,
+    scaling: Scaling = Scaling(),
 ) -> Outcome:
     """Move the parameters by the gradient of all `batches` together, with `counts` targets."""
     parameters = list(parameters)
@@ -49,12 +53,20 @@ def take(
     for batch in batches:
         sums, _ = loss(batch)
         part = (sums / divisor.to(sums.device)).sum()
-        part.backward()
+        scaling.enlarge(part).backward()
         total += part.detach().cpu()
+    scaling.restore(rules)
     norm = nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip)
+    targets = int(counts.sum())
+    if scaling.overflowed():
+        if scaling.in_a_row >= MOST_IN_A_ROW:
+            raise NotFiniteError(
+                f"{MOST_IN_A_ROW} steps in a row overflowed float16, the loss scale is down to "
+                f"{scaling.scale:.4g} (--precision bfloat16 or float32 has more range)"
+            )
+        return Outcome(total.item(), norm.item(), targets, skipped=True)
     if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise NotFiniteError(f"the loss is {total.item():.4g}, the gradient norm {norm.item():.4g}")
-    targets = int(counts.sum())
     if targets:
         for rule in rules:
             rule.step()
