@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -21,7 +22,16 @@ from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import Explorer
 from clearformer.explore.library import Library
 from clearformer.explore.limits import Limits
-from clearformer.explore.routes import export, generate, models, runs, traces
+from clearformer.explore.routes import (
+    export,
+    generate,
+    lessons,
+    models,
+    runs,
+    stream,
+    tasks,
+    traces,
+)
 from clearformer.explore.schemas import Failed
 from clearformer.explore.security import LOOPBACK, Gate, answer
 
@@ -56,11 +66,10 @@ def create_app(
         responses=FAILURES,
     )
     app.state.explorer = Explorer(library, limits)
-    for each in (models, traces, generate, runs, export):
+    for each in (models, traces, stream, generate, runs, tasks, lessons, export):
         app.include_router(each.router)
     app.add_api_route("/", index, include_in_schema=False)
-    STATIC.mkdir(exist_ok=True)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
     for kind, handler in (
         (Problem, _problem),
         (RequestValidationError, _invalid),
@@ -79,7 +88,7 @@ def create_app(
 async def index() -> Response:
     path = STATIC / "index.html"
     if not path.is_file():
-        return JSONResponse({"error": {"code": "no_bundle", "message": "the page was not built"}}, 503)
+        return answer(Problem(503, "no_bundle", "the page was not built", hint="npm run build"))
     return FileResponse(path, media_type="text/html")
 
 
@@ -114,3 +123,7 @@ async def _mistake(request: Request, problem: ValueError) -> Response:
 async def _defect(request: Request, problem: Exception) -> Response:
     """A fault of ours: the terminal shows where, the page that it happened."""
     return answer(Problem(500, "defect", "something went wrong here; the terminal says where"))
+
+
+if __name__ == "__main__":  # python -m clearformer.explore.app > web/openapi.json
+    print(json.dumps(create_app(Library([])).openapi(), indent=1, sort_keys=True))

@@ -375,3 +375,151 @@ class SourceTold(Model):
 class Symbols(Model):
     symbols: list[str]
     stages: dict[str, str]
+
+
+class ResidualRow(Model):
+    layer: int
+    stage: Literal["resid_pre", "resid_mid", "resid_cross", "resid_post"]
+
+
+class ResidualTold(Model):
+    part: Part
+    norm: Literal["pre", "post"]
+    rows: list[ResidualRow]
+    norms: Array
+    attn: Array
+    mlp: Array
+    cross: Array | None
+
+
+class VectorsTold(Model):
+    layer: int
+    i: int
+    part: Part
+    norm: Literal["pre", "post"]
+    before: Array
+    attn: Array
+    mid: Array
+    mlp: Array
+    after: Array
+    cross: Array | None = None
+    mid_cross: Array | None = None
+
+
+class Candidate(Word):
+    p: Number
+
+
+class Tracked(Model):
+    id: int
+    p: Array
+    rank: Array
+
+
+class LensTold(Model):
+    layers: int
+    k: int
+    tokens: list[list[list[Candidate]]]
+    entropy: Array
+    track: Tracked | None
+
+
+class Unit(Model):
+    j: int
+    pre: Number
+    post: Number
+
+
+class UnitsTold(Model):
+    units: list[Unit]
+
+
+class Completeness(Model):
+    total: Number
+    sum: Number
+    error: Number
+
+
+class Pool(Model):
+    kind: str
+    values: Array
+
+
+class AttributeTold(Model):
+    method: Literal["grad_x_input", "occlusion", "ig"]
+    label: str
+    probs: list[LabelShare]
+    tokens: list[Token]
+    values: Array
+    completeness: Completeness | None
+    pool: Pool
+
+
+class Fated(Token):
+    fate: Literal["untouched", "mask", "random", "kept"]
+    became: Word | None
+
+
+class CorruptTold(Model):
+    tokens: list[Fated]
+    seed: int
+
+
+class Histogram(Model):
+    edges: list[float]
+    counts: list[int]
+
+
+class Spread(Model):
+    histogram: Histogram
+    sd: float
+    largest: float
+    entropy: float
+
+
+class ScalingTold(Model):
+    d: int
+    n: int
+    seed: int
+    raw: Spread
+    scaled: Spread
+
+
+class PositionsTold(Model):
+    kind: str
+    n: int
+    similarity: Array
+    norms: Array
+
+
+class PatternsTold(Model):
+    kind: str
+    n: int
+    stride: int
+    mask: Array
+    edges: int
+    causal_edges: int
+    all_edges: int
+    reach: Array
+    counts: list[list[int]]
+
+
+class MemoryTold(Model):
+    segment: int
+    memory: int
+    layers: int
+    segments: int
+    reach: list[int]
+    timeline: Array
+    starts: list[int]
+
+
+class CompareTold(Model):
+    tokens: list[Token]
+    output_tokens: list[Token]
+    parts: list[Part]
+    diff_thumbs: dict[str, Array]
+    head_max: dict[str, Array]
+    kl: Array
+    max_abs: Number
+    max_logit: Number
