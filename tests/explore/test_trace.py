@@ -107,7 +107,7 @@ def test_layers_restrict_what_is_kept():
     assert list(found.recorded) == [("self", 1)]
     with pytest.raises(ValueError, match="self layer 0 was not recorded: there are self 1"):
         found.get("weights", 0, 0)
-    with pytest.raises(ValueError, match="there is no stage 'weight': there are q, k, v"):
+    with pytest.raises(ValueError, match="there is no stage 'weight': there are attn_in, attn_out"):
         found.get("weight", 1, 0)
     with pytest.raises(ValueError, match="head is 9, but the model has heads 0 to 3"):
         found.get("weights", 1, 9)

@@ -21,6 +21,7 @@ from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
 from clearformer.cli.embed import Embed
 from clearformer.cli.evaluate import Evaluate
+from clearformer.cli.explore import Explore
 from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
@@ -45,6 +46,7 @@ Verb = (
     | Describe
     | Attend
     | Reach
+    | Explore
 )
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
@@ -89,7 +91,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")]
-                | Annotated[Reach, tyro.conf.subcommand("reach")],
+                | Annotated[Reach, tyro.conf.subcommand("reach")]
+                | Annotated[Explore, tyro.conf.subcommand("explore")],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,

@@ -107,6 +107,23 @@ def read(
     return Imported(str(path), config, found, tensors, (*notes, *more))
 
 
+def config_of(path: Path) -> AnyModelConfig:
+    """What a checkpoint is, by its settings and the names of its tensors; no number is read."""
+    if path.is_file():
+        file = TensorFile(path)
+        if OWN in file.metadata:
+            return model_from_json(json.loads(file.metadata[OWN])["model"])
+    folder = path.parent if path.is_file() else path
+    data = read_json(folder / "config.json")
+    if not isinstance(data, dict):
+        raise ValueError(f"{folder / 'config.json'} is no object")
+    family = family_of(data, str(folder / "config.json"))
+    weights = TensorFile(path) if path.is_file() else _weights_of_folder(path, allow_bin=True)
+    present = family.canonical(list(weights.names()))
+    config = family.read(Settings(data, str(folder / "config.json")), present)
+    return replace(config, name=_name(family, folder))
+
+
 # --- what is there -------------------------------------------------------------------------
 
 OWN = "clearformer"  # the key under which our own files carry their config and tokenizer

@@ -1,0 +1,80 @@
+"""A trace inside a notebook: the explorer's own page, frozen, in a frame without a network.
+
+An `<iframe srcdoc>` works without a kernel, survives conversion to HTML and cannot touch the
+notebook around it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import threading
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from clearformer.explore import asgi, export, views
+
+if TYPE_CHECKING:
+    from clearformer.explore.trace import Trace
+
+HEIGHT = 720
+Result = TypeVar("Result")
+
+
+def frame(page: str) -> str:
+    """A page as an element of another."""
+    return (
+        f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" title="clearformer trace" '
+        f'style="width:100%;height:{HEIGHT}px;border:0"></iframe>'
+    )
+
+
+def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
+    """The attention page of one trace as a file of its own."""
+    from clearformer.explore.app import create_app
+    from clearformer.explore.kept import Kept
+    from clearformer.explore.library import Given, Library, Opened, slug
+
+    subject = trace.subject
+    if subject.config is None:
+        raise ValueError(
+            "this trace is of a bare model, whose settings nobody knows: trace what open_run "
+            "gives, or clearformer.explore.subject.Subject(model, config, tokenizer)"
+        )
+    entry = Given(slug(subject.name), subject, subject.config)
+    app = create_app(Library([], [entry]))
+    given = trace.input
+    tokens: Any = given.tokens if given.target is None else (given.tokens, given.target)
+    settings = {**trace.settings, "pad_to": None} if given.keep is not None else trace.settings
+    kept = app.state.explorer.traces.make(Opened(entry, "weights", subject), tokens, settings)
+    assert isinstance(kept, Kept)
+    part = kept.overview.parts[0]
+    views.place(kept, layer, head, part)
+    i = len(given.queries(part)) - 1 if query is None else query
+    state = {"model": entry.id, "layer": layer, "head": head, "part": part, "query": i, "i": i,
+             "trace": kept.id}  # fmt: skip
+    whole = f"/api/traces/{kept.id}"
+    requests: list[tuple[str, Any]] = [
+        ("/api/info", None),
+        ("/api/models", None),
+        (f"/api/models/{entry.id}/parameters", None),
+        (f"{whole}/head?head={head}&layer={layer}&part={part}", None),
+        (f"{whole}/logits?i=-1", None),
+    ]
+    responses = {"POST /api/traces": views.overview(kept)}
+
+    async def ask(method: str, path: str, body: Any) -> Any:
+        return await asgi.ask(app, method, path, body)
+
+    return _run(export.page(ask, "attention", state, requests, responses))
+
+
+def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine, also where a loop is running already, as in a notebook."""
+    found: list[Result] = []
+    thread = threading.Thread(target=lambda: found.append(asyncio.run(coroutine)))
+    thread.start()
+    thread.join()
+    if not found:
+        raise RuntimeError("the page could not be made")
+    return found[0]
