@@ -166,7 +166,7 @@ class HiddenMemory(Past):
     def read(self, x: Tensor, project: Projection) -> Heads:
         q, k, v = project.queries_keys_values(x, start=self.length)
         if self.states is None:
-            self.pending = self._latest(x)
+            self.pending = self._latest(x, x[:, :0])
             return q, k, v
         if self.states.shape[0] != x.shape[0] or self.states.shape[2] != x.shape[2]:
             raise ValueError(
@@ -175,11 +175,14 @@ class HiddenMemory(Past):
                 f"start with a new memory"
             )
         old_k, old_v = project.keys_values(self.states, start=0)
-        self.pending = self._latest(torch.cat((self.states, x), dim=1))
+        self.pending = self._latest(x, self.states)
         return q, torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
 
-    def _latest(self, states: Tensor) -> Tensor:
-        return states[:, max(0, states.shape[1] - self.capacity) :].detach()
+    def _latest(self, x: Tensor, before: Tensor) -> Tensor:
+        """The last `capacity` of both; a segment as long as that needs nothing from before."""
+        kept = x[:, max(0, x.shape[1] - self.capacity) :].detach()
+        missing = min(self.capacity - kept.shape[1], before.shape[1])
+        return torch.cat((before[:, before.shape[1] - missing :], kept), dim=1) if missing else kept
 
     def advance(self) -> None:
         if self.pending is not None:
