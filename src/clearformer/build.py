@@ -152,6 +152,19 @@ def pasts(
             assert_never(config.past)
 
 
+def resting_pasts(
+    config: c.AnyModelConfig,
+    batch: int,
+    capacity: int,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> list[past.Past]:
+    """The same for a model that learns nothing meanwhile: a memory is not projected anew."""
+    if isinstance(config.past, c.HiddenMemory):
+        return [past.KVMemory(config.past.length) for _ in range(config.layers)]
+    return pasts(config, batch, capacity, dtype, device)
+
+
 def block(config: c.ModelConfig) -> Block:
     return Block(
         attention(config, score_position(config)),
