@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from clearformer.cli.train import expand, parse
+from clearformer.cli.train import parse
 
 TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--key-heads", "1",
         "--model.hidden", "32", "--batch", "4", "--threads", "1")  # fmt: skip
@@ -80,18 +80,6 @@ def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
     ended = json.loads(rest[-1])
     assert ended["reason"] == "stopped"
     assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()
-
-
-def test_short_flags_are_expanded():
-    default = parse([])
-    assert expand("--minutes", default) == "--train.minutes"
-    assert expand("--lr=3", default) == "--train.lr=3"
-    assert expand("--data", default) == "--data.source"
-    assert expand("--width", default) == "--model.width"
-    assert expand("--resume", default) == "--resume"
-    assert expand("words", default) == "words"
-    # The longer path is another field: the shorter one wins.
-    assert expand("--vocabulary", default) in ("--vocabulary", "--model.vocabulary")
 
 
 def test_the_preset_gives_the_defaults():

@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Verb:
+    arguments = with_picture(arguments)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -103,6 +104,16 @@ def parse(arguments: Sequence[str]) -> Verb:
         if leaving.code == 2:
             fail(one_line(complaint.getvalue()))
         raise
+
+
+def with_picture(words: Sequence[str]) -> list[str]:
+    """A `--picture` that names no file gets one with the name of the verb."""
+    named = []
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        named.append(word)
+        if word == "--picture" and following.startswith("--"):
+            named.append(f"{words[0]}.png")
+    return named
 
 
 def one_line(box: str) -> str:

@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from clearformer.cli.overrides import choose, expand, given
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -173,12 +173,19 @@ def places(folder: Path | None) -> Places:
 def parse(arguments: Sequence[str]) -> Train:
     """Read `clearformer train`'s words: the preset gives the defaults, flags change them.
 
-    A flag may be written by its last word alone (`--minutes` for `--train.minutes`) where only
-    one field has it.
+    A flag may be written by the end of its path (`--minutes` for `--train.minutes`) where only
+    one field has it; `--optimizer muon` chooses another kind of value.
     """
     words = list(arguments)
     default = defaults(words)
+    before = default.train.optimizer
+    words, default = choose(words, default)
     words = [expand(word, default) for word in words]
+    if type(default.train.optimizer) is not type(before) and given(words, "--train.lr") is None:
+        raise ValueError(
+            "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "
+            "1e-3 for AdamW)"
+        )
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:
         empty = dict.fromkeys(BUDGETS) | {budget: 1}
@@ -198,7 +205,7 @@ def defaults(words: Sequence[str]) -> Train:
     from clearformer.families.recipes import recipe
 
     name = words[0] if words and not words[0].startswith("-") else None
-    source, out = (_value(words, flag) for flag in ("--from", "--out"))
+    source, out = (given(words, flag) for flag in ("--from", "--out"))
     if "--resume" in words and out is not None and (name is None or source is not None):
         own = own_config(Path(out))
         if own is not None:
@@ -250,40 +257,3 @@ def own_config(folder: Path) -> RunConfig | None:
         return run_from_json(json.loads(path.read_text()))
     except ValueError as problem:
         raise ValueError(f"{path} cannot be read: {problem}") from None
-
-
-def _value(words: Sequence[str], flag: str) -> str | None:
-    """What follows a flag, in either of the two ways to write it."""
-    for word, following in zip_longest(words, words[1:]):
-        if word == flag:
-            return following
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return None
-
-
-def expand(word: str, default: Train) -> str:
-    """`--minutes` to `--train.minutes`, and `--data` to `--data.source`."""
-    if not word.startswith("--"):
-        return word
-    flag, equals, value = word[2:].partition("=")
-    flag = {"data": "data.source"}.get(flag, flag)
-    own = {field.name.strip("_").replace("_", "-") for field in fields(default)}
-    if "." not in flag and flag not in own:
-        paths = [path for path in _paths(default) if path.rpartition(".")[2] == flag]
-        shortest = [p for p in paths if p.count(".") == min(q.count(".") for q in paths)]
-        if len(shortest) == 1:
-            flag = shortest[0]
-    return f"--{flag}{equals}{value}"
-
-
-def _paths(value: Any, path: str = "") -> list[str]:
-    found = []
-    for field in fields(value):
-        inner = getattr(value, field.name)
-        name = f"{path}{field.name.replace('_', '-')}"
-        if is_dataclass(inner):
-            found += _paths(inner, f"{name}.")
-        else:
-            found.append(name)
-    return found

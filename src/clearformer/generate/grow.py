@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from clearformer.build import pasts
+from clearformer.build import resting_pasts
 from clearformer.config import ModelConfig, Seq2SeqConfig
 from clearformer.core.heads import NextToken
 from clearformer.core.model import Seq2Seq, Transformer
@@ -34,7 +34,7 @@ class Growing:
         self.device = weight.device
         self.sentences = sentences
         self.beams = 1
-        self.memory = pasts(config, sentences, ROOM, weight.dtype, weight.device)
+        self.memory = resting_pasts(config, sentences, ROOM, weight.dtype, weight.device)
 
     def first(self) -> Tensor:
         """Logits (V, B) of the first token, a column for each sentence."""
