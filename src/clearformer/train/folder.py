@@ -41,7 +41,7 @@ class OpenedTranslator:
 
 def open_run(path: Path) -> Opened:
     """The best checkpoint of a run, or the very one that `path` names."""
-    model, config, tokenizer, found = _open(path)
+    model, config, tokenizer, found = open_any(path)
     if isinstance(model, Seq2Seq):
         raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
     return Opened(model, config, tokenizer, found)
@@ -49,7 +49,7 @@ def open_run(path: Path) -> Opened:
 
 def open_translator(path: Path) -> OpenedTranslator:
     """The same for an encoder-decoder."""
-    model, config, tokenizer, found = _open(path)
+    model, config, tokenizer, found = open_any(path)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
             f"{path} is no translator but {config.model.name}: use clearformer generate or "
@@ -60,9 +60,10 @@ def open_translator(path: Path) -> OpenedTranslator:
     return OpenedTranslator(Translator(model, config.model, tokenizer), config, found)
 
 
-def _open(
+def open_any(
     path: Path,
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
+    """The same, whatever the model is."""
     found = best_checkpoint(path)
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
