@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer.config import Biases, Causal, Local, NextToken, RMSNorm, Rotary
-from clearformer.hub.exporting import fields_of
+from clearformer.hub.fitting import fields_of
 from clearformer.hub.llama import LLAMA, in_halves
 from clearformer.hub.settings import Settings
 

@@ -22,11 +22,11 @@ class Export:
 
     def run(self) -> None:
         from clearformer.hub.exporting import to_huggingface, to_safetensors
-        from clearformer.train.folder import open_run
+        from clearformer.train.folder import open_any
 
-        opened = open_run(self.run_folder)
+        model, config, tokenizer, _ = open_any(self.run_folder)
         write = {"huggingface": to_huggingface, "safetensors": to_safetensors}[self.to]
-        done = write(opened.model, opened.config.model, opened.tokenizer, self.out)
+        done = write(model, config.model, tokenizer, self.out)
         compared = f"opened again: logits within {done.difference:.1g}"
         if done.tokens:
             compared += f", {done.tokens} greedy tokens the same"

@@ -48,6 +48,7 @@ from clearformer.config.model import (
     Sides,
     Sinusoidal,
     Strided,
+    TargetRules,
     model_from_json,
     strides,
 )
@@ -76,7 +77,7 @@ __all__ = [
     "Marks", "MaskedToken", "Masking", "ModelConfig", "Muon", "Neighbours", "NextToken",
     "NoPosition", "Norm", "Optimizer", "Origin", "Past", "Pattern", "PerHead", "Position",
     "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row", "RunConfig", "Schedule",
-    "Seq2SeqConfig", "Shifted", "Sides", "Sinusoidal", "StableThenDecay", "Strided", "TrainConfig",
-    "model_from_json", "run_from_json", "strides",
+    "Seq2SeqConfig", "Shifted", "Sides", "Sinusoidal", "StableThenDecay", "Strided", "TargetRules",
+    "TrainConfig", "model_from_json", "run_from_json", "strides",
     "to_json",
 ]  # fmt: skip

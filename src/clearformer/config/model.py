@@ -377,6 +377,20 @@ class Marks:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetRules:
+    """What the makers of a model lay down about the targets it writes."""
+
+    never: tuple[int, ...] = ()  # ids that do not come out
+    share: Literal["kept", "given"] = "kept"  # "given": their probability goes to all others
+    limit: Literal["cut", "closed"] = "cut"  # "closed": the last token there may be is the end mark
+    most: int | None = None  # tokens of a target, its end mark included; none: the model's length
+
+    def __post_init__(self) -> None:
+        require(self, "never", all(each >= 0 for each in self.never), "ids from 0 on")
+        require(self, "most", self.most is None or self.most >= 1, "at least 1, or absent")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sides:
     """Ids that are common on one side and rare on the other: which way round a model goes."""
 
@@ -392,10 +406,18 @@ class Seq2SeqConfig(ModelConfig):
     decoder_layers: int
     marks: Marks | None = None  # once data has told them
     sides: Sides | None = None  # likewise
+    rules: TargetRules | None = None  # none: a target is cut at the length, and has no start mark
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "decoder_layers", self.decoder_layers >= 1, "at least 1")
+
+    @property
+    def target_rules(self) -> TargetRules:
+        """Unless its makers say otherwise, the start mark opens a target and never comes out."""
+        if self.rules is not None or self.marks is None:
+            return self.rules or TargetRules()
+        return TargetRules(never=tuple({self.marks.start} - {self.marks.end}))
 
 
 AnyModelConfig = Seq2SeqConfig | ModelConfig

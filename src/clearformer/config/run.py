@@ -190,7 +190,9 @@ class DataConfig:
     """A file to evaluate on; none: a part of the source."""
     validation_share: float = 0.1
     """How large that part is."""
-    tokenizer: Literal["bytes", "characters", "words", "bpe", "wordpiece"] = "bytes"
+    tokenizer: Literal["bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece"] = (
+        "bytes"
+    )
     vocabulary: int | None = None
     """Size of a trained tokenizer; none: what suits the text."""
     text: str = "text"

@@ -15,12 +15,12 @@ Axes: B sentences, K beams, R = B x K rows, V vocabulary, C candidates, N tokens
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from clearformer.config import TargetRules
 from clearformer.generate.grow import Growing
 
 NEVER = -1e9  # a score below all others that can still be added to
@@ -59,13 +59,13 @@ class Hypothesis:
 
 
 def search(
-    growing: Growing, how: Beam, *, end: int, most: int, never: Collection[int] = ()
+    growing: Growing, how: Beam, *, end: int, most: int, rules: TargetRules = TargetRules()
 ) -> list[list[Hypothesis]]:
-    """The best sequences for each sentence, the best first; tokens in `never` are not used."""
+    """The best sequences for each sentence, the best first."""
     width, device = how.width, growing.device
     found: list[list[Hypothesis]] = [[] for _ in range(growing.sentences)]
     active = torch.arange(growing.sentences)  # which sentence each of the batch is
-    forbidden = torch.tensor(sorted(never), device=device, dtype=torch.long)
+    allow = Allowed(rules, end, most, device)
 
     logits = growing.first().repeat_interleave(width, dim=1)  # (V, R)
     growing.widen(width)
@@ -76,7 +76,7 @@ def search(
     finished = Finished(len(active), width, most, end, device)
 
     for length in range(1, most + 1):
-        ahead, token, version = candidates(logits, scores, forbidden)  # each (B, C)
+        ahead, token, version = candidates(allow(logits, length), scores)  # each (B, C)
         grown = torch.cat((_pick(running, version), token[:, :, None]), dim=2)  # (B, C, N)
         ends = token == end
         if length == most:
@@ -104,11 +104,32 @@ def search(
     return found
 
 
-def candidates(logits: Tensor, scores: Tensor, forbidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2 x width best continuations of each sentence: score, token and version, each (B, C)."""
+class Allowed:
+    """From logits to log probabilities of the tokens that may come out, by the model's rules."""
+
+    def __init__(self, rules: TargetRules, end: int, most: int, device: torch.device) -> None:
+        self.never = torch.tensor(rules.never, device=device, dtype=torch.long)
+        self.given = rules.share == "given"
+        self.closing = most if rules.limit == "closed" else None
+        self.end = end
+
+    def __call__(self, logits: Tensor, length: int) -> Tensor:
+        """Columns (V, R) of the token that makes a target `length` long."""
+        if length == self.closing:
+            columns = torch.full_like(logits, float("-inf"))
+            columns[self.end] = 0.0
+            return columns
+        if self.given:
+            logits[self.never] = float("-inf")
+        columns = logits.log_softmax(dim=0)  # (V, R)
+        columns[self.never] = float("-inf")
+        return columns
+
+
+def candidates(columns: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2 x width best continuations of each sentence, by the log probabilities (V, R) of each
+    version's: score, token and version, each (B, C)."""
     sentences, width = scores.shape
-    columns = logits.log_softmax(dim=0)  # (V, R)
-    columns[forbidden] = float("-inf")
     # The best of a sentence are among the best of its versions, so nothing of the size of all
     # versions' vocabularies is added up or sorted.
     best, token = largest(columns, min(2 * width, len(columns)))  # (R, C)

@@ -19,6 +19,7 @@ from clearformer.config import (
     AnyModelConfig,
     ModelConfig,
     Rotary,
+    Seq2SeqConfig,
     model_from_json,
 )
 from clearformer.core.model import Seq2Seq, Transformer
@@ -93,18 +94,20 @@ def read(
         raise ValueError(f"{folder} is a run of clearformer already: use it as it is")
     family = family_of(data, str(config_path))
     try:
+        data = family.gather(folder, data)
         present = family.canonical(list(weights.names()))
         config = family.read(Settings(data, str(config_path)), present)
         if isinstance(config.position, Rotary):
             config = replace(config, position=replace(config.position, pairs=pairs))
         config = replace(config, name=_name(family, folder))
         plan, notes = make_plan(family, config, weights, present)
+        family.verify(config, weights)
         found = _tokenizer(folder, tokenizer, config)
         tensors, more = convert(plan, weights)
     except ValueError as problem:
         sentence = str(problem)
         raise ValueError(sentence if str(folder) in sentence else f"{folder}: {sentence}") from None
-    return Imported(str(path), config, found, tensors, (*notes, *more))
+    return Imported(str(path), config, found, tensors, (*notes, *more, *family.notes(data)))
 
 
 def config_of(path: Path) -> AnyModelConfig:
@@ -205,7 +208,7 @@ def _tokenizer(folder: Path, asked: str | None, config: ModelConfig) -> Tokenize
         tokenizer = read_tokenizer(Path(asked))
         if tokenizer is None:
             raise ValueError(
-                f"{asked} has no tokenizer: no tokenizer.json, vocab.json or vocab.txt"
+                f"{asked} has no tokenizer: no tokenizer.json, source.spm, vocab.json or vocab.txt"
             )
     else:
         tokenizer = read_tokenizer(folder)
@@ -215,7 +218,11 @@ def _tokenizer(folder: Path, asked: str | None, config: ModelConfig) -> Tokenize
 
 
 def _require_size(tokenizer: Tokenizer, config: AnyModelConfig, where: str) -> None:
-    if tokenizer.size != config.vocabulary:
+    size = tokenizer.size
+    if isinstance(config, Seq2SeqConfig) and config.marks is not None:
+        # The marks of a translator that was trained here come after its tokenizer's ids.
+        size += sum(mark >= size for mark in {config.marks.start, config.marks.end})
+    if size != config.vocabulary:
         raise ValueError(
             f"{where}: its tokenizer has {tokenizer.size:,} tokens, but its embedding "
             f"{config.vocabulary:,}: they do not belong together"

@@ -208,4 +208,5 @@ LLAMA = f.Family(
     heads=r"lm_head\.|score\.",
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
     unused=r"score\..*",
+    reform=in_halves,
 )

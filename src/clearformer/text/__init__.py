@@ -3,6 +3,7 @@
 from clearformer.text.kinds import KINDS, from_json, load, save, train
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.plain import Bytes, Characters, Words
+from clearformer.text.sentences import SentencePieces
 from clearformer.text.tokenizer import Ids, Tokenizer, sha256
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Bytes",
     "Characters",
     "Ids",
+    "SentencePieces",
     "Tokenizer",
     "WordPieces",
     "Words",
