@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from clearformer.train.spread import SINGLE, Single
+
 Loss = Callable[[Any], tuple[Tensor, Tensor]]  # a batch to (sums, counts), one per objective
 
 
@@ -38,20 +40,28 @@ def take(
     batches: Sequence[Any],
     counts: Tensor,
     clip: float | None,
+    spread: Single = SINGLE,
 ) -> Outcome:
-    """Move the parameters by the gradient of all `batches` together, with `counts` targets."""
+    """Move the parameters by the gradient of all `batches` together, with `counts` targets.
+
+    With several ranks `batches` are this rank's and `counts` everybody's.
+    """
     parameters = list(parameters)
     for rule in rules:
         rule.zero_grad()
     total = torch.zeros(())
     # An objective without a single target adds nothing, and must not divide by zero.
     divisor = counts.clamp(min=1)
-    for batch in batches:
-        sums, _ = loss(batch)
-        part = (sums / divisor.to(sums.device)).sum()
-        part.backward()
+    for number, batch in enumerate(batches, start=1):
+        with spread.exchanging(last=number == len(batches)):
+            sums, _ = loss(batch)
+            # The ranks' gradients are averaged, and it is their sum that is wanted.
+            part = spread.world * (sums / divisor.to(sums.device)).sum()
+            part.backward()
         total += part.detach().cpu()
-    norm = nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip)
+    # From here on every rank has the same numbers, and all come to the same conclusions.
+    total = spread.ranks.mean(total)
+    norm = spread.whole(nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip))
     if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise NotFiniteError(f"the loss is {total.item():.4g}, the gradient norm {norm.item():.4g}")
     targets = int(counts.sum())
