@@ -11,7 +11,7 @@ from clearformer.train.diagnose import first_not_finite, stuck
 def test_the_first_part_that_breaks_is_named(generator_model):
     tokens = torch.randint(20, (2, 12))
     batch = Batch(tokens, tokens)
-    assert first_not_finite(generator_model, [batch]).startswith("the backward pass")
+    assert first_not_finite(generator_model, [batch]) is None
     with torch.no_grad():
         generator_model.stack.blocks[1].attention.output.weight[0, 0] = float("inf")
         generator_model.stack.blocks[1].feed_forward.down.weight[0, 0] = float("nan")

@@ -50,6 +50,16 @@ class Reporter:
             print(f"{run.folder}: {name} {best['value']:.4f} at step {best['step']}")
 
 
+class Nobody(Reporter):
+    """Of several processes one speaks, and the others are silent."""
+
+    def say(self, sentence: str) -> None:
+        pass
+
+    def end(self, run: Run) -> None:
+        pass
+
+
 class JsonLines(Reporter):
     """Every event as a line."""
 

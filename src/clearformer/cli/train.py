@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,8 @@ from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, Train
 
 if TYPE_CHECKING:
     from clearformer.data import Places
-    from clearformer.train.run import Run
+    from clearformer.train.run import Model, Run
+    from clearformer.train.together import Alone
 
 DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
@@ -42,13 +43,34 @@ class Train:
     """Go on where the run in the folder stands, or start it."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    processes: int | None = None
+    """Start so many processes on this machine, which share each batch; none: this one alone."""
     quiet: bool = False
     """Say only the result."""
     json: bool = False
     """Say every event as a line of JSON."""
+    words: tyro.conf.Suppress[tuple[str, ...]] = ()
 
     def run(self) -> None:
-        from clearformer.cli.progress import reporter
+        from clearformer.train import together
+
+        if starts_others(self.processes, os.environ):
+            from clearformer.cli.launch import launch
+
+            assert self.processes is not None
+            sys.exit(launch(self.processes, ("train", *self.words)))
+        ranks = together.join(os.environ, self.train.wait_seconds)
+        try:
+            code = self._train(ranks)
+        except (ValueError, OSError) as mistake:
+            if ranks.first_to_say(str(mistake)):
+                print(f"clearformer: {mistake}", file=sys.stderr)
+            code = 2
+        # By now nothing holds the model any more, as `leave` asks.
+        ranks.leave(code)
+
+    def _train(self, ranks: Alone) -> int:
+        from clearformer.cli.progress import Nobody, reporter
         from clearformer.train.run import Run
         from clearformer.train.step import NotFiniteError
 
@@ -56,10 +78,18 @@ class Train:
         config = RunConfig(
             model=self.model, data=self.data, train=self.train, origin=self._origin(out)
         )
-        report = reporter(quiet=self.quiet, json=self.json)
+        report = reporter(quiet=self.quiet, json=self.json) if ranks.leads else Nobody()
+        if ranks.restarts:
+            require_another_end(out)
         stopping = Stopping()
         run = Run(
-            config, out, places(self.data_dir), resume=self.resume, say=report.say, sample=sample
+            config,
+            out,
+            places(self.data_dir),
+            resume=self.resume,
+            say=report.say,
+            sample=sample,
+            ranks=ranks,
         )
         report.start(run)
         try:
@@ -68,17 +98,21 @@ class Train:
                     report.event(event)
         except NotFiniteError as problem:
             report.close()
-            print(f"clearformer: {problem}", file=sys.stderr)
-            sys.exit(3)
+            if ranks.leads:
+                print(f"clearformer: {problem}", file=sys.stderr)
+            return 3
         except RuntimeError as problem:
+            if explained := ranks.explain(problem):
+                raise ValueError(explained) from None
             if "allocate" not in str(problem) and "out of memory" not in str(problem):
                 raise
             raise ValueError(out_of_memory(self.train)) from None
         finally:
             report.close()
-        picture(run)
-        report.end(run)
-        sys.exit(stopping.code)
+        if ranks.leads:
+            picture(run)
+            report.end(run)
+        return int(max(ranks.largest([stopping.code])))
 
     def _origin(self, out: Path) -> Origin | None:
         """What the run begins from; one that goes on knows it already."""
@@ -90,6 +124,34 @@ class Train:
         from clearformer.train import origin
 
         return origin.read(self.from_).origin
+
+
+def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool:
+    """Whether this process is to start the others, and is not itself one that was started."""
+    if processes is None:
+        return False
+    if processes < 1:
+        raise ValueError(f"--processes is {processes}, but it must be at least 1")
+    started = environment.get("WORLD_SIZE")
+    if started not in (None, str(processes)):
+        raise ValueError(
+            f"torchrun has started {started} processes, but --processes says {processes}: leave it "
+            f"out"
+        )
+    return started is None
+
+
+def require_another_end(folder: Path) -> None:
+    """A run that torchrun starts again must not run into the same wall: that changes nothing."""
+    from clearformer.train.records import read
+    from clearformer.train.step import NotFiniteError
+
+    records = read(folder / "metrics.jsonl")
+    if records and records[-1].get("exit") == 3:
+        raise NotFiniteError(
+            f"{folder} ended at step {records[-1]['step']} because a number was not finite, and "
+            f"would again: change its settings, or start without torchrun's restarts"
+        )
 
 
 def out_of_memory(train: TrainConfig) -> str:
@@ -105,7 +167,7 @@ def out_of_memory(train: TrainConfig) -> str:
     )
 
 
-def sample(run: Run) -> str | None:
+def sample(run: Run, model: Model) -> str | None:
     """A few words of a generator in training, a translation; nothing of a classifier."""
     from clearformer.config import NextToken
     from clearformer.core.model import Seq2Seq, Transformer
@@ -115,12 +177,12 @@ def sample(run: Run) -> str | None:
     from clearformer.train.pairs import Translation
 
     if isinstance(run.task, Translation):
-        assert isinstance(run.model, Seq2Seq)
-        return run.task.sample(run.model)
+        assert isinstance(model, Seq2Seq)
+        return run.task.sample(model)
     if not isinstance(run.config.model.head, NextToken):
         return None
-    assert isinstance(run.model, Transformer)
-    writer = Writer(run.model, run.config.model, run.task.tokenizer)
+    assert isinstance(model, Transformer)
+    writer = Writer(model, run.config.model, run.task.tokenizer)
     drawn = stream(writer, "\n", Sampling(temperature=0.5), most=SAMPLE, seed=0)
     return "".join(token.text for token in drawn)
 
@@ -177,7 +239,7 @@ def parse(arguments: Sequence[str]) -> Train:
     one field has it; `--optimizer muon` chooses another kind of value.
     """
     words = list(arguments)
-    default = defaults(words)
+    default = replace(defaults(words), words=tuple(words))
     before = default.train.optimizer
     words, default = choose(words, default)
     words = [expand(word, default) for word in words]

@@ -127,6 +127,10 @@ class TrainConfig:
     device: str = "auto"
     threads: int | None = None
     """CPU threads; none: as many as there are."""
+    distribute: Literal["ddp", "fsdp2"] = "ddp"
+    """With several processes: a copy of the model in each, or a part of each block in each."""
+    wait_seconds: float = 300.0
+    """With several processes: how long one may keep the others waiting before the job ends."""
     freeze: Literal["body"] | None = None
     """What keeps its weights: the body is all but the head; none: everything learns."""
 
@@ -136,6 +140,7 @@ class TrainConfig:
         require(self, "accumulate", self.accumulate >= 1, "at least 1")
         require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
         require(self, "evaluations", self.evaluations >= 1, "at least 1")
+        require(self, "wait_seconds", self.wait_seconds > 0, "above 0")
         require(self, "smoothing", 0 <= self.smoothing < 1, "at least 0 and below 1")
         for name in ("steps", "epochs", "minutes", "clip", "patience", "threads", "tokens"):
             value = getattr(self, name)

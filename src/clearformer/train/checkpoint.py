@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 FORMAT = 1
+SHARDS = "shards"  # the folder of what several ranks wrote, in a checkpoint of theirs
 FOLDER = re.compile(r"(?:\.old-)?step-(\d+)")
 Reached = Callable[[str], None]
 
@@ -54,8 +55,12 @@ def write(
     documents: Mapping[str, Any],
     facts: Mapping[str, Any],
     reached: Reached = nothing_happens,
+    shards: Path | None = None,
 ) -> Checkpoint:
-    """Write `folder/step-N` from files of tensors and JSON documents, atomically."""
+    """Write `folder/step-N` from files of tensors and JSON documents, atomically.
+
+    `shards` is a folder that was written beforehand and is moved in.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     require_space(folder, 1.1 * sum(map(_bytes, tensors.values())) + 2**20)
     reached("before_write")
@@ -69,6 +74,9 @@ def write(
         for name, document in documents.items():
             (temporary / name).write_text(as_text(document), encoding="utf-8")
         names = [*tensors, *documents]
+        if shards is not None:
+            shards.rename(temporary / SHARDS)
+            names += [f"{SHARDS}/{path.name}" for path in sorted((temporary / SHARDS).iterdir())]
         for name in names:
             _settle(temporary / name)
         reached("before_manifest")
@@ -80,7 +88,8 @@ def write(
         }
         (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
         _settle(temporary / "manifest.json")
-        _sync(temporary)
+        for each in {(temporary / name).parent for name in names}:
+            _sync(each)
     except OSError as problem:
         shutil.rmtree(temporary, ignore_errors=True)
         raise OSError(
@@ -122,7 +131,7 @@ def verify(folder: Path) -> Checkpoint:
             f"{folder} has format {version}, but this clearformer reads up to {FORMAT}: update it"
         )
     for name, recorded in files.items():
-        if Path(name).name != name:
+        if Path(name).name != name.removeprefix(f"{SHARDS}/"):
             raise ValueError(f"{folder}: the manifest names {name!r}, which is no plain file name")
         try:
             found = _identity(folder / name)

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor, nn
 
 
-def first_not_finite(model: nn.Module, batches: Sequence[Any]) -> str:
-    """The first part of the model whose output is not finite on these batches."""
+BACKWARD = "the backward pass (every output is finite)"
+
+
+def first_not_finite(model: nn.Module, batches: Sequence[Any]) -> str | None:
+    """The first part of the model whose output is not finite on these batches, if any is."""
     found: list[str] = []
 
     def look(name: str) -> Any:
@@ -33,7 +36,7 @@ def first_not_finite(model: nn.Module, batches: Sequence[Any]) -> str:
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else "the backward pass (every output is finite)"
+    return found[0] if found else None
 
 
 def stuck(losses: Sequence[float], chance: float) -> str | None:

@@ -34,6 +34,22 @@ class Records:
         self._file.close()
 
 
+class Unwritten(Records):
+    """What a process keeps that is not the one to write."""
+
+    def __init__(self) -> None:
+        pass
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """The records that count, in order; a torn last line is left out."""
     records: list[dict[str, Any]] = []

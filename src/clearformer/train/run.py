@@ -25,16 +25,18 @@ from typing import Any
 
 import torch
 
-from clearformer.build import build
+from clearformer.build import build, outline
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.data import Places
+from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import (
     checkpoint,
     diagnose,
+    draws,
     micro,
     optim,
     origin,
@@ -48,10 +50,13 @@ from clearformer.train import (
 )
 from clearformer.train.average import Average
 from clearformer.train.compiling import compiled
-from clearformer.train.records import Records
+from clearformer.train.records import Records, Unwritten
+from clearformer.train.spread import spread
+from clearformer.train.together import ALONE, Alone
 
 # Settings that a continued run may change; all others would make it another run.
 CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
+CHANGEABLE |= {"distribute", "wait_seconds"}
 CHANGEABLE |= {"recompute"}  # the same numbers, bit for bit
 COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
 # What a device does when nothing is known of it but its kind: two cores, a middling GPU.
@@ -121,16 +126,18 @@ class Run:
         *,
         resume: bool = False,
         say: Callable[[str], None] = print,
-        sample: Callable[[Run], str | None] | None = None,
+        sample: Callable[[Run, Model], str | None] | None = None,
         reached: checkpoint.Reached = checkpoint.nothing_happens,
         make: Callable[[AnyModelConfig, int], Model] = build,
+        ranks: Alone = ALONE,
     ) -> None:
         self.folder = folder
         self.say = say
-        self.sample = sample
+        self.sample = sample if ranks.leads else None
         self.reached = reached
+        self.ranks = ranks
         require_writable(folder)
-        found = checkpoint.newest(self.checkpoints, say)
+        found = self._newest()
         if found is not None and not resume:
             raise ValueError(
                 f"{folder} already holds a run at step {found.step}: add --resume to go on with "
@@ -148,8 +155,9 @@ class Run:
         elif config.origin is not None:
             opened = origin.open_origin(config.origin, config)
             tokenizer = opened.tokenizer
-        torch.set_num_threads(config.train.threads or os.cpu_count() or 1)
-        self.task = tasks.load(config, places, tokenizer)
+        torch.set_num_threads(config.train.threads or ranks.cores)
+        self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
+        self.task = self._load(config, places, tokenizer)
         self.config = self.task.config
         self.data = {
             "data": self.task.identity,
@@ -165,25 +173,57 @@ class Run:
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing
         recompute.apply(model, self.config.train.recompute)
-        device = device_of(self.config.train.device)
+        device = ranks.device(device_of(self.config.train.device))
         self.model = model.to(device)
+        self.spread = spread(ranks, self.config.train.distribute)
+        self.spread.apply(self.model)
         self.precision = precision.resolve(self.config.train.precision, device)
         decay = self.config.train.ema
         self.state = state.State(
             self.model,
             optim.optimizers(self.model, self.config.train),
             Average(self.model, decay) if decay else None,
-            self.task.memory() if isinstance(self.task, tasks.Segments) else None,
+            self.task.memory(self.parts) if isinstance(self.task, tasks.Segments) else None,
             scaling.suited(self.precision, device),
         )
         self.saved_step = -1
         self.resumed = found is not None
+        if ranks.rank:
+            draws.begin(self.config.train.seed, 0, ranks.rank)
         if found is not None:
             self._restore(found)
 
     @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
+
+    def _newest(self) -> checkpoint.Checkpoint | None:
+        """The newest checkpoint that holds: the leader looks, and all take the same."""
+
+        def look() -> Any:
+            found = checkpoint.newest(self.checkpoints, self.say)
+            return found and (found.folder.name, found.step, dict(found.manifest))
+
+        told = self.ranks.lead(look)
+        if told is None:
+            return None
+        name, step, manifest = told
+        folder = self.checkpoints / name
+        if not folder.is_dir():
+            raise ValueError(
+                f"rank {self.ranks.rank} does not see {folder}: the run's folder must lie where "
+                f"every machine sees it"
+            )
+        return checkpoint.Checkpoint(folder, step, manifest)
+
+    def _load(self, config: RunConfig, places: Places, tokenizer: Tokenizer | None) -> tasks.Task:
+        """The task. The leader prepares the data and learns the tokenizer; the others reuse both."""
+
+        def load(told: Any) -> tasks.Task:
+            known = tokenizer if told is None else tokenizer_from_json(told)
+            return tasks.load(config, places, known)
+
+        return self.ranks.in_turn(load, lambda task: task.tokenizer.to_json())
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         for what, identity in self.data.items():
@@ -192,22 +232,26 @@ class Run:
                     f"the {what} is not the one that {self.folder} was trained with: "
                     f"put the old one back, or start a new run in another folder"
                 )
-        state.restore(found, self.state)
+        state.restore(found, self.state, self.config.train.seed, self.spread)
         self.saved_step = found.step
-        for name, now in {**about_machine(), "precision": self.precision}.items():
+        for name, now in {**about_machine(), **self._about_run()}.items():
             # A checkpoint from before a fact was kept says nothing about it.
             if found.manifest.get(name, now) != now:
                 self.say(
                     f"note: {name} was {found.manifest.get(name)} and is {now}: "
                     f"the run goes on, but not bit for bit"
                 )
-        checkpoint.tidy(self.checkpoints)
+        self.ranks.lead(lambda: checkpoint.tidy(self.checkpoints))
+
+    def _about_run(self) -> dict[str, Any]:
+        return {"precision": self.precision, "world": self.ranks.world}
 
     def events(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Train until the budget is spent, or until `stop` says so at a step boundary."""
-        with locked(self.folder):
-            self._write_identity()
-            metrics = Records(self.folder / "metrics.jsonl")
+        with self.ranks.leading(locked(self.folder)):
+            self.ranks.lead(self._write_identity)
+            path = self.folder / "metrics.jsonl"
+            metrics = Records(path) if self.ranks.leads else Unwritten()
             if self.resumed:
                 metrics.append({"event": "resume", "step": self.state.step})
             try:
@@ -223,7 +267,7 @@ class Run:
     def _events(self, metrics: Records, stop: Callable[[], bool]) -> Iterator[Event]:
         train, now = self.config.train, self.state
         began = time.monotonic() - now.seconds
-        last_save = time.monotonic()
+        last_save: float | None = None  # nothing is due before the first step
         loss = self._loss()
         tokens = 0
         losses: list[float] = []
@@ -236,28 +280,38 @@ class Run:
                 now,
                 self.config,
                 self.task.tokenizer.to_json(),
-                {**self.data, "precision": self.precision},
+                {**self.data, **self._about_run()},
                 self.reached,
+                self.spread,
             )
             self.saved_step = now.step
             best = now.best["step"] if now.best else None
-            checkpoint.prune(self.checkpoints, train.keep, best, self.reached)
+            self.ranks.lead(
+                lambda: checkpoint.prune(self.checkpoints, train.keep, best, self.reached)
+            )
             return Saved(now.step, written.folder)
 
         while True:
-            progress = self._progress(time.monotonic() - began)
+            self.ranks.reached(now.step)
+            # Clocks and signals differ between ranks, so all go by the largest.
+            seconds, wanted = self.ranks.largest([time.monotonic() - began, self._asked(stop)])
+            if last_save is None:
+                last_save = seconds
+            elif seconds - last_save > train.save_seconds:
+                yield save()
+                last_save = seconds
+            progress = self._progress(seconds)
             done = progress >= 1 or self._lost_patience()
             if done or math.floor(progress * train.evaluations) > now.evaluated:
                 if self.saved_step != now.step:
                     yield save()
-                    last_save = time.monotonic()
+                    last_save = seconds
                 if now.evaluated < train.evaluations or done:
                     yield self._evaluate(metrics, progress)
-            wanted = stop() or (self.folder / "stop").exists()
             if done or wanted:
                 if self.saved_step != now.step or done:
                     yield save()
-                (self.folder / "stop").unlink(missing_ok=True)
+                self.ranks.lead(lambda: (self.folder / "stop").unlink(missing_ok=True))
                 reason = "finished" if done else "stopped"
                 metrics.append({"event": "end", "step": now.step, "reason": reason, "exit": 0})
                 yield Ended(now.step, reason)
@@ -288,12 +342,14 @@ class Run:
             losses.append(outcome.loss)
             if len(losses) == 200 and (trouble := diagnose.stuck(losses, self.task.chance())):
                 self.say(f"note: {trouble}")
-            if time.monotonic() - last_save > train.save_seconds:
-                yield save()
-                last_save = time.monotonic()
+
+    def _asked(self, stop: Callable[[], bool]) -> bool:
+        """Whether somebody wants the run to end: by a signal, by a file, or by going away."""
+        file = self.ranks.leads and (self.folder / "stop").exists()
+        return stop() or file or self.ranks.deserted
 
     def _loss(self) -> step.Loss:
-        loss: step.Loss = compiled(self.model) if self._compiles() else self.model.loss
+        loss = self.spread.loss(self.model, compiled if self._compiles() else None)
         return precision.under(loss, self.precision, next(self.model.parameters()).device)
 
     def _compiles(self) -> bool:
@@ -319,7 +375,8 @@ class Run:
         train = self.config.train
         self.model.train()
         batch = self.task.batch(self.state.step)
-        parts = micro.cut(batch, train.accumulate, next(self.model.parameters()).device)
+        device, ranks = next(self.model.parameters()).device, self.ranks
+        parts = micro.cut(batch, self.parts, device, ranks.rank, ranks.world)
         counts = micro.counts(batch)
         memory = self.state.memory
         if memory is not None and isinstance(self.task, tasks.Segments):
@@ -335,6 +392,7 @@ class Run:
                 counts,
                 train.clip,
                 self.state.scaling,
+                self.spread,
             )
             if memory is not None:
                 # What overflowed must not be remembered.
@@ -342,7 +400,10 @@ class Run:
             return outcome
         except step.NotFiniteError as problem:
             with precision.context(self.precision, next(self.model.parameters()).device):
-                where = diagnose.first_not_finite(self.model, parts)
+                found = diagnose.first_not_finite(self.model, parts)
+            # One rank's rows are enough to spoil everybody's step: the first that knows tells.
+            places = ranks.gather(found)
+            where = next((each for each in places if each), diagnose.BACKWARD)
             raise step.NotFiniteError(
                 f"step {self.state.step + 1}: {problem}; it arose in {where}. The weights before "
                 f"it are kept; a lower --train.lr or --train.clip may help"
@@ -352,9 +413,10 @@ class Run:
         now = self.state
         device = next(self.model.parameters()).device
         with now.average.lent_to(self.model) if now.average else nullcontext():
+            model = self.spread.gathered(self.model, lambda: outline(self.config.model))
             with precision.context(self.precision, device):
-                figures = self.task.evaluate(self.model)
-            sample = None if self.sample is None else self.sample(self)
+                figures = self.ranks.share(self.task.evaluate(model))
+            sample = None if self.sample is None else self.sample(self, model)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
         best = now.best is None or sign * value > sign * now.best["value"]
@@ -426,7 +488,7 @@ def require_writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
         probe.write_bytes(b"")
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as problem:
         raise ValueError(
             f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "

@@ -75,7 +75,7 @@ def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = N
         return Translation(config, places, tokenizer)
     match config.model.head:
         case NextToken() if isinstance(config.model.past, HiddenMemory):
-            return Segments(config, places)
+            return Segments(config, places, tokenizer)
         case NextToken():
             return Stream(config, places, tokenizer)
         case Classifier():
@@ -143,10 +143,11 @@ class Segments(Stream):
         assert isinstance(self.batches, data.SegmentBatches)
         return self.batches.fresh(step)
 
-    def memory(self) -> Memories:
-        model, train = self.config.model, self.config.train
+    def memory(self, parts: int) -> Memories:
+        """Room for what `parts` micro-batches remember."""
+        model = self.config.model
         assert isinstance(model.past, HiddenMemory)
-        return Memories(model.layers, model.width, model.past.length, train.accumulate)
+        return Memories(model.layers, model.width, model.past.length, parts)
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
         found = evaluate.compress_segments(

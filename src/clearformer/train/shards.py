@@ -1,0 +1,44 @@
+"""Tensors that are spread over ranks, on disk: each rank writes its parts, any number reads.
+
+This is torch.distributed.checkpoint with its storage in safetensors: where a part belongs is
+JSON in the file's header. Its usual storage keeps that in a pickle, which runs code when it is
+read; there is none here, neither to write nor to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write this rank's parts into `folder`; either every rank succeeds or every rank fails."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        dcp.save(dict(tensors), storage_writer=dcp.HuggingFaceStorageWriter(
+            str(folder), save_distributed=True
+        ))
+    except CheckpointException as problem:
+        causes = {f"rank {rank}: {cause[0]}" for rank, cause in problem.failures.items()}
+        raise OSError(
+            f"the optimizer's parts could not be written to {folder.parent}: "
+            f"{'; '.join(sorted(causes))}; the checkpoint before is untouched"
+        ) from None
+
+
+def read(folder: Path, like: Callable[[str, torch.Size], Tensor]) -> dict[str, Tensor]:
+    """Everything in `folder`, each tensor laid out as `like` (its name, its shape) is."""
+    import torch.distributed.checkpoint as dcp
+
+    reader = dcp.HuggingFaceStorageReader(str(folder))
+    found: dict[str, Any] = {}
+    for name, about in reader.read_metadata().state_dict_metadata.items():
+        found[name] = torch.empty_like(like(name, about.size), dtype=about.properties.dtype)
+    dcp.load(found, storage_reader=reader, no_dist=True)
+    return found
