@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import sys
@@ -26,6 +27,14 @@ BUDGETS = ("steps", "epochs", "minutes")
 
 
 @dataclass(frozen=True)
+class Log:
+    """What is written beside the figures."""
+
+    samples: bool = False
+    """Which samples each step learns from: rows of a table, places in a text."""
+
+
+@dataclass(frozen=True)
 class Train:
     """Train a model on a text, labelled texts or pairs; Ctrl-C saves, --resume goes on."""
 
@@ -46,32 +55,54 @@ class Train:
     """Say only the result."""
     json: bool = False
     """Say every event as a line of JSON."""
+    allow_changed_data: bool = False
+    """Go on although the data is no longer what the run was trained with."""
+    log: Log = Log()
 
     def run(self) -> None:
-        from clearformer.cli.progress import reporter
-        from clearformer.train.run import Run
-        from clearformer.train.step import NotFiniteError
+        from clearformer.train import faults
+        from clearformer.train.lock import require_writable
 
         out = self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
+        planned = faults.parse(os.environ.get(faults.VARIABLE))
+        require_writable(out)  # before torch is imported: a mistake is said at once
+
+        from clearformer.cli.progress import reporter
+        from clearformer.train.ending import is_out_of_memory
+        from clearformer.train.run import Run, Step
+        from clearformer.train.step import NotFiniteError
+
         config = RunConfig(
-            model=self.model, data=self.data, train=self.train, origin=self._origin(out)
+            model=self.model,
+            data=found_from_anywhere(self.data),
+            train=self.train,
+            origin=self._origin(out),
         )
         report = reporter(quiet=self.quiet, json=self.json)
         stopping = Stopping()
         run = Run(
-            config, out, places(self.data_dir), resume=self.resume, say=report.say, sample=sample
+            config,
+            out,
+            places(self.data_dir),
+            resume=self.resume,
+            say=report.say,
+            sample=sample,
+            faults=planned,
+            allow_changed_data=self.allow_changed_data,
         )
         report.start(run)
         try:
             with stopping:
-                for event in run.events(stopping.wanted):
+                for event in run.events(stopping.asked):
                     report.event(event)
+                    if self.log.samples and isinstance(event, Step):
+                        report.samples(event.step, run.sample_ids(event.step))
         except NotFiniteError as problem:
             report.close()
             print(f"clearformer: {problem}", file=sys.stderr)
             sys.exit(3)
         except RuntimeError as problem:
-            if "allocate" not in str(problem) and "out of memory" not in str(problem):
+            if not is_out_of_memory(problem):
                 raise
             raise ValueError(out_of_memory(self.train)) from None
         finally:
@@ -90,6 +121,23 @@ class Train:
         from clearformer.train import origin
 
         return origin.read(self.from_).origin
+
+
+def found_from_anywhere(data: DataConfig) -> DataConfig:
+    """The data with its files by their whole path, so that a run goes on from any folder."""
+    from clearformer.data import CORPORA
+
+    def whole(source: str) -> str:
+        if source == "-" or source in CORPORA:
+            return source
+        if Path(source).exists() or glob.has_magic(source):
+            return os.path.abspath(source)
+        parts = source.split(",")  # the two sides of pairs
+        there = len(parts) > 1 and all(Path(part).exists() for part in parts)
+        return ",".join(map(os.path.abspath, parts)) if there else source
+
+    held_back = None if data.validation is None else whole(data.validation)
+    return replace(data, source=whole(data.source), validation=held_back)
 
 
 def out_of_memory(train: TrainConfig) -> str:
@@ -152,8 +200,9 @@ class Stopping:
         for which, handler in self.before.items():
             signal.signal(which, handler)
 
-    def wanted(self) -> bool:
-        return self.code != 0
+    def asked(self) -> int:
+        """The code to leave with at the next step; 0 as long as nobody asked."""
+        return self.code
 
     def _ask(self, which: int, frame: object) -> None:
         if self.code:

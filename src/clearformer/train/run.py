@@ -10,15 +10,13 @@ killed while it evaluates goes on with that very evaluation, and nothing is lost
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
-import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,9 @@ from clearformer.data import Places
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import (
+    chance,
     checkpoint,
+    compiling,
     diagnose,
     micro,
     optim,
@@ -45,10 +45,12 @@ from clearformer.train import (
     tasks,
 )
 from clearformer.train.average import Average
+from clearformer.train.continuing import continued
+from clearformer.train.ending import exit_code
+from clearformer.train.faults import Faults
+from clearformer.train.lock import Lock, require_writable
 from clearformer.train.records import Records
 
-# Settings that a continued run may change; all others would make it another run.
-CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
 COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
 # What a device does when nothing is known of it but its kind: two cores, a middling GPU.
 OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
@@ -91,6 +93,7 @@ class Ended:
 
     step: int
     reason: str  # finished, stopped
+    exit: int = 0  # the code to leave with
 
 
 Event = Step | Evaluation | Saved | Ended
@@ -109,14 +112,31 @@ class Run:
         resume: bool = False,
         say: Callable[[str], None] = print,
         sample: Callable[[Run], str | None] | None = None,
-        reached: checkpoint.Reached = checkpoint.nothing_happens,
+        faults: Faults = Faults(),
+        allow_changed_data: bool = False,
         make: Callable[[AnyModelConfig, int], Model] = build,
     ) -> None:
         self.folder = folder
         self.say = say
         self.sample = sample
-        self.reached = reached
+        self.faults = faults
+        self.allow_changed_data = allow_changed_data
         require_writable(folder)
+        self.lock = Lock(folder)  # before anything is read: who writes there may change it
+        try:
+            self._open(config, places, resume, make)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _open(
+        self,
+        config: RunConfig | None,
+        places: Places,
+        resume: bool,
+        make: Callable[[AnyModelConfig, int], Model],
+    ) -> None:
+        folder, say = self.folder, self.say
         found = checkpoint.newest(self.checkpoints, say)
         if found is not None and not resume:
             raise ValueError(
@@ -125,7 +145,7 @@ class Run:
             )
         if found is not None:
             saved = run_from_json(found.json("config.json"))
-            config = saved if config is None else continued(saved, config)
+            config = saved if config is None else continued(saved, config, say)
         if config is None:
             raise ValueError(f"{folder} holds no run to resume: give a model and data")
         tokenizer, opened = None, None
@@ -135,14 +155,15 @@ class Run:
         elif config.origin is not None:
             opened = origin.open_origin(config.origin, config)
             tokenizer = opened.tokenizer
-        torch.set_num_threads(config.train.threads or os.cpu_count() or 1)
+        # Unless told, as many as torch takes: one for each core, or OMP_NUM_THREADS.
+        torch.set_num_threads(config.train.threads or torch.get_num_threads())
         self.task = tasks.load(config, places, tokenizer)
         self.config = self.task.config
         self.data = {
             "data": self.task.identity,
             "tokenizer": tokenizer_identity(self.task.tokenizer),
         }
-        torch.manual_seed(self.config.train.seed)
+        chance.seed(self.config.train.seed)
         model = make(self.config.model, self.config.train.seed)
         if opened is not None:
             origin.take_over(model, self.config.model, opened)
@@ -165,6 +186,9 @@ class Run:
         self.resumed = found is not None
         if found is not None:
             self._restore(found)
+        else:
+            checkpoint.require_space(folder, 2 * self.state.bytes() + checkpoint.MARGIN)
+        checkpoint.tidy(self.checkpoints, chosen=found is not None)
 
     @property
     def checkpoints(self) -> Path:
@@ -172,40 +196,59 @@ class Run:
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         for what, identity in self.data.items():
-            if found.manifest.get(what) != identity:
+            if found.manifest.get(what) == identity:
+                continue
+            if what != "data" or not self.allow_changed_data:
                 raise ValueError(
                     f"the {what} is not the one that {self.folder} was trained with: "
                     f"put the old one back, or start a new run in another folder"
+                    + (", or go on with --allow-changed-data" if what == "data" else "")
                 )
+            self.say(
+                f"note: the data is not what it was before step {found.step}: the run goes on "
+                f"with other samples"
+            )
         state.restore(found, self.state)
         self.saved_step = found.step
-        for name, now in {**about_machine(), "precision": self.precision}.items():
+        for name, now in self._about().items():
             # A checkpoint from before a fact was kept says nothing about it.
             if found.manifest.get(name, now) != now:
                 self.say(
                     f"note: {name} was {found.manifest.get(name)} and is {now}: "
                     f"the run goes on, but not bit for bit"
                 )
-        checkpoint.tidy(self.checkpoints)
 
-    def events(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Train until the budget is spent, or until `stop` says so at a step boundary."""
-        with locked(self.folder):
+    def events(self, stop: Callable[[], int] = lambda: 0) -> Iterator[Event]:
+        """Train until the budget is spent, or until `stop` gives an exit code at a step boundary."""
+        metrics = samples = None
+        try:
             self._write_identity()
             metrics = Records(self.folder / "metrics.jsonl")
+            samples = Records(self.folder / "samples.jsonl")
             if self.resumed:
-                metrics.append({"event": "resume", "step": self.state.step})
-            try:
-                yield from self._events(metrics, stop)
-            except step.NotFiniteError:
-                metrics.append(
-                    {"event": "end", "step": self.state.step, "reason": "error", "exit": 3}
-                )
-                raise
-            finally:
-                metrics.close()
+                for each in (metrics, samples):
+                    each.append({"event": "resume", "step": self.state.step})
+            yield from self._events(metrics, samples, stop)
+        except Exception as problem:
+            end = {"reason": "error", "exit": exit_code(problem)}
+            with suppress(OSError):  # the disk may be what went wrong
+                if metrics is not None:
+                    metrics.append({"event": "end", "step": self.state.step, **end})
+            raise
+        finally:
+            for each in (metrics, samples):
+                if each is not None:
+                    each.close()
+            self.lock.release()
 
-    def _events(self, metrics: Records, stop: Callable[[], bool]) -> Iterator[Event]:
+    def sample_ids(self, number: int) -> list[int]:
+        """Which samples step `number` (from 1) learns from: rows of a table, places in a text."""
+        ids: list[int] = self.task.batches.sample_ids(number - 1).tolist()
+        return ids
+
+    def _events(
+        self, metrics: Records, samples: Records, stop: Callable[[], int]
+    ) -> Iterator[Event]:
         train, now = self.config.train, self.state
         began = time.monotonic() - now.seconds
         last_save = time.monotonic()
@@ -215,18 +258,21 @@ class Run:
 
         def save() -> Saved:
             now.seconds = time.monotonic() - began
-            metrics.sync()
+            for each in (metrics, samples):
+                each.sync()
+            reached = self.faults.reached(now.step)
             written = state.save(
                 self.checkpoints,
                 now,
                 self.config,
                 self.task.tokenizer.to_json(),
-                {**self.data, "precision": self.precision},
-                self.reached,
+                {**self.data, **self._about()},
+                reached,
             )
             self.saved_step = now.step
             best = now.best["step"] if now.best else None
-            checkpoint.prune(self.checkpoints, train.keep, best, self.reached)
+            checkpoint.prune(self.checkpoints, train.keep, best, reached)
+            metrics.append({"event": "checkpoint", "step": now.step})
             return Saved(now.step, written.folder)
 
         while True:
@@ -237,20 +283,21 @@ class Run:
                     yield save()
                     last_save = time.monotonic()
                 if now.evaluated < train.evaluations or done:
-                    yield self._evaluate(metrics, progress)
-            wanted = stop() or (self.folder / "stop").exists()
-            if done or wanted:
+                    yield self._evaluate(metrics, samples, progress)
+            code = stop()
+            if done or code or (self.folder / "stop").exists():
                 if self.saved_step != now.step or done:
                     yield save()
                 (self.folder / "stop").unlink(missing_ok=True)
-                reason = "finished" if done else "stopped"
-                metrics.append({"event": "end", "step": now.step, "reason": reason, "exit": 0})
-                yield Ended(now.step, reason)
+                ended = Ended(now.step, "finished") if done else Ended(now.step, "stopped", code)
+                metrics.append({"event": "end", **vars(ended)})
+                yield ended
                 return
             factor = schedule.factor(train.schedule, now.step, progress)
             optim.set_rate(now.rules, factor)
-            outcome = self._step(loss)
+            outcome = self._step(self.faults.spoil(now.step + 1, loss), train.lr * factor)
             now.step += 1
+            now.empty += not outcome.targets
             tokens += outcome.targets
             if now.average is not None:
                 now.average.update(self.model, now.step)
@@ -275,7 +322,7 @@ class Run:
     def _loss(self) -> step.Loss:
         loss: step.Loss = self.model.loss
         if self._compiles():
-            loss = torch.compile(loss)
+            loss = compiling.compiled(loss, self.say)
         return precision.under(loss, self.precision, next(self.model.parameters()).device)
 
     def _compiles(self) -> bool:
@@ -297,7 +344,7 @@ class Run:
         device = next(self.model.parameters()).device
         return 6 * weights * tokens / OPERATIONS_A_MINUTE.get(device.type, 1e15)
 
-    def _step(self, loss: step.Loss) -> step.Outcome:
+    def _step(self, loss: step.Loss, rate: float) -> step.Outcome:
         train = self.config.train
         self.model.train()
         batch = self.task.batch(self.state.step)
@@ -317,12 +364,15 @@ class Run:
             return outcome
         except step.NotFiniteError as problem:
             where = diagnose.first_not_finite(self.model, parts)
+            ids = self.sample_ids(self.state.step + 1)
+            shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
             raise step.NotFiniteError(
-                f"step {self.state.step + 1}: {problem}; it arose in {where}. The weights before "
-                f"it are kept; a lower --train.lr or --train.clip may help"
+                f"step {self.state.step + 1}: {problem}, the learning rate {rate:.4g}, the samples "
+                f"{shown}; it arose in {where}. The weights before it are kept; a lower --train.lr "
+                f"or --train.clip may help"
             ) from None
 
-    def _evaluate(self, metrics: Records, progress: float) -> Evaluation:
+    def _evaluate(self, metrics: Records, samples: Records, progress: float) -> Evaluation:
         now = self.state
         device = next(self.model.parameters()).device
         with now.average.lent_to(self.model) if now.average else nullcontext():
@@ -341,9 +391,7 @@ class Run:
         )
         metrics.append({"event": "evaluation", "step": now.step, "best": best, **figures})
         if sample is not None:
-            samples = Records(self.folder / "samples.jsonl")
             samples.append({"step": now.step, "text": sample})
-            samples.close()
         return Evaluation(now.step, figures, best, sample)
 
     def _progress(self, seconds: float) -> float:
@@ -365,73 +413,21 @@ class Run:
         patience = self.config.train.patience
         return patience is not None and self.state.since_best >= patience
 
+    def _about(self) -> dict[str, Any]:
+        """What the last bits of a result depend on, besides the config."""
+        return {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "cpu": torch.backends.cpu.get_cpu_capability(),
+            "device": str(next(self.model.parameters()).device),
+            "precision": self.precision,
+            "compiled": self._compiles(),
+        }
+
     def _write_identity(self) -> None:
         """What the folder needs besides checkpoints, to be opened by any verb."""
         write_json(self.folder / "config.json", to_json(self.config))
         write_json(self.folder / "tokenizer.json", self.task.tokenizer.to_json())
-
-
-def continued(saved: RunConfig, asked: RunConfig) -> RunConfig:
-    """The saved config with what may be changed taken from the asked one; else ValueError."""
-    wrong = []
-    old, new = to_json(saved), to_json(asked)
-    # What the data told is in the saved config only.
-    told = {"vocabulary", "head", "marks", "sides"} & old["model"].keys()
-    new["model"] |= {key: old["model"][key] for key in told}
-    for part in ("model", "data", "train"):
-        for name, value in old[part].items():
-            if new[part].get(name) != value and name not in CHANGEABLE:
-                wrong.append(f"{part}.{name} ({value} before, {new[part].get(name)} now)")
-    before, now = (each.origin and each.origin.sha256[:12] for each in (saved, asked))
-    if before != now:
-        wrong.append(f"origin ({before} before, {now} now)")
-    if wrong:
-        raise ValueError(
-            f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "
-            f"start a new run in another folder"
-        )
-    changed = {name: new["train"][name] for name in CHANGEABLE}
-    return run_from_json({**old, "train": {**old["train"], **changed}})
-
-
-def require_writable(folder: Path) -> None:
-    """Find out now, and not at the first checkpoint."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as problem:
-        raise ValueError(
-            f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "
-            f"--out"
-        ) from None
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process for each run folder; the lock goes with the process, however it ends."""
-    with (folder / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise ValueError(
-                f"{folder} is being trained by another process ({file.read().strip()}): stop it "
-                f"first, or choose another --out"
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
-        yield
-
-
-def about_machine() -> dict[str, Any]:
-    return {
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-    }
 
 
 def device_of(name: str) -> torch.device:

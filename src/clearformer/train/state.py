@@ -18,10 +18,13 @@ from torch.optim import Optimizer
 
 from clearformer import __version__
 from clearformer.config import RunConfig, to_json
-from clearformer.train import checkpoint
+from clearformer.train import chance, checkpoint
 from clearformer.train.average import Average
 from clearformer.train.checkpoint import Checkpoint, Reached, nothing_happens
 from clearformer.train.memory import Memories
+
+
+NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty")
 
 
 @dataclass
@@ -37,12 +40,15 @@ class State:
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
+    empty: int = 0  # steps without a single target, which changed nothing
 
     def numbers(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name)
-            for name in ("step", "seconds", "best", "since_best", "evaluated")
-        }
+        return {name: getattr(self, name) for name in NUMBERS}
+
+    def bytes(self) -> int:
+        """About what a checkpoint takes: the weights, two slots for each, and an average."""
+        weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
+        return weights * (3 if self.average is None else 4)
 
 
 def save(
@@ -67,9 +73,6 @@ def save(
     about = {
         "clearformer": __version__,
         "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "device": str(next(state.model.parameters()).device),
         "tied": tied(state.model),
         **facts,
     }
@@ -97,9 +100,10 @@ def restore(found: Checkpoint, state: State) -> None:
     if state.memory is not None:
         own = {k.removeprefix("memory."): v for k, v in others.items() if k.startswith("memory.")}
         state.memory.load(own, next(state.model.parameters()).device)
-    torch.set_rng_state(others["generator.cpu"])
+    chance.restore(others)
     for name, value in found.json("state.json").items():
-        setattr(state, name, value)
+        if name in NUMBERS:
+            setattr(state, name, value)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -152,6 +156,8 @@ def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> N
                 f"{where}: {name} has shape {tuple(found[name].shape)}, "
                 f"but the model wants {tuple(parameter.shape)}"
             )
+        if not found[name].is_floating_point():
+            raise ValueError(f"{where}: {name} has the type {found[name].dtype}, no weights")
 
 
 def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:
@@ -165,7 +171,7 @@ def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:
 
 
 def _others(state: State) -> dict[str, Tensor]:
-    found = {"generator.cpu": torch.get_rng_state()}
+    found = chance.capture()
     if state.average is not None:
         found |= {f"average.{name}": value for name, value in state.average.weights.items()}
     if state.memory is not None:
