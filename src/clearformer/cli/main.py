@@ -1,6 +1,7 @@
 """`clearformer VERB ...`: read the words, run the verb, and turn mistakes into one line each.
 
-Exit codes: 0 done, 2 a mistake in what was asked (one line, no traceback), 130 interrupted.
+Exit codes: 0 done, 1 a defect of ours, 2 a mistake in what was asked (one line, no traceback),
+3 a loss that is no number, 130 and 143 stopped by a signal.
 """
 
 import contextlib
@@ -66,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(141)
     except (ValueError, OSError) as mistake:
         fail(str(mistake))
+    except MemoryError:
+        fail("out of memory: use a smaller file, batch or model")
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -40,10 +40,15 @@ class Reporter:
     def event(self, event: Event) -> None:
         pass
 
+    def samples(self, step: int, ids: list[int]) -> None:
+        print(f"step {step}: samples {' '.join(map(str, ids))}", flush=True)
+
     def close(self) -> None:
         pass
 
     def end(self, run: Run) -> None:
+        if run.state.empty:
+            self.say(f"note: {run.state.empty:,} steps had no target and changed nothing")
         best = run.state.best
         if best is not None:
             name = self.figure.replace("_", " ")
@@ -66,6 +71,9 @@ class JsonLines(Reporter):
     def event(self, event: Event) -> None:
         fields = {k: str(v) if k == "folder" else v for k, v in vars(event).items()}
         print(json_module.dumps({"event": type(event).__name__.lower(), **fields}), flush=True)
+
+    def samples(self, step: int, ids: list[int]) -> None:
+        print(json_module.dumps({"event": "samples", "step": step, "ids": ids}), flush=True)
 
     def end(self, run: Run) -> None:
         pass
@@ -131,6 +139,10 @@ class Live(Plain):
                 )
             case Evaluation():
                 self.bar.console.print(evaluation_line(event), highlight=False)
+
+    def samples(self, step: int, ids: list[int]) -> None:
+        shown = f"step {step}: samples {' '.join(map(str, ids))}"
+        self.bar.console.print(shown, highlight=False, markup=False)
 
     def say(self, sentence: str) -> None:
         if hasattr(self, "bar"):

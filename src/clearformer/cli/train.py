@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import sys
@@ -24,6 +25,14 @@ DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
 SAMPLE = 120  # tokens of a sample at each evaluation
 BUDGETS = ("steps", "epochs", "minutes")
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is written beside the figures."""
+
+    samples: bool = False
+    """Which samples each step learns from: rows of a table, places in a text."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,14 @@ class Train:
     json: bool = False
     """Say every event as a line of JSON."""
     words: tyro.conf.Suppress[tuple[str, ...]] = ()
+    allow_changed_data: bool = False
+    """Go on although the data is no longer what the run was trained with."""
+    log: Log = Log()
 
     def run(self) -> None:
+        from clearformer.train.lock import require_writable
+
+        require_writable(self.folder)  # before torch is imported: a mistake is said at once
         from clearformer.train import together
 
         if starts_others(self.processes, os.environ):
@@ -69,14 +84,24 @@ class Train:
         # By now nothing holds the model any more, as `leave` asks.
         ranks.leave(code)
 
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
+
     def _train(self, ranks: Alone) -> int:
         from clearformer.cli.progress import Nobody, reporter
-        from clearformer.train.run import Run
+        from clearformer.train import faults
+        from clearformer.train.ending import is_out_of_memory
+        from clearformer.train.run import Run, Step
         from clearformer.train.step import NotFiniteError
 
-        out = self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
+        out = self.folder
+        planned = faults.parse(os.environ.get(faults.VARIABLE))
         config = RunConfig(
-            model=self.model, data=self.data, train=self.train, origin=self._origin(out)
+            model=self.model,
+            data=found_from_anywhere(self.data),
+            train=self.train,
+            origin=self._origin(out),
         )
         report = reporter(quiet=self.quiet, json=self.json) if ranks.leads else Nobody()
         if ranks.restarts:
@@ -90,12 +115,16 @@ class Train:
             say=report.say,
             sample=sample,
             ranks=ranks,
+            faults=planned,
+            allow_changed_data=self.allow_changed_data,
         )
         report.start(run)
         try:
             with stopping:
-                for event in run.events(stopping.wanted):
+                for event in run.events(stopping.asked):
                     report.event(event)
+                    if self.log.samples and isinstance(event, Step):
+                        report.samples(event.step, run.sample_ids(event.step))
         except NotFiniteError as problem:
             report.close()
             if ranks.leads:
@@ -104,7 +133,7 @@ class Train:
         except RuntimeError as problem:
             if explained := ranks.explain(problem):
                 raise ValueError(explained) from None
-            if "allocate" not in str(problem) and "out of memory" not in str(problem):
+            if not is_out_of_memory(problem):
                 raise
             raise ValueError(out_of_memory(self.train)) from None
         finally:
@@ -152,6 +181,23 @@ def require_another_end(folder: Path) -> None:
             f"{folder} ended at step {records[-1]['step']} because a number was not finite, and "
             f"would again: change its settings, or start without torchrun's restarts"
         )
+
+
+def found_from_anywhere(data: DataConfig) -> DataConfig:
+    """The data with its files by their whole path, so that a run goes on from any folder."""
+    from clearformer.data import CORPORA
+
+    def whole(source: str) -> str:
+        if source == "-" or source in CORPORA:
+            return source
+        if Path(source).exists() or glob.has_magic(source):
+            return os.path.abspath(source)
+        parts = source.split(",")  # the two sides of pairs
+        there = len(parts) > 1 and all(Path(part).exists() for part in parts)
+        return ",".join(map(os.path.abspath, parts)) if there else source
+
+    held_back = None if data.validation is None else whole(data.validation)
+    return replace(data, source=whole(data.source), validation=held_back)
 
 
 def out_of_memory(train: TrainConfig) -> str:
@@ -214,8 +260,9 @@ class Stopping:
         for which, handler in self.before.items():
             signal.signal(which, handler)
 
-    def wanted(self) -> bool:
-        return self.code != 0
+    def asked(self) -> int:
+        """The code to leave with at the next step; 0 as long as nobody asked."""
+        return self.code
 
     def _ask(self, which: int, frame: object) -> None:
         if self.code:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
+from clearformer import limits
 from clearformer.config.codec import from_json, require
 
 # --- positions -----------------------------------------------------------------------------
@@ -253,7 +254,8 @@ class Classifier:
     names: tuple[str, ...] | None = None  # of the classes, once data has told them
 
     def __post_init__(self) -> None:
-        require(self, "classes", self.classes >= 2, "at least 2")
+        most = limits.MOST_CLASSES
+        require(self, "classes", 2 <= self.classes <= most, f"at least 2 and at most {most}")
         named = self.names is None or len(self.names) == self.classes
         require(self, "names", named, "as many as classes, or absent")
 
@@ -273,7 +275,8 @@ class HiddenMemory:
     length: int
 
     def __post_init__(self) -> None:
-        require(self, "length", self.length >= 0, "at least 0")
+        most = limits.MOST_LENGTH
+        require(self, "length", 0 <= self.length <= most, f"at least 0 and at most {most}")
 
 
 Past = KVCache | HiddenMemory
@@ -317,6 +320,16 @@ class Biases:
     head: bool = False
 
 
+MOST = {
+    "vocabulary": limits.MOST_VOCABULARY,
+    "length": limits.MOST_LENGTH,
+    "layers": limits.MOST_LAYERS,
+    "width": limits.MOST_WIDTH,
+    "heads": limits.MOST_HEADS,
+    "hidden": limits.MOST_HIDDEN,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """One stack: embedding, `layers` blocks, head."""
@@ -347,12 +360,14 @@ class ModelConfig:
     kernel: Literal["fused", "blockwise", "explicit", "loop"] = "fused"
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "length", "layers", "width", "heads", "hidden"):
-            require(self, name, 1 <= getattr(self, name) <= 2**31, f"between 1 and {2**31}")
+        for name, most in MOST.items():
+            wanted = f"between 1 and {most} (MOST_{name.upper()})"
+            require(self, name, 1 <= getattr(self, name) <= most, wanted)
         if self.key_heads is not None:
             require(self, "key_heads", 1 <= self.key_heads <= self.heads, "between 1 and heads")
         if self.segments is not None:
-            require(self, "segments", self.segments >= 1, "at least 1, or absent")
+            allowed = 1 <= self.segments <= limits.MOST_SEGMENTS
+            require(self, "segments", allowed, f"from 1 to {limits.MOST_SEGMENTS}, or absent")
         if self.neighbours is not None:
             # A step that continues a past is not shown the token before.
             require(self, "neighbours", self.past is None, "absent in a model with a past")
@@ -410,7 +425,8 @@ class Seq2SeqConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "decoder_layers", self.decoder_layers >= 1, "at least 1")
+        most = limits.MOST_LAYERS
+        require(self, "decoder_layers", 1 <= self.decoder_layers <= most, f"between 1 and {most}")
 
     @property
     def target_rules(self) -> TargetRules:

@@ -13,6 +13,7 @@ import mmap
 import os
 import re
 import socket
+import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,6 +76,9 @@ class TokenFile:
             with path.open("rb") as file:
                 self._require_size(os.fstat(file.fileno()).st_size)
                 self._map = mmap.mmap(file.fileno(), self._size, access=mmap.ACCESS_READ)
+                self._file = os.dup(file.fileno())
+                self._changed = os.fstat(self._file).st_mtime_ns
+                weakref.finalize(self, os.close, self._file)
         except OSError as error:
             raise ValueError(
                 f"{path}: the token file cannot be read ({error.strerror}): delete it, "
@@ -100,16 +104,23 @@ class TokenFile:
         return self._ids[start:stop].astype(np.int64)
 
     def check(self) -> None:
-        """Refuse to go on if the mapped file was cut or has grown.
+        """Refuse to go on if the mapped file was cut, has grown or was written to.
 
         The file that is mapped and not the one that now has its name: a new file with this
         name, or none at all, does not disturb whoever has the old one open.
         """
-        self._require_size(self._map.size())
+        status = os.fstat(self._file)
+        self._require_size(status.st_size)
+        if status.st_mtime_ns != self._changed:
+            self._changed = status.st_mtime_ns
+            self._require_written()
 
     def verify(self) -> None:
         """Read all of it: every id must be what was written."""
         self.check()
+        self._require_written()
+
+    def _require_written(self) -> None:
         if hashlib.sha256(self._map).hexdigest() != self.sha256:
             raise ValueError(
                 f"{self.path}: the token file is not what was written: delete it, "

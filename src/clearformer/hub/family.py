@@ -15,10 +15,6 @@ from clearformer.hub.names import Row
 from clearformer.hub.settings import Settings
 from clearformer.hub.tensors import Weights
 
-# The largest numbers that are believed; published models stay far below them.
-MOST_LAYERS, MOST_HEADS, MOST_CLASSES, MOST_SEGMENTS = 1000, 1024, 100_000, 1024
-MOST_WIDTH, MOST_HIDDEN, MOST_VOCABULARY, MOST_LENGTH = 2**16, 2**20, 2**22, 2**24
-
 Reform = Callable[
     [ModelConfig, Mapping[str, Tensor]], tuple[ModelConfig, dict[str, Tensor]]
 ]  # the same model, as this family writes it

@@ -23,7 +23,6 @@ from clearformer.config import (
     model_from_json,
 )
 from clearformer.core.model import Seq2Seq, Transformer
-from clearformer.hub import family as f
 from clearformer.hub.convert import convert, few, floats, make_plan
 from clearformer.hub.family import Family
 from clearformer.hub.kinds import family_of
@@ -162,7 +161,6 @@ def _own(file: TensorFile, where: str) -> Imported:
         tokenizer = tokenizer_from_json(about["tokenizer"])
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ValueError(f"{where} has metadata that do not fit: {problem}") from None
-    _require_reasonable(config, where)
     shapes = {name: tuple(p.shape) for name, p in outline(config).named_parameters()}
     if shapes != {name: file.shape(name) for name in file.names()}:
         wrong = [n for n in shapes if n not in file.entries or file.shape(n) != shapes[n]]
@@ -171,24 +169,6 @@ def _own(file: TensorFile, where: str) -> Imported:
     _require_size(tokenizer, config, where)
     tensors = {name: floats(name, file.tensor(name)) for name in shapes}
     return Imported(where, config, tokenizer, tensors, ())
-
-
-def _require_reasonable(config: AnyModelConfig, where: str) -> None:
-    """Our own reader of configs takes larger numbers than a file from anyone may ask for."""
-    limits = {
-        "layers": f.MOST_LAYERS,
-        "width": f.MOST_WIDTH,
-        "heads": f.MOST_HEADS,
-        "hidden": f.MOST_HIDDEN,
-        "vocabulary": f.MOST_VOCABULARY,
-        "length": f.MOST_LENGTH,
-        "decoder_layers": f.MOST_LAYERS,
-    }
-    for name, most in limits.items():
-        if getattr(config, name, 0) > most:
-            raise ValueError(
-                f"{where}: {name} is {getattr(config, name):,}, but {most:,} is the most"
-            )
 
 
 def _name(family: Family, folder: Path) -> str:

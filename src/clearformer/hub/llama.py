@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearformer import limits
 from clearformer.config import (
     Biases,
     Both,
@@ -22,7 +23,7 @@ from clearformer.config import (
     RMSNorm,
     Rotary,
 )
-from clearformer.hub import family as f
+from clearformer.hub.family import Family
 from clearformer.hub.names import GATED, PROJECTIONS, Row, queries_keys_values
 from clearformer.hub.settings import Settings
 
@@ -61,9 +62,9 @@ HARMLESS = {"max_window_layers"}  # of a window that is not used
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     kind = settings.anything("model_type")
-    width = settings.whole("hidden_size", f.MOST_WIDTH)
-    heads = settings.whole("num_attention_heads", f.MOST_HEADS)
-    length = settings.whole("max_position_embeddings", f.MOST_LENGTH)
+    width = settings.whole("hidden_size", limits.MOST_WIDTH)
+    heads = settings.whole("num_attention_heads", limits.MOST_HEADS)
+    length = settings.whole("max_position_embeddings", limits.MOST_LENGTH)
     settings.only("head_dim", width // heads)
     settings.only("pretraining_tp", 1)
     settings.only("hidden_act", "silu", "swish")
@@ -71,13 +72,13 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     biased = settings.flag("attention_bias", False)
     config = ModelConfig(
         name="modern",
-        vocabulary=settings.whole("vocab_size", f.MOST_VOCABULARY),
+        vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
         length=length,
-        layers=settings.whole("num_hidden_layers", f.MOST_LAYERS),
+        layers=settings.whole("num_hidden_layers", limits.MOST_LAYERS),
         width=width,
         heads=heads,
         key_heads=settings.whole("num_key_value_heads", heads, heads),
-        hidden=settings.whole("intermediate_size", f.MOST_HIDDEN),
+        hidden=settings.whole("intermediate_size", limits.MOST_HIDDEN),
         residual="pre",
         activation="swiglu",
         position=Rotary(base=_rotary_base(settings)),
@@ -198,7 +199,7 @@ def in_halves(
     return replace(config, position=replace(position, pairs="halves")), found
 
 
-LLAMA = f.Family(
+LLAMA = Family(
     name="modern",
     model_types=tuple(ARCHITECTURES),
     prefix="model.",

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-LARGEST = 50 * 2**30
+from clearformer import limits
 
 
 class PickledFile:
@@ -22,8 +22,11 @@ class PickledFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         size = path.stat().st_size
-        if size > LARGEST:
-            raise ValueError(f"{path} has {size:,} bytes, but {LARGEST:,} are the most")
+        if size > limits.LARGEST_PICKLE:
+            raise ValueError(
+                f"{path} has {size:,} bytes, but {limits.LARGEST_PICKLE:,} are the most "
+                f"(LARGEST_PICKLE)"
+            )
         modern = zipfile.is_zipfile(path)
         try:
             if modern and _unpacked(path) > size:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from clearformer import limits
 from clearformer.config import Marks
-from clearformer.hub.tensors import LARGEST_JSON, inside, read_json
+from clearformer.hub.tensors import inside, read_json
 from clearformer.text import BytePairs, Bytes, SentencePieces, Tokenizer, WordPieces
 from clearformer.text.library import write_byte_pairs, write_template
 from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_characters
@@ -154,8 +155,10 @@ def _config(folder: Path) -> dict[str, Any]:
 def _lines(path: Path) -> list[str]:
     """Lines as these files mean them: only a line feed ends one."""
     try:
-        if path.stat().st_size > LARGEST_JSON:
-            raise ValueError(f"{path} has more than {LARGEST_JSON:,} bytes")
+        if path.stat().st_size > limits.LARGEST_JSON or not path.is_file():
+            raise ValueError(
+                f"{path} is no file, or has more than {limits.LARGEST_JSON:,} bytes (LARGEST_JSON)"
+            )
         return path.read_bytes().decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is no text in UTF-8") from None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clearformer import limits
 from clearformer.names import nearest
 from clearformer.text import sentences
 from clearformer.text.pieces import BytePairs, WordPieces
@@ -13,7 +14,6 @@ from clearformer.text.plain import Bytes, Characters, Words
 from clearformer.text.tokenizer import Tokenizer
 
 FORMAT = 1
-LARGEST = 64 * 2**20  # bytes of a tokenizer file; the largest in use have some 20 million
 
 
 def _bytes(texts: Iterable[str], size: int | None) -> Tokenizer:
@@ -105,8 +105,11 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
     path = Path(path)
     try:
         size = path.stat().st_size
-        if size > LARGEST:
-            raise ValueError(f"it has {size:,} bytes, but a tokenizer has at most {LARGEST:,}")
+        if size > limits.LARGEST_JSON:
+            raise ValueError(
+                f"it has {size:,} bytes, but a tokenizer has at most {limits.LARGEST_JSON:,} "
+                f"(LARGEST_JSON)"
+            )
         return from_json(json.loads(path.read_bytes()))
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such file, but a tokenizer is needed") from None

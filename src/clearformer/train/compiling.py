@@ -1,7 +1,11 @@
-"""torch.compile around a model's loss, from outside."""
+"""`torch.compile` with a way back: where it fails, a run goes on without it and says so.
+
+Only the loss is compiled and never the model itself, so no parameter gets another name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,12 +16,34 @@ from clearformer.core.vocabulary import in_chunks, summed_in_chunks
 from clearformer.train.step import Loss
 
 
-def compiled(model: Any, **how: Any) -> Loss:
-    """The model's loss, compiled; the loop over chunks of a large vocabulary is left as it is."""
+def compiled(model: Any, say: Callable[[str], None] = print, **how: Any) -> Loss:
+    """The model's loss compiled at its first call; as it is, if that does not work."""
+    # Loaded only now: it takes a second, and most runs compile nothing.
+    from torch._dynamo.exc import TorchDynamoException
+    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
+
+    _leave_chunks_alone(model)
+    loss: Loss = model.loss
+    attempt: Loss | None = torch.compile(loss, **how)
+
+    def either(*arguments: Any) -> Any:
+        nonlocal attempt
+        if attempt is not None:
+            try:
+                return attempt(*arguments)
+            except (TorchDynamoException, CppCompileError, InvalidCxxCompiler) as problem:
+                reason = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
+                say(f"note: torch.compile failed ({reason:.100}): the run goes on without it")
+                attempt = None
+        return loss(*arguments)
+
+    return either
+
+
+def _leave_chunks_alone(model: Any) -> None:
+    """The loop over chunks of a large vocabulary is not compiled."""
     # It brings its own gradient, and unrolled it would be compiled once for each chunk.
     beside = partial(in_chunks, summed=torch.compiler.disable(summed_in_chunks))
     for head in model.modules():
         if isinstance(head, Head) and head.vocabulary_loss is in_chunks:
             head.vocabulary_loss = beside
-    loss: Loss = torch.compile(model.loss, **how)
-    return loss

@@ -65,10 +65,28 @@ def open_any(
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     """Either of them, for whoever takes both."""
     found = best_checkpoint(path)
+    try:
+        return _opened(found)
+    except (KeyError, TypeError, AttributeError, RecursionError) as problem:
+        # Whoever can write hashes can write anything: what does not fit is said, not trusted.
+        raise ValueError(
+            f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
+            f"{problem!s:.80}): take it again from its source"
+        ) from None
+
+
+def _opened(
+    found: checkpoint.Checkpoint,
+) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
         raise ValueError(f"{found.folder}: its tokenizer is not the one it was trained with")
+    if tokenizer.size != config.model.vocabulary:
+        raise ValueError(
+            f"{found.folder}: its tokenizer has {tokenizer.size:,} tokens, but the model "
+            f"{config.model.vocabulary:,}: they do not belong together"
+        )
     model = outline(config.model)
     tensors = found.tensors("model.safetensors")
     if config.train.ema is not None:
@@ -97,13 +115,27 @@ def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
             f"{path} is no run: it has no checkpoints folder. Give what --out named in "
             f"clearformer train"
         )
-    newest = checkpoint.newest(folder, lambda sentence: None)
+    passed_over: list[str] = []
+    newest = checkpoint.newest(folder, passed_over.append)
     if newest is None:
         raise ValueError(f"{path} has no checkpoint yet: let it train a little longer")
-    best = newest.json("state.json")["best"]
-    if best is not None and best["step"] != newest.step:
-        try:
-            return checkpoint.verify(folder / f"step-{best['step']}")
-        except ValueError:
-            return newest  # the best one is damaged or gone; the newest holds
-    return newest
+    if passed_over:
+        # Training goes on from the one before and says so; whoever asks for a result is not
+        # given another one than he asked for.
+        raise ValueError(
+            f"{passed_over[0]}; the newest that holds is {newest.folder}: give that one, or let "
+            f"clearformer train --resume go on from it"
+        )
+    numbers = newest.json("state.json")
+    best = numbers.get("best") if isinstance(numbers, dict) else None
+    step = best.get("step") if isinstance(best, dict) else None
+    if type(step) is not int or step == newest.step:
+        return newest
+    if not (folder / f"step-{step}").exists():
+        return newest  # whoever made room took the best one away
+    try:
+        return checkpoint.verify(folder / f"step-{step}")
+    except ValueError as problem:
+        raise ValueError(
+            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
+        ) from None

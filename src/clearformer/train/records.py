@@ -7,6 +7,7 @@ records of later steps from before it do not count.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -25,7 +26,9 @@ class Records:
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps({name: _plain(value) for name, value in record.items()})
-        self._file.write(line.encode() + b"\n")
+        data = line.encode() + b"\n"
+        if self._file.write(data) != len(data):  # a disk that fills up takes a part
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {self.path}")
 
     def sync(self) -> None:
         os.fsync(self._file.fileno())
@@ -73,8 +76,14 @@ def _evaluated_again(record: Mapping[str, Any], before: list[dict[str, Any]]) ->
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        yield json.loads(line)
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise ValueError(f"{path} is damaged: line {number} is no JSON object")
+        yield record
 
 
 def _cut_torn_tail(path: Path) -> None:

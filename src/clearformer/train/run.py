@@ -10,16 +10,15 @@ killed while it evaluates goes on with that very evaluation, and nothing is lost
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
-import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +49,14 @@ from clearformer.train import (
 )
 from clearformer.train.average import Average
 from clearformer.train.compiling import compiled
+from clearformer.train.continuing import continued
+from clearformer.train.ending import exit_code
+from clearformer.train.faults import Faults
+from clearformer.train.lock import Lock, require_writable
 from clearformer.train.records import Records, Unwritten
 from clearformer.train.spread import spread
 from clearformer.train.together import ALONE, Alone
 
-# Settings that a continued run may change; all others would make it another run.
-CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
-CHANGEABLE |= {"distribute", "wait_seconds"}
-CHANGEABLE |= {"recompute"}  # the same numbers, bit for bit
 COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
 # What a device does when nothing is known of it but its kind: two cores, a middling GPU.
 OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
@@ -109,6 +108,7 @@ class Ended:
 
     step: int
     reason: str  # finished, stopped
+    exit: int = 0  # the code to leave with
 
 
 Event = Step | Skipped | Evaluation | Saved | Ended
@@ -127,16 +127,41 @@ class Run:
         resume: bool = False,
         say: Callable[[str], None] = print,
         sample: Callable[[Run, Model], str | None] | None = None,
-        reached: checkpoint.Reached = checkpoint.nothing_happens,
+        faults: Faults = Faults(),
+        allow_changed_data: bool = False,
         make: Callable[[AnyModelConfig, int], Model] = build,
         ranks: Alone = ALONE,
     ) -> None:
         self.folder = folder
         self.say = say
         self.sample = sample if ranks.leads else None
-        self.reached = reached
+        self.faults = faults
+        self.allow_changed_data = allow_changed_data
         self.ranks = ranks
         require_writable(folder)
+        self.lock: Lock | None = None
+        ranks.lead(self._lock)  # before anything is read: who writes there may change it
+        try:
+            self._open(config, places, resume, make)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _lock(self) -> None:
+        self.lock = Lock(self.folder)
+
+    def _unlock(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+
+    def _open(
+        self,
+        config: RunConfig | None,
+        places: Places,
+        resume: bool,
+        make: Callable[[AnyModelConfig, int], Model],
+    ) -> None:
+        folder, say, ranks = self.folder, self.say, self.ranks
         found = self._newest()
         if found is not None and not resume:
             raise ValueError(
@@ -145,7 +170,7 @@ class Run:
             )
         if found is not None:
             saved = run_from_json(found.json("config.json"))
-            config = saved if config is None else continued(saved, config)
+            config = saved if config is None else continued(saved, config, say)
         if config is None:
             raise ValueError(f"{folder} holds no run to resume: give a model and data")
         tokenizer, opened = None, None
@@ -155,7 +180,8 @@ class Run:
         elif config.origin is not None:
             opened = origin.open_origin(config.origin, config)
             tokenizer = opened.tokenizer
-        torch.set_num_threads(config.train.threads or ranks.cores)
+        # Unless told, as many as torch takes: one for each core, or OMP_NUM_THREADS.
+        torch.set_num_threads(config.train.threads or ranks.threads)
         self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
         self.task = self._load(config, places, tokenizer)
         self.config = self.task.config
@@ -163,7 +189,7 @@ class Run:
             "data": self.task.identity,
             "tokenizer": tokenizer_identity(self.task.tokenizer),
         }
-        torch.manual_seed(self.config.train.seed)
+        draws.seed(self.config.train.seed)
         model = make(self.config.model, self.config.train.seed)
         if opened is not None:
             origin.take_over(model, self.config.model, opened)
@@ -192,6 +218,12 @@ class Run:
             draws.begin(self.config.train.seed, 0, ranks.rank)
         if found is not None:
             self._restore(found)
+        ranks.lead(lambda: self._tidy(first=found is None))
+
+    def _tidy(self, first: bool) -> None:
+        if first:
+            checkpoint.require_space(self.folder, 2 * self.state.bytes() + checkpoint.MARGIN)
+        checkpoint.tidy(self.checkpoints, chosen=not first)
 
     @property
     def checkpoints(self) -> Path:
@@ -227,44 +259,60 @@ class Run:
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         for what, identity in self.data.items():
-            if found.manifest.get(what) != identity:
+            if found.manifest.get(what) == identity:
+                continue
+            if what != "data" or not self.allow_changed_data:
                 raise ValueError(
                     f"the {what} is not the one that {self.folder} was trained with: "
                     f"put the old one back, or start a new run in another folder"
+                    + (", or go on with --allow-changed-data" if what == "data" else "")
                 )
+            self.say(
+                f"note: the data is not what it was before step {found.step}: the run goes on "
+                f"with other samples"
+            )
         state.restore(found, self.state, self.config.train.seed, self.spread)
         self.saved_step = found.step
-        for name, now in {**about_machine(), **self._about_run()}.items():
+        for name, now in self._about().items():
             # A checkpoint from before a fact was kept says nothing about it.
             if found.manifest.get(name, now) != now:
                 self.say(
                     f"note: {name} was {found.manifest.get(name)} and is {now}: "
                     f"the run goes on, but not bit for bit"
                 )
-        self.ranks.lead(lambda: checkpoint.tidy(self.checkpoints))
 
-    def _about_run(self) -> dict[str, Any]:
-        return {"precision": self.precision, "world": self.ranks.world}
-
-    def events(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Train until the budget is spent, or until `stop` says so at a step boundary."""
-        with self.ranks.leading(locked(self.folder)):
+    def events(self, stop: Callable[[], int] = lambda: 0) -> Iterator[Event]:
+        """Train until the budget is spent, or until `stop` gives an exit code at a step boundary."""
+        metrics: Records | None = None
+        samples: Records | None = None
+        try:
             self.ranks.lead(self._write_identity)
-            path = self.folder / "metrics.jsonl"
-            metrics = Records(path) if self.ranks.leads else Unwritten()
+            metrics = self._records("metrics.jsonl")
+            samples = self._records("samples.jsonl")
             if self.resumed:
-                metrics.append({"event": "resume", "step": self.state.step})
-            try:
-                yield from self._events(metrics, stop)
-            except step.NotFiniteError:
-                metrics.append(
-                    {"event": "end", "step": self.state.step, "reason": "error", "exit": 3}
-                )
-                raise
-            finally:
-                metrics.close()
+                for each in (metrics, samples):
+                    each.append({"event": "resume", "step": self.state.step})
+            yield from self._events(metrics, samples, stop)
+        except Exception as problem:
+            end = {"reason": "error", "exit": exit_code(problem)}
+            with suppress(OSError):  # the disk may be what went wrong
+                if metrics is not None:
+                    metrics.append({"event": "end", "step": self.state.step, **end})
+            raise
+        finally:
+            for open_file in (metrics, samples):
+                if open_file is not None:
+                    open_file.close()
+            self._unlock()
 
-    def _events(self, metrics: Records, stop: Callable[[], bool]) -> Iterator[Event]:
+    def sample_ids(self, number: int) -> list[int]:
+        """Which samples step `number` (from 1) learns from: rows of a table, places in a text."""
+        ids: list[int] = self.task.batches.sample_ids(number - 1).tolist()
+        return ids
+
+    def _events(
+        self, metrics: Records, samples: Records, stop: Callable[[], int]
+    ) -> Iterator[Event]:
         train, now = self.config.train, self.state
         began = time.monotonic() - now.seconds
         last_save: float | None = None  # nothing is due before the first step
@@ -274,27 +322,31 @@ class Run:
 
         def save() -> Saved:
             now.seconds = time.monotonic() - began
-            metrics.sync()
+            for each in (metrics, samples):
+                each.sync()
+            reached = self.faults.reached(now.step)
             written = state.save(
                 self.checkpoints,
                 now,
                 self.config,
                 self.task.tokenizer.to_json(),
-                {**self.data, **self._about_run()},
-                self.reached,
+                {**self.data, **self._about()},
+                reached,
                 self.spread,
             )
             self.saved_step = now.step
             best = now.best["step"] if now.best else None
-            self.ranks.lead(
-                lambda: checkpoint.prune(self.checkpoints, train.keep, best, self.reached)
-            )
+            self.ranks.lead(lambda: checkpoint.prune(self.checkpoints, train.keep, best, reached))
+            metrics.append({"event": "checkpoint", "step": now.step})
             return Saved(now.step, written.folder)
 
         while True:
             self.ranks.reached(now.step)
             # Clocks and signals differ between ranks, so all go by the largest.
-            seconds, wanted = self.ranks.largest([time.monotonic() - began, self._asked(stop)])
+            seconds, wanted, signal = self.ranks.largest(
+                [time.monotonic() - began, self._asked(), stop()]
+            )
+            code, wanted = int(signal), wanted or signal
             if last_save is None:
                 last_save = seconds
             elif seconds - last_save > train.save_seconds:
@@ -307,24 +359,25 @@ class Run:
                     yield save()
                     last_save = seconds
                 if now.evaluated < train.evaluations or done:
-                    yield self._evaluate(metrics, progress)
+                    yield self._evaluate(metrics, samples, progress)
             if done or wanted:
                 if self.saved_step != now.step or done:
                     yield save()
                 self.ranks.lead(lambda: (self.folder / "stop").unlink(missing_ok=True))
-                reason = "finished" if done else "stopped"
-                metrics.append({"event": "end", "step": now.step, "reason": reason, "exit": 0})
-                yield Ended(now.step, reason)
+                ended = Ended(now.step, "finished") if done else Ended(now.step, "stopped", code)
+                metrics.append({"event": "end", **vars(ended)})
+                yield ended
                 return
             factor = schedule.factor(train.schedule, now.step, progress)
             optim.set_rate(now.rules, factor)
-            outcome = self._step(loss)
+            outcome = self._step(self.faults.spoil(now.step + 1, loss), train.lr * factor)
             now.step += 1
             if outcome.skipped:
                 left_out = Skipped(now.step, now.scaling.scale, now.scaling.skipped)
                 metrics.append({"event": "skipped", **vars(left_out)})
                 yield left_out
                 continue
+            now.empty += not outcome.targets
             tokens += outcome.targets
             if now.average is not None:
                 now.average.update(self.model, now.step)
@@ -343,13 +396,16 @@ class Run:
             if len(losses) == 200 and (trouble := diagnose.stuck(losses, self.task.chance())):
                 self.say(f"note: {trouble}")
 
-    def _asked(self, stop: Callable[[], bool]) -> bool:
-        """Whether somebody wants the run to end: by a signal, by a file, or by going away."""
-        file = self.ranks.leads and (self.folder / "stop").exists()
-        return stop() or file or self.ranks.deserted
+    def _asked(self) -> bool:
+        """Whether somebody wants the run to end, without a signal: by a file, or by going away."""
+        return (self.ranks.leads and (self.folder / "stop").exists()) or self.ranks.deserted
+
+    def _records(self, name: str) -> Records:
+        return Records(self.folder / name) if self.ranks.leads else Unwritten()
 
     def _loss(self) -> step.Loss:
-        loss = self.spread.loss(self.model, compiled if self._compiles() else None)
+        how = partial(compiled, say=self.say) if self._compiles() else None
+        loss = self.spread.loss(self.model, how)
         return precision.under(loss, self.precision, next(self.model.parameters()).device)
 
     def _compiles(self) -> bool:
@@ -371,7 +427,7 @@ class Run:
         device = next(self.model.parameters()).device
         return 6 * weights * tokens / OPERATIONS_A_MINUTE.get(device.type, 1e15)
 
-    def _step(self, loss: step.Loss) -> step.Outcome:
+    def _step(self, loss: step.Loss, rate: float) -> step.Outcome:
         train = self.config.train
         self.model.train()
         batch = self.task.batch(self.state.step)
@@ -404,12 +460,15 @@ class Run:
             # One rank's rows are enough to spoil everybody's step: the first that knows tells.
             places = ranks.gather(found)
             where = next((each for each in places if each), diagnose.BACKWARD)
+            ids = self.sample_ids(self.state.step + 1)
+            shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
             raise step.NotFiniteError(
-                f"step {self.state.step + 1}: {problem}; it arose in {where}. The weights before "
-                f"it are kept; a lower --train.lr or --train.clip may help"
+                f"step {self.state.step + 1}: {problem}, the learning rate {rate:.4g}, the samples "
+                f"{shown}; it arose in {where}. The weights before it are kept; a lower --train.lr "
+                f"or --train.clip may help"
             ) from None
 
-    def _evaluate(self, metrics: Records, progress: float) -> Evaluation:
+    def _evaluate(self, metrics: Records, samples: Records, progress: float) -> Evaluation:
         now = self.state
         device = next(self.model.parameters()).device
         with now.average.lent_to(self.model) if now.average else nullcontext():
@@ -429,9 +488,7 @@ class Run:
         )
         metrics.append({"event": "evaluation", "step": now.step, "best": best, **figures})
         if sample is not None:
-            samples = Records(self.folder / "samples.jsonl")
             samples.append({"step": now.step, "text": sample})
-            samples.close()
         return Evaluation(now.step, figures, best, sample)
 
     def _progress(self, seconds: float) -> float:
@@ -453,73 +510,22 @@ class Run:
         patience = self.config.train.patience
         return patience is not None and self.state.since_best >= patience
 
+    def _about(self) -> dict[str, Any]:
+        """What the last bits of a result depend on, besides the config."""
+        return {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "cpu": torch.backends.cpu.get_cpu_capability(),
+            "device": str(next(self.model.parameters()).device),
+            "precision": self.precision,
+            "compiled": self._compiles(),
+            "world": self.ranks.world,
+        }
+
     def _write_identity(self) -> None:
         """What the folder needs besides checkpoints, to be opened by any verb."""
         write_json(self.folder / "config.json", to_json(self.config))
         write_json(self.folder / "tokenizer.json", self.task.tokenizer.to_json())
-
-
-def continued(saved: RunConfig, asked: RunConfig) -> RunConfig:
-    """The saved config with what may be changed taken from the asked one; else ValueError."""
-    wrong = []
-    old, new = to_json(saved), to_json(asked)
-    # What the data told is in the saved config only.
-    told = {"vocabulary", "head", "marks", "sides"} & old["model"].keys()
-    new["model"] |= {key: old["model"][key] for key in told}
-    for part in ("model", "data", "train"):
-        for name, value in old[part].items():
-            if new[part].get(name) != value and name not in CHANGEABLE:
-                wrong.append(f"{part}.{name} ({value} before, {new[part].get(name)} now)")
-    before, now = (each.origin and each.origin.sha256[:12] for each in (saved, asked))
-    if before != now:
-        wrong.append(f"origin ({before} before, {now} now)")
-    if wrong:
-        raise ValueError(
-            f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "
-            f"start a new run in another folder"
-        )
-    changed = {name: new["train"][name] for name in CHANGEABLE}
-    return run_from_json({**old, "train": {**old["train"], **changed}})
-
-
-def require_writable(folder: Path) -> None:
-    """Find out now, and not at the first checkpoint."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink(missing_ok=True)
-    except OSError as problem:
-        raise ValueError(
-            f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "
-            f"--out"
-        ) from None
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process for each run folder; the lock goes with the process, however it ends."""
-    with (folder / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise ValueError(
-                f"{folder} is being trained by another process ({file.read().strip()}): stop it "
-                f"first, or choose another --out"
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
-        yield
-
-
-def about_machine() -> dict[str, Any]:
-    return {
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-    }
 
 
 def device_of(name: str) -> torch.device:

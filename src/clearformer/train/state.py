@@ -25,6 +25,8 @@ from clearformer.train.memory import Memories
 from clearformer.train.scaling import Scaling
 from clearformer.train.spread import SINGLE, Single
 
+NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty")
+
 
 @dataclass
 class State:
@@ -40,12 +42,15 @@ class State:
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
+    empty: int = 0  # steps without a single target, which changed nothing
 
     def numbers(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name)
-            for name in ("step", "seconds", "best", "since_best", "evaluated")
-        }
+        return {name: getattr(self, name) for name in NUMBERS}
+
+    def bytes(self) -> int:
+        """About what a checkpoint takes: the weights, two slots for each, and an average."""
+        weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
+        return weights * (3 if self.average is None else 4)
 
 
 def save(
@@ -72,9 +77,6 @@ def save(
     about = {
         "clearformer": __version__,
         "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "device": str(next(state.model.parameters()).device),
         "tied": tied(state.model),
         **facts,
     }
@@ -106,7 +108,8 @@ def restore(found: Checkpoint, state: State, seed: int = 0, spread: Single = SIN
     numbers = found.json("state.json")
     state.scaling.load(numbers.pop("scaling", None))
     for name, value in numbers.items():
-        setattr(state, name, value)
+        if name in NUMBERS:
+            setattr(state, name, value)
     if found.manifest.get("world", 1) == ranks.world:
         draws.restore(_below("generator.", others), device, ranks.rank)
     else:
@@ -194,6 +197,8 @@ def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> N
                 f"{where}: {name} has shape {tuple(found[name].shape)}, "
                 f"but the model wants {tuple(parameter.shape)}"
             )
+        if not found[name].is_floating_point():
+            raise ValueError(f"{where}: {name} has the type {found[name].dtype}, no weights")
 
 
 def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:

@@ -55,6 +55,7 @@ class Task(Protocol):
     figure: str  # the name of the figure that decides which checkpoint is best
     larger_is_better: bool
     notes: tuple[str, ...]  # what the user should know about the data
+    batches: Any  # which samples a step learns from is `batches.sample_ids(step)`
 
     def batch(self, step: int) -> Any: ...
 

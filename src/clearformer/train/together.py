@@ -44,9 +44,9 @@ class Alone:
         return self.rank == 0
 
     @property
-    def cores(self) -> int:
-        """The CPU cores of this process, if all of a machine share evenly."""
-        return os.cpu_count() or 1
+    def threads(self) -> int:
+        """CPU threads for this process, unless it is told."""
+        return torch.get_num_threads()
 
     def device(self, device: torch.device) -> torch.device:
         return device
@@ -141,8 +141,9 @@ class Together(Alone):
         self.pulse = Pulse(dist.PrefixStore(start, store), rank)
 
     @property
-    def cores(self) -> int:
-        return max(1, super().cores // self.machine["ranks"])
+    def threads(self) -> int:
+        # Not what torch takes: torchrun leaves each process a single one.
+        return max(1, (os.cpu_count() or 1) // self.machine["ranks"])
 
     def device(self, device: torch.device) -> torch.device:
         if device.type == "cuda" and device.index is None:
