@@ -27,6 +27,7 @@ from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
 from clearformer.cli.reach import Reach
+from clearformer.cli.selftest import Selftest
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 from clearformer.cli.translate import Translate
@@ -46,6 +47,7 @@ Verb = (
     | Describe
     | Attend
     | Reach
+    | Selftest
 )
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
@@ -92,7 +94,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")]
-                | Annotated[Reach, tyro.conf.subcommand("reach")],
+                | Annotated[Reach, tyro.conf.subcommand("reach")]
+                | Annotated[Selftest, tyro.conf.subcommand("selftest")],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,
