@@ -28,6 +28,7 @@ from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
 from clearformer.cli.reach import Reach
+from clearformer.cli.selftest import Selftest
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 from clearformer.cli.translate import Translate
@@ -48,6 +49,7 @@ Verb = (
     | Attend
     | Reach
     | Explore
+    | Selftest
 )
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
@@ -96,7 +98,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")]
                 | Annotated[Reach, tyro.conf.subcommand("reach")]
-                | Annotated[Explore, tyro.conf.subcommand("explore")],
+                | Annotated[Explore, tyro.conf.subcommand("explore")]
+                | Annotated[Selftest, tyro.conf.subcommand("selftest")],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,

@@ -6,6 +6,7 @@ there is no way here to turn that off. What is read is written again as safetens
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,7 +32,9 @@ class PickledFile:
         try:
             if modern and _unpacked(path) > size:
                 raise OverflowError("it is packed, but torch writes its weights unpacked")
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about what it is going to refuse
+                found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
         except Exception as problem:  # of a dozen kinds, whatever a forged file can provoke
             raise ValueError(
                 f"{path} does not hold weights alone, and nothing else is read from a pickle "
