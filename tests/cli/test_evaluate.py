@@ -110,6 +110,16 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     after = float(re.search(r"bits per byte +([\d.]+)", text.split("int8 costs")[1])[1])
     assert after == pytest.approx(before + cost, abs=2e-4)
     assert abs(cost) < 0.05
+    # The same as a run of its own, measured beside the one it was made from.
+    small = str(tmp_path / "int8")
+    assert clearformer("export", out, "--to", "int8", "--out", small).code == 0
+    again = clearformer("evaluate", small, "--stride", "4").out
+    assert again.split("in float32")[1] == text.split("in float32")[1]
+    assert clearformer("generate", small, "10 green", "--length", "5").code == 0
+    wrong = clearformer("evaluate", out, "--against", small).complaint
+    assert wrong == f"--against is {small}, but {out} is no run in int8: leave it out"
+    wrong = clearformer("export", small, "--out", str(tmp_path / "x")).complaint
+    assert "has its weights in int8, which is good for use alone" in wrong
 
 
 def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_path, monkeypatch):

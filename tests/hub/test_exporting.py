@@ -49,7 +49,7 @@ def test_shared_weights_are_written_once(model, tmp_path):
 @pytest.mark.parametrize("to", [to_huggingface, to_safetensors])
 def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
     ours, config = model()
-    monkeypatch.setattr(comparing, "_difference", lambda *arguments: float("nan"))
+    monkeypatch.setattr(comparing, "difference", lambda *arguments: float("nan"))
     with pytest.raises(ValueError, match=r"gives other logits .by nan.: nothing is kept"):
         to(ours, config, Bytes(), tmp_path / "out.safetensors")
     monkeypatch.undo()

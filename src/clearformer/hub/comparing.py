@@ -30,20 +30,21 @@ def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, in
     was_training = model.training
     model.eval()
     try:
-        difference = _difference(model, again, config)
-        if not difference <= NEAR:
+        apart = difference(model, again, config)
+        if not apart <= NEAR:
             raise ValueError(
-                f"what was written to {path} gives other logits (by {difference:.2g}): nothing is "
+                f"what was written to {path} gives other logits (by {apart:.2g}): nothing is "
                 f"kept; please report this"
             )
-        return difference, _same_tokens(model, again, config, path)
+        return apart, _same_tokens(model, again, config, path)
     finally:
         model.train(was_training)
 
 
-def _difference(model: Model, again: Model, config: AnyModelConfig) -> float:
+def difference(model: Model, again: Model, config: AnyModelConfig) -> float:
+    """The largest between two models' logits of a few tokens of chance, padding included."""
     tokens, keep = _example(config)
-    device = next(model.parameters()).device
+    device = next(iter(model.state_dict().values())).device
     with torch.inference_mode():
         before = _logits(model, tokens.to(device), keep.to(device))
         after = _logits(again, tokens, keep)

@@ -45,7 +45,7 @@ def to_huggingface(
     model: Model, config: AnyModelConfig, tokenizer: Tokenizer, out: Path
 ) -> Exported:
     """A folder that `AutoModel` and `AutoTokenizer` open."""
-    _require_free(out)
+    require_free(out)
     family, config, tensors, settings = fitting(config, state.weights(model))
     rows = family.rows(config)
     theirs: dict[str, Tensor] = {}
@@ -74,7 +74,7 @@ def to_safetensors(
     """One file under our own names, with config and tokenizer in it."""
     if out.suffix != ".safetensors":
         raise ValueError(f"{out} must end in .safetensors")
-    _require_free(out)
+    require_free(out)
     about = {"model": to_json(config), "tokenizer": tokenizer.to_json()}
     tensors = {name: t.float().cpu().contiguous() for name, t in state.weights(model).items()}
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def _unsaid(config: ModelConfig, family: Family, settings: Mapping[str, Any]) ->
     return tuple(notes)
 
 
-def _require_free(out: Path) -> None:
+def require_free(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is there already: choose another --out")
 

@@ -12,12 +12,15 @@ import torch
 
 from clearformer.build import outline
 from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
+from clearformer.core.int8 import load_int8
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.translate import Translator
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import checkpoint, state
+
+INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,30 @@ def _opened(
             f"{config.model.vocabulary:,}: they do not belong together"
         )
     model = outline(config.model)
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    if has_int8(found):
+        load_int8(model, found.tensors(INT8))
+        return model.eval(), config, tokenizer, found
     tensors = found.tensors("model.safetensors")
     if config.train.ema is not None:
         # What was evaluated is the running average, so that is what is used.
         others = found.tensors("state.safetensors")
         tensors = {name: others[f"average.{name}"] for name in tensors}
     state.adopt_weights(model, tensors, str(found.folder))
-    model.eval()
-    torch.set_num_threads(config.train.threads or torch.get_num_threads())
-    return model, config, tokenizer, found
+    return model.eval(), config, tokenizer, found
+
+
+def has_int8(found: checkpoint.Checkpoint) -> bool:
+    """Whether a checkpoint's weights are in eight bits: good for use, not for training."""
+    return INT8 in found.manifest["files"]
+
+
+def require_floats(found: checkpoint.Checkpoint) -> None:
+    if has_int8(found):
+        raise ValueError(
+            f"{found.folder} has its weights in int8, which is good for use alone: take the run "
+            f"that it was made from"
+        )
 
 
 def is_translator(path: Path) -> bool:
