@@ -129,6 +129,7 @@ class Together(Alone):
         self.machine = machine
         self.restarts = restarts
         self.seconds = seconds
+        self.turns = 0
         wait = timedelta(seconds=seconds)
         store, _, _ = next(dist.rendezvous("env://", rank, world, timeout=PREPARING))
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -165,11 +166,13 @@ class Together(Alone):
 
     def in_turn(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
         # By the store and not by a collective: this may take longer than any step.
-        machine = f"machine {self.machine['number']}"
-        told = None if self.leads else self._await("leader")
+        self.turns += 1
+        leader = f"turn {self.turns}: leader"
+        machine = f"turn {self.turns}: machine {self.machine['number']}"
+        told = None if self.leads else self._await(leader)
         if not self.leads and self.machine["place"] != 0:
             self._await(machine)
-        waited_for = ["leader"] * self.leads + [machine] * (self.machine["place"] == 0)
+        waited_for = [leader] * self.leads + [machine] * (self.machine["place"] == 0)
         try:
             result = act(told)
             outcome = {"result": tell(result) if self.leads else None}
