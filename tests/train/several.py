@@ -1,4 +1,4 @@
-"""Several ranks for a test: children of a server that has imported torch once, so they are cheap."""
+"""Several ranks for a test: cheap children of a server that has imported torch once."""
 
 import importlib.util
 import inspect

@@ -4,7 +4,6 @@ import os
 from dataclasses import replace
 
 import pytest
-import torch
 
 from clearformer.config import (
     AdamW,

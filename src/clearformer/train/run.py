@@ -143,9 +143,7 @@ class Run:
             opened = origin.open_origin(config.origin, config)
             tokenizer = opened.tokenizer
         torch.set_num_threads(config.train.threads or ranks.cores)
-        self.parts = micro.parts_of_a_rank(
-            config.train.batch, config.train.accumulate, ranks.world
-        )
+        self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
         self.task = self._load(config, places, tokenizer)
         self.config = self.task.config
         self.data = {
@@ -204,7 +202,7 @@ class Run:
         return checkpoint.Checkpoint(folder, step, manifest)
 
     def _load(self, config: RunConfig, places: Places, tokenizer: Tokenizer | None) -> tasks.Task:
-        """The task. The leader prepares the data and learns the tokenizer; the others reuse both."""
+        """The task. The leader prepares the data and learns the tokenizer, the others use both."""
 
         def load(told: Any) -> tasks.Task:
             known = tokenizer if told is None else tokenizer_from_json(told)

@@ -94,9 +94,7 @@ def restore(found: Checkpoint, state: State, seed: int = 0, spread: Single = SIN
     """Put a checkpoint back into a freshly built state; `seed` for other generators than were
     saved, if there are."""
     ranks, device = spread.ranks, next(state.model.parameters()).device
-    load_weights(
-        state.model, found.tensors("model.safetensors"), str(found.folder), spread.part
-    )
+    load_weights(state.model, found.tensors("model.safetensors"), str(found.folder), spread.part)
     _restore_slots(found, state.rules, spread)
     others = found.tensors("state.safetensors")
     if state.average is not None:

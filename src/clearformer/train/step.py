@@ -61,7 +61,9 @@ def take(
         total += part.detach().cpu()
     # From here on every rank has the same numbers, and all come to the same conclusions.
     total = spread.ranks.mean(total)
-    norm = spread.whole(nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip))
+    norm = spread.whole(
+        nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip)
+    )
     if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise NotFiniteError(f"the loss is {total.item():.4g}, the gradient norm {norm.item():.4g}")
     targets = int(counts.sum())
