@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-
 BACKWARD = "the backward pass (every output is finite)"
 
 

@@ -54,9 +54,7 @@ class Memories:
                 found[f"{layer}"] = ranks.stacked(torch.cat(known)).flatten(0, 1)
         return found
 
-    def load(
-        self, found: Mapping[str, Tensor], device: torch.device, ranks: Alone = ALONE
-    ) -> None:
+    def load(self, found: Mapping[str, Tensor], device: torch.device, ranks: Alone = ALONE) -> None:
         """Put back what `tensors` gave: the rows of this rank, however many ranks there were."""
         if not found:
             self.forget()

@@ -1,7 +1,8 @@
 """Micro-batches: a batch of any kind cut into parts, and its targets counted.
 
-The batch of a step is the same however many ranks there are; each takes its rows of it. A batch is a frozen dataclass of tensors whose first axis is the batch; a field may also be a
-tuple of tensors (two objectives) or absent. Its `targets` are what the loss counts.
+The batch of a step is the same however many ranks there are; each takes its rows of it. A batch
+is a frozen dataclass of tensors whose first axis is the batch; a field may also be a tuple of
+tensors (two objectives) or absent. Its `targets` are what the loss counts.
 """
 
 from __future__ import annotations

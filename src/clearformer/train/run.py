@@ -249,7 +249,7 @@ class Run:
         return checkpoint.Checkpoint(folder, step, manifest)
 
     def _load(self, config: RunConfig, places: Places, tokenizer: Tokenizer | None) -> tasks.Task:
-        """The task. The leader prepares the data and learns the tokenizer; the others reuse both."""
+        """The task. The leader prepares the data and learns the tokenizer, the others use both."""
 
         def load(told: Any) -> tasks.Task:
             known = tokenizer if told is None else tokenizer_from_json(told)

@@ -17,13 +17,15 @@ from torch import Tensor
 
 def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write this rank's parts into `folder`; either every rank succeeds or every rank fails."""
-    import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     try:
-        dcp.save(dict(tensors), storage_writer=dcp.HuggingFaceStorageWriter(
-            str(folder), save_distributed=True
-        ))
+        save(
+            dict(tensors),
+            storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True),
+        )
     except CheckpointException as problem:
         causes = {f"rank {rank}: {cause[0]}" for rank, cause in problem.failures.items()}
         raise OSError(
@@ -34,11 +36,14 @@ def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def read(folder: Path, like: Callable[[str, torch.Size], Tensor]) -> dict[str, Tensor]:
     """Everything in `folder`, each tensor laid out as `like` (its name, its shape) is."""
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    from torch.distributed.checkpoint.state_dict_loader import load
 
-    reader = dcp.HuggingFaceStorageReader(str(folder))
+    reader = HuggingFaceStorageReader(str(folder))
     found: dict[str, Any] = {}
     for name, about in reader.read_metadata().state_dict_metadata.items():
+        assert isinstance(about, TensorStorageMetadata)
         found[name] = torch.empty_like(like(name, about.size), dtype=about.properties.dtype)
-    dcp.load(found, storage_reader=reader, no_dist=True)
+    load(found, storage_reader=reader, no_dist=True)
     return found

@@ -108,7 +108,7 @@ class Sharded(Single):
 
     @contextmanager
     def exchanging(self, last: bool) -> Iterator[None]:
-        self.model.set_requires_gradient_sync(last)
+        self.model.set_requires_gradient_sync(last)  # type: ignore[operator]
         yield
 
     def whole(self, tensor: Tensor) -> Tensor:
@@ -153,8 +153,11 @@ class Sharded(Single):
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         from torch.distributed.tensor import DTensor
 
-        parts = {name: each for name, each in tensors.items() if isinstance(each, DTensor)}
-        return parts, {name: each for name, each in tensors.items() if name not in parts}
+        mine = {name for name, each in tensors.items() if isinstance(each, DTensor)}
+        return (
+            {name: each for name, each in tensors.items() if name in mine},
+            {name: each for name, each in tensors.items() if name not in mine},
+        )
 
 
 def spread(ranks: Alone, distribute: Literal["ddp", "fsdp2"]) -> Single:

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -24,8 +23,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from clearformer.train.pulse import Pulse, meet
+
 Result = TypeVar("Result")
-PULSE_SECONDS = 1.0  # between two signs of life
 PREPARING = timedelta(days=1)  # the leader may tokenize for hours before all begin
 # What gloo says of a peer that ended, and of one that does not answer.
 BROKEN = ("closed by peer", "reset by peer", "Broken pipe", "Connection refused", "Socket closed")
@@ -124,21 +124,23 @@ class Together(Alone):
     ) -> None:
         """`machine` has this rank's place on its machine, the number of ranks there, and the
         number of the machine; a rank that keeps the others waiting for `seconds` ends the job."""
+        from torch._C._distributed_c10d import PrefixStore  # absent where torch lacks all of it
+        from torch.distributed.rendezvous import rendezvous
+
         self.rank = rank
         self.world = world
         self.machine = machine
         self.restarts = restarts
         self.seconds = seconds
+        self.turns = 0
         wait = timedelta(seconds=seconds)
-        store, _, _ = next(dist.rendezvous("env://", rank, world, timeout=PREPARING))
+        store, _, _ = next(rendezvous("env://", rank, world, timeout=PREPARING))
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        group = dist.PrefixStore("group", store)
+        self.store = PrefixStore(meet(store, rank, world, seconds), store)
+        group = PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group, rank=rank, world_size=world, timeout=wait)
-        # A store may outlive its workers: words of an earlier start must not be taken for ours.
-        start = self.share(f"{time.time_ns()}")
-        self.store = dist.PrefixStore(start, store)
         self.parent = os.getppid()
-        self.pulse = Pulse(dist.PrefixStore(start, store), rank)
+        self.pulse = Pulse(self.store, rank)
 
     @property
     def threads(self) -> int:
@@ -146,7 +148,7 @@ class Together(Alone):
         return max(1, (os.cpu_count() or 1) // self.machine["ranks"])
 
     def device(self, device: torch.device) -> torch.device:
-        if device.type == "cuda" and device.index is None:
+        if device == torch.device("cuda"):
             device = torch.device("cuda", self.machine["place"])
             torch.cuda.set_device(device)
         return device
@@ -166,11 +168,13 @@ class Together(Alone):
 
     def in_turn(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
         # By the store and not by a collective: this may take longer than any step.
-        machine = f"machine {self.machine['number']}"
-        told = None if self.leads else self._await("leader")
+        self.turns += 1
+        leader = f"turn {self.turns}: leader"
+        machine = f"turn {self.turns}: machine {self.machine['number']}"
+        told = None if self.leads else self._await(leader)
         if not self.leads and self.machine["place"] != 0:
             self._await(machine)
-        waited_for = ["leader"] * self.leads + [machine] * (self.machine["place"] == 0)
+        waited_for = [leader] * self.leads + [machine] * (self.machine["place"] == 0)
         try:
             result = act(told)
             outcome = {"result": tell(result) if self.leads else None}
@@ -268,56 +272,6 @@ class Together(Alone):
         sys.exit(code)
 
 
-class Pulse:
-    """A sign of life every second, with the step, so that a rank which hangs can be named."""
-
-    def __init__(self, store: dist.Store, rank: int) -> None:
-        self.store = store
-        self.rank = rank
-        self.step = 0
-        self._beats = 0
-        self._over = threading.Event()
-        self._beat()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
-        self._thread.start()
-
-    def silent(self, world: int) -> str:
-        """Who no longer gives a sign of life, or else who is behind, in words."""
-        try:
-            before = [self._heard(rank) for rank in range(world)]
-            time.sleep(2.5 * PULSE_SECONDS)
-            now = [self._heard(rank) for rank in range(world)]
-        except RuntimeError:
-            return "a rank whose rendezvous no longer answers"
-        hung = [rank for rank in range(world) if before[rank][0] == now[rank][0]]
-        slowest = min(step for _, step in now)
-        behind = [rank for rank in range(world) if now[rank][1] == slowest]
-        if hung:
-            return f"{_ranks(hung)}, silent since step {now[hung[0]][1]}"
-        if len(behind) < world:
-            return f"{_ranks(behind)}, still at step {slowest}"
-        return f"another rank at step {slowest}: all are alive, the network may be slow"
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join(timeout=5 * PULSE_SECONDS)
-
-    def _go_on(self) -> None:
-        while not self._over.wait(PULSE_SECONDS):
-            try:
-                self._beat()
-            except RuntimeError:
-                return  # the store is gone; training notices by itself
-
-    def _beat(self) -> None:
-        self._beats += 1
-        self.store.set(f"pulse {self.rank}", f"{self._beats} {self.step}")
-
-    def _heard(self, rank: int) -> tuple[int, int]:
-        beats, step = self.store.get(f"pulse {rank}").decode().split()
-        return int(beats), int(step)
-
-
 def join(environment: Mapping[str, str], seconds: float) -> Alone:
     """Take part in what torchrun started, by the variables that it sets; alone without them."""
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
@@ -341,8 +295,3 @@ def as_bytes(value: Any) -> Tensor:
 
 def from_bytes(words: Tensor) -> Any:
     return json.loads(bytes(words.numpy()))
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    names = ", ".join(map(str, ranks))
-    return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"
