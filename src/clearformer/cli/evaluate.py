@@ -36,6 +36,8 @@ class Evaluate:
     """Column of the texts, in a table."""
     label: str = "label"
     """Column of the labels, in a table."""
+    unknown_label: Literal["refuse", "skip"] = "refuse"
+    """What to do with rows whose label the training had not."""
     weights: Literal["float32", "int8"] = "float32"
     """int8: what the model is worth with its weights in eight bits, beside what it was."""
     against: Path | None = None
@@ -272,6 +274,11 @@ class Evaluate:
         head = opened.config.model.head
         names = head.names  # type: ignore[union-attr]
         assert names is not None
+        if self.unknown_label == "skip" and table.labels is not None:
+            known = [row for row, label in enumerate(table.labels) if label in names]
+            if len(known) < len(table):
+                print(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
+            table = table.select(known)
         rows = data.encode_rows(table, opened.tokenizer, names)
         if self.weights == "int8":
             quantize(opened.model)

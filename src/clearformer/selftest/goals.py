@@ -55,7 +55,7 @@ GOALS = {
     ),
     "G6": Goal("disk full", "the old checkpoint stays", survival.full_disk, _counts("count", 1, 3, 20)),
     "G7": Goal("fuzz", "refused in a sentence, or it works", fuzz.fuzz, _counts("share", 1e-3, 0.05, 1)),
-    "G8": Goal("pickle", "opening a file runs nothing", hostile.pickles, _counts("every_verb", 1, 5, 30)),
+    "G8": Goal("pickle", "opening a file runs nothing", hostile.pickles, _counts("every_verb", 0, 4, 30)),
     "G9": Goal("archives", "nothing is written outside", hostile.archives),
     "G10": Goal("explorer", "foreign requests stay outside", explorer.routes),
     "G11": Goal(

@@ -9,8 +9,10 @@ from pathlib import Path
 import torch
 
 from clearformer.data.archives import tar_files
+from clearformer.hub.pickled import PickledFile
 from clearformer.selftest import inside, payloads
 from clearformer.selftest.nursery import require
+from clearformer.text import BytePairs
 
 GPT2 = {
     "model_type": "gpt2",
@@ -41,7 +43,7 @@ def verbs(folder: str, out: str) -> tuple[list[str], ...]:
 
 
 def pickles(place: Path, *, every_verb: int) -> str:
-    """G8: thirty payloads in three containers; the first ones through every verb as well."""
+    """G8: thirty payloads in three containers, and the first ones through every verb."""
     marker = place / "marker"
     found = payloads.calls(marker)
     tried = 0
@@ -50,17 +52,23 @@ def pickles(place: Path, *, every_verb: int) -> str:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(GPT2))
+        path = folder / "pytorch_model.bin"
         pickled = payloads.as_pickle(value, 4 if name in ("stack global", "new object") else 2)
-        for container in (payloads.as_zip(pickled), pickled, b"\x80\x02}." + pickled):
-            (folder / "pytorch_model.bin").write_bytes(container)
-            commands = verbs(str(folder), str(place / "out"))
-            for words in commands if number < every_verb else commands[:1]:
-                outcome = inside.run(words)
-                tried += 1
-                require(outcome.code == 2, f"{name}: {words[0]} left with {outcome.code}")
-                require(outcome.clean, f"{name}: {words[0]} said {outcome.err[-300:]!r}")
-                require(not marker.exists(), f"{name}: {words[0]} ran the payload")
-    (folder / "pytorch_model.bin").write_bytes(payloads.weights_file(gpt2_weights()))
+        for container in (b"\x80\x02}." + pickled, pickled, payloads.as_zip(pickled)):
+            path.write_bytes(container)
+            try:
+                PickledFile(path)
+            except ValueError as problem:
+                require("nothing else is read" in str(problem), f"{name}: {problem}")
+            require(not marker.exists(), f"{name}: reading it ran the payload")
+            tried += 1
+        for words in verbs(str(folder), str(place / "out")) if number < every_verb else ():
+            outcome = inside.run(words)
+            tried += 1
+            require(outcome.code == 2, f"{name}: {words[0]} left with {outcome.code}")
+            require(outcome.clean, f"{name}: {words[0]} said {outcome.err[-300:]!r}")
+            require(not marker.exists(), f"{name}: {words[0]} ran the payload")
+    path.write_bytes(payloads.weights_file(gpt2_weights()))
     honest = inside.run(verbs(str(folder), str(place / "out"))[0])
     require(honest.code == 0, f"an honest file was refused: {honest.err[-300:]}")
     return f"0 of {len(found)} payloads ran, in {tried} attempts"
@@ -78,6 +86,25 @@ def gpt2_weights() -> dict[str, torch.Tensor]:
     shapes = {"wte.weight": (256, 8), "wpe.weight": (8, 8), "ln_f.weight": (8,), "ln_f.bias": (8,)}
     shapes |= {f"h.0.{name}": shape for name, shape in block.items()}
     return {f"transformer.{name}": torch.zeros(shape) for name, shape in shapes.items()}
+
+
+def encode_by(pattern: str) -> str:
+    """What comes of a tokenizer.json that splits text by a pattern of its own."""
+    document = {
+        "version": "1.0",
+        "model": {
+            "type": "BPE",
+            "vocab": {token: i for i, token in enumerate(payloads.BYTES)},
+            "merges": [],
+        },
+        "pre_tokenizer": payloads.split_by(pattern),
+        "decoder": {"type": "ByteLevel"},
+    }
+    try:
+        BytePairs.from_library(document).encode("a" * 7000 + "!")
+    except ValueError as problem:
+        return str(problem)
+    return "encoded"
 
 
 def archives(place: Path) -> str:

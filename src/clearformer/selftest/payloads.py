@@ -18,6 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from clearformer.text.parts import byte_characters
+
 # --- pickles -------------------------------------------------------------------------------
 
 
@@ -213,6 +215,7 @@ def tensor_files() -> dict[str, bytes]:
 
 # --- tokenizers ----------------------------------------------------------------------------
 
+BYTES = byte_characters()  # the least that a byte-level vocabulary has
 EVIL_PATTERNS = ("(a+)+$", "(a|a)*b", "(.*)*x", "((a{1,99}){1,99}){1,99}", r"(?=(a+))\1+$")
 
 

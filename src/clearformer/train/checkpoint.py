@@ -28,6 +28,7 @@ from clearformer import limits
 FORMAT = 2  # 1 had no seal on the manifest
 SEAL = "sha256"  # of everything else in the manifest
 SHARDS = "shards"  # the folder of what several ranks wrote, in a checkpoint of theirs
+PASSED_OVER = "passed over a damaged checkpoint: "
 MARGIN = 2**20  # bytes for what is no tensor
 FOLDER = re.compile(r"(?:\.old-)?step-(\d+)")
 Reached = Callable[[str], None]
@@ -193,7 +194,7 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
             return verify(path)
         except ValueError as problem:
             problems.append(str(problem))
-            say(f"passed over a damaged checkpoint: {problem}")
+            say(f"{PASSED_OVER}{problem}")
     if problems:
         raise ValueError(
             f"none of the {len(problems)} checkpoints in {folder} can be read: {problems[0]}; "
