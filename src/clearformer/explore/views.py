@@ -278,7 +278,7 @@ def projection(
     x = _entered(kept, traced, layer, part, which, i)
     row = _row(own, head, which, d)
     w = own.project.weight[row].detach()
-    b = 0.0 if own.project.bias is None else float(own.project.bias[row])
+    b = 0.0 if own.project.bias is None else float(own.project.bias[row].detach())
     products = x * w
     return {
         "x": arrays.floats(x),
