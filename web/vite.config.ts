@@ -56,6 +56,8 @@ function record(): Plugin {
     buildEnd() {
       if (remarks.length) this.error(remarks.join("\n"));
     },
+    // Where Svelte explains its errors: the page names no other host, not even in a message.
+    renderChunk: (code) => code.replaceAll("https://svelte.dev/e/", "svelte error "),
     configResolved: (config) => void (out = config.build.outDir),
     writeBundle() {
       const named = sources(here).map((path) => [relative(here, path).split(sep).join("/"), path]);

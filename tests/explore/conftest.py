@@ -25,6 +25,34 @@ def tiny_runs(tiny, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def client(explorer_server):
+    return explorer_server.client
+
+
+@pytest.fixture(scope="session")
+def traced(client):
+    """The answer to a new trace of a model."""
+
+    def ask(model, text="the cat sat on the mat", **more):
+        return client.post("/api/traces", {"model": model, "text": text, **more})
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def opened(explorer_server):
+    """A model in memory, to be looked at without a server."""
+    library = explorer_server.library
+
+    def open_model(id, checkpoint=None):
+        entry = library.entry(id)
+        chosen = library.checkpoint(entry, checkpoint)
+        return entry.worker.submit(lambda: library.open(entry, chosen)).result()
+
+    return open_model
+
+
+@pytest.fixture(scope="session")
 def explorer_server(tiny, tiny_runs):
     with tiny.serving(tiny_runs) as server:
         yield server

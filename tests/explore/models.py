@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import http.client
 import json
 import math
 import sys
@@ -11,6 +12,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import torch
 
@@ -110,8 +112,8 @@ def write_metrics(folder, steps, start=1, end=False):
     """Lines as the trainer appends them."""
     with (folder / "metrics.jsonl").open("a") as file:
         for step in range(start, start + steps):
-            record = {"step": step, "loss": 3 / math.sqrt(step), "lr": 1e-3, "gradient_norm": 1.0,
-                      "tokens": 512 * step, "seconds": 0.1 * step, "progress": step / 100}  # fmt: skip
+            record = {"step": step, "loss": 3 / math.sqrt(step), "lr": 1e-3, "gradient_norm": 1.0}
+            record |= {"tokens": 512 * step, "seconds": 0.1 * step, "progress": step / 100}
             file.write(json.dumps(record) + "\n")
             if step % 10 == 0:
                 told = {"event": "evaluation", "step": step, "best": True, "loss": 2.9 / step**0.5}
@@ -119,7 +121,8 @@ def write_metrics(folder, steps, start=1, end=False):
                 with (folder / "samples.jsonl").open("a") as samples:
                     samples.write(json.dumps({"step": step, "text": f"sample of {step}"}) + "\n")
         if end:
-            file.write('{"event": "end", "step": %d, "reason": "finished", "exit": 0}\n' % step)
+            last = {"event": "end", "step": start + steps - 1, "reason": "finished", "exit": 0}
+            file.write(json.dumps(last) + "\n")
 
 
 def write_all(root):
@@ -147,8 +150,72 @@ def serving(root, port=0, **settings):
     library = Library([root])
     app = create_app(library, **settings)
     with Server(app, "127.0.0.1", port).in_background() as url:
-        yield SimpleNamespace(url=url, library=library, app=app, runs=root, models=Models(library))
+        yield SimpleNamespace(
+            url=url,
+            library=library,
+            app=app,
+            runs=root,
+            models=Models(library),
+            client=Client(url),
+        )
     library.close()
+
+
+class Client:
+    """Asks a server over HTTP, as a page would."""
+
+    def __init__(self, url):
+        self.place = urlsplit(url).netloc
+
+    def ask(self, method, path, body=None, headers=None, raw=None):
+        connection = http.client.HTTPConnection(self.place, timeout=60)
+        try:
+            data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+            own = {"Content-Type": "application/json"} if data is not None else {}
+            connection.request(method, path, data, {**own, **(headers or {})})
+            answer = connection.getresponse()
+            return SimpleNamespace(
+                status=answer.status, headers=dict(answer.headers), body=answer.read()
+            )
+        finally:
+            connection.close()
+
+    def get(self, path, status=200):
+        answer = self.ask("GET", path)
+        assert answer.status == status, answer.body[:500]
+        return json.loads(answer.body)
+
+    def post(self, path, body, status=200):
+        answer = self.ask("POST", path, body)
+        assert answer.status == status, answer.body[:500]
+        return json.loads(answer.body)
+
+    def events(self, path, body=None, most=1000, headers=None):
+        """Events of a stream: (name, data, id); the connection is closed after `most`."""
+        connection = http.client.HTTPConnection(self.place, timeout=60)
+        own = {"Content-Type": "application/json"} if body is not None else {}
+        data = None if body is None else json.dumps(body)
+        connection.request(
+            "GET" if body is None else "POST", path, data, {**own, **(headers or {})}
+        )
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        found, event = [], {}
+        try:
+            while len(found) < most:
+                line = answer.readline().decode()
+                if not line:
+                    break
+                name, _, value = line.rstrip("\n").partition(": ")
+                if name:
+                    event[name] = value
+                elif "event" in event:
+                    found.append((event["event"], json.loads(event["data"]), event.get("id")))
+                    event = {}
+        finally:
+            answer.close()
+            connection.close()
+        return found
 
 
 class Models(dict):

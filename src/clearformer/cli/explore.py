@@ -53,9 +53,7 @@ class Explore:
         require_token(self.host, self.token)
         limits = with_tokens(self.max_tokens)
         library = Library(self._places())
-        app = create_app(
-            library, token=self.token, hosts=allowed_hosts(self.host), limits=limits
-        )
+        app = create_app(library, token=self.token, hosts=allowed_hosts(self.host), limits=limits)
         server = Server(app, self.host, self.port)
         address = self._address(server.port)
         if self.port not in (0, server.port):

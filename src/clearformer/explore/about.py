@@ -1,4 +1,4 @@
-"""What there is to know of a model before it is opened: numbers, tasks, and a text to begin with."""
+"""What there is to know of a model before it is opened: numbers, tasks, a text to begin with."""
 
 from __future__ import annotations
 

@@ -108,8 +108,9 @@ async def _invalid(request: Request, problem: RequestValidationError) -> Respons
 
 
 async def _refused(request: Request, problem: HTTPException) -> Response:
-    if isinstance(problem.detail, dict):
-        return JSONResponse({"error": problem.detail}, problem.status_code)
+    detail: Any = problem.detail
+    if isinstance(detail, dict):
+        return JSONResponse({"error": detail}, problem.status_code)
     codes = {404: "unknown", 405: "method", 413: "too_big"}
     code = codes.get(problem.status_code, "refused")
     return answer(Problem(problem.status_code, code, str(problem.detail)))

@@ -9,14 +9,11 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message
 
-
 Header = tuple[bytes, bytes]
 LOCAL: tuple[Header, ...] = ((b"host", b"localhost"),)
 
 
-async def ask(
-    app: ASGIApp, method: str, path: str, body: Any, more: Sequence[Header] = ()
-) -> Any:
+async def ask(app: ASGIApp, method: str, path: str, body: Any, more: Sequence[Header] = ()) -> Any:
     """The JSON that the application answers; none if it refuses."""
     parts = urlsplit(path)
     data = b"" if body is None else json.dumps(body).encode()

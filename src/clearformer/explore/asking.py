@@ -69,9 +69,7 @@ def masked(opened: Opened, found: Sequence[int], places: Sequence[int]) -> list[
 def permuted(found: Sequence[int], order: Sequence[int]) -> list[int]:
     """The ids in another order."""
     if sorted(order) != list(range(len(found))):
-        raise bad_field(
-            "permutation", f"it must hold each number from 0 to {len(found) - 1} once"
-        )
+        raise bad_field("permutation", f"it must hold each number from 0 to {len(found) - 1} once")
     return [found[place] for place in order]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 
-class Problem(Exception):  # noqa: N818: it is what the client did, not a fault of ours
-    """An answer that is no answer: its status and its body."""
+class Problem(Exception):  # noqa: N818
+    """An answer that is no answer: its status and its body. Not an error of ours."""
 
     def __init__(
         self,

@@ -17,9 +17,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from clearformer.explore.errors import Problem, bad_field
 from clearformer.explore.limits import LARGEST_EXPORT
 
-CSP = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
+CSP = (
+    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
+)
 # What may not be put into a file: streams, and what changes something.
 LEFT_OUT = ("/api/export", "/api/generate", "/stop", "/events")
+Request = tuple[str, Any, str | None]  # path, body of a POST, a key of the page's own choice
 Ask = Callable[[str, str, Any], Awaitable[Any]]  # method, path, body -> JSON
 
 
@@ -27,7 +30,7 @@ async def page(
     ask: Ask,
     view: str,
     state: Mapping[str, Any],
-    requests: Iterable[tuple[str, Any]],
+    requests: Iterable[Request],
     given: Mapping[str, Any],
 ) -> str:
     """The HTML of a view with the answers to its requests, at most 5 MB."""
@@ -37,8 +40,8 @@ async def page(
     text = document(payload)
     if len(text.encode()) > LARGEST_EXPORT:
         # All queries of a head do not fit: the one that is looked at stays.
-        responses |= await _answers(ask, [(_one_query(path, state), None) for path, _ in asked
-                                          if "/head?" in path])  # fmt: skip
+        heads = [path for path, _, _ in asked if "/head?" in path]
+        responses |= await _answers(ask, [(_one_query(path, state), None, None) for path in heads])
         few = {key: value for key, value in responses.items() if "/head?" not in key}
         few = {key: value for key, value in few.items() if "/attention?" not in key}
         text = document({**payload, "responses": few, "only_query": True})
@@ -54,16 +57,16 @@ async def page(
     return text
 
 
-async def _answers(ask: Ask, requests: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+async def _answers(ask: Ask, requests: Iterable[Request]) -> dict[str, Any]:
     found = {}
-    for path, body in requests:
+    for path, body, own in requests:
         place = urlsplit(path).path
         if not place.startswith("/api/") or any(word in place for word in LEFT_OUT):
             raise bad_field("requests", f"{path[:80]} cannot be put into a file")
         method = "GET" if body is None else "POST"
         answer = await ask(method, path, body)
         if answer is not None:  # one that fails here would fail on the page too
-            found[key(method, path)] = answer
+            found[own or key(method, path)] = answer
     return found
 
 

@@ -84,15 +84,10 @@ def lens(kept: Kept, k: int, track: int | None) -> dict[str, Any]:
         "k": k,
         "tokens": [
             [
-                [
-                    {**names[id], "p": arrays.number(p)}
-                    for id, p in zip(ids, values, strict=True)
-                ]
+                [{**names[id], "p": arrays.number(p)} for id, p in zip(ids, values, strict=True)]
                 for ids, values in zip(row_ids, row_values, strict=True)
             ]
-            for row_ids, row_values in zip(
-                top.indices.tolist(), top.values.tolist(), strict=True
-            )
+            for row_ids, row_values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
         ],
         "entropy": arrays.floats(bits_of(shares)),
         "track": None,

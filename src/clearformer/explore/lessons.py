@@ -49,12 +49,12 @@ def pattern(kind: str, stride: int, summary: int) -> Pattern:
     if kind == "fixed" and summary > stride:
         raise bad_field("summary", f"summary is {summary}, but a block has {stride} places")
     return {
-        "full": lambda: Full(),
-        "causal": lambda: Causal(),
-        "local": lambda: Causal() & Local(stride),
-        "strided": lambda: Causal() & (Local(stride) | Strided(stride)),
-        "fixed": lambda: Causal() & Fixed(stride, summary),
-    }[kind]()
+        "full": Full(),
+        "causal": Causal(),
+        "local": Causal() & Local(stride),
+        "strided": Causal() & (Local(stride) | Strided(stride)),
+        "fixed": Causal() & Fixed(stride, min(summary, stride)),
+    }[kind]
 
 
 def patterns(kind: str, n: int, stride: int, layers: int, summary: int) -> dict[str, Any]:

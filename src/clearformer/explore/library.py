@@ -188,7 +188,7 @@ class Library:
     def scan(self) -> None:
         """Look again; what is known stays as it is, what is gone goes."""
         with self._lock:
-            found = {}
+            found: dict[Path, Entry] = {}
             for place in self.folders:
                 for path in _models_in(place):
                     if len(found) < MOST_ENTRIES:
@@ -209,7 +209,7 @@ class Library:
         usable = []
         for entry in self.entries.values():
             try:
-                entry.config  # noqa: B018: reading it is the question
+                _ = entry.config
             except (OSError, ValueError, KeyError, TypeError) as problem:
                 self.problems[entry.name] = str(problem)
                 continue
@@ -320,8 +320,11 @@ def is_model(path: Path) -> bool:
     if not (path / "config.json").is_file():
         return False
     run = (path / "checkpoints").is_dir() or (path / "metrics.jsonl").is_file()
-    return run or (path / "manifest.json").is_file() or any(
-        (path / name).is_file()
-        for name in ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+    return (
+        run
+        or (path / "manifest.json").is_file()
+        or any(
+            (path / name).is_file()
+            for name in ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+        )
     )
-

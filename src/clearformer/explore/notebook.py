@@ -54,19 +54,20 @@ def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
     state = {"model": entry.id, "layer": layer, "head": head, "part": part, "query": i, "i": i,
              "trace": kept.id}  # fmt: skip
     whole = f"/api/traces/{kept.id}"
-    requests: list[tuple[str, Any]] = [
-        ("/api/info", None),
-        ("/api/models", None),
-        (f"/api/models/{entry.id}/parameters", None),
-        (f"{whole}/head?head={head}&layer={layer}&part={part}", None),
-        (f"{whole}/logits?i=-1", None),
+    requests: list[export.Request] = [
+        (whole, None, "POST /api/traces"),
+        ("/api/info", None, None),
+        ("/api/models", None, None),
+        ("/api/source", None, None),
+        (f"/api/models/{entry.id}/parameters", None, None),
+        (f"{whole}/head?head={head}&layer={layer}&part={part}", None, None),
+        (f"{whole}/logits?i=-1", None, None),
     ]
-    responses = {"POST /api/traces": views.overview(kept)}
 
     async def ask(method: str, path: str, body: Any) -> Any:
         return await asgi.ask(app, method, path, body)
 
-    return _run(export.page(ask, "attention", state, requests, responses))
+    return _run(export.page(ask, "attention", state, requests, {}))
 
 
 def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -146,9 +146,9 @@ def series(
             continue
         for name, value in record.items():
             shown = names.get(name) or (name if event == "evaluation" else None)
-            if shown is not None and name not in ("step", "event", "best"):
-                if _is_number(value):
-                    found.setdefault(shown, []).append([step, value])
+            known = shown is not None and name not in ("step", "event", "best")
+            if known and shown is not None and _is_number(value):
+                found.setdefault(shown, []).append([step, value])
         now = _clock(record) if event is None else None
         if now is not None:
             if before is not None and now[1] > before[1] and now[0] > before[0]:
@@ -197,7 +197,9 @@ def metrics(folder: Path, since: str | None) -> dict[str, Any]:
     found = news(folder, mark or Mark())
     last = found.records[-1] if found.records else None
     return {
-        "series": {name: binned(points) for name, points in series(found.records, found.before).items()},
+        "series": {
+            name: binned(points) for name, points in series(found.records, found.before).items()
+        },
         "last": last,
         "samples": found.samples[-50:],
         "next": str(found.mark),
@@ -263,13 +265,10 @@ def state(folder: Path, now: float | None = None) -> dict[str, Any]:
     last = _last_records(path, _size(path))
     end = last[-1] if last and last[-1].get("event") == "end" else None
     step = max((_step(record) for record in last), default=0)
-    if end is not None:
-        kind = "ended"
-    else:
-        kind = "silent" if quiet > SILENT_SECONDS else "running"
+    alive = "silent" if quiet > SILENT_SECONDS else "running"
     return {
         "step": _step(end) if end is not None else step,
-        "state": kind,
+        "state": alive if end is None else "ended",
         "reason": None if end is None else str(end.get("reason", "")),
         "quiet": quiet,
     }

@@ -86,6 +86,7 @@ class Replayed(Model):
 
     path: Annotated[str, Field(pattern=r"^/api/", max_length=500)]
     body: dict[str, Any] | None = None
+    key: Annotated[str, Field(max_length=600)] | None = None  # under which it is found
 
 
 class Nothing(Model):

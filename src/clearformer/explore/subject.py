@@ -102,9 +102,7 @@ def read(
     """A text, ids, or a pair of either, as the model is given it."""
     if isinstance(subject.model, Seq2Seq):
         source, target = tokens if isinstance(tokens, tuple) else (tokens, tokens)
-        given = Input(
-            _row(_source(subject, source)), target=_row(_target(subject, target))
-        )
+        given = Input(_row(_source(subject, source)), target=_row(_target(subject, target)))
         return given if pad_to is None else _padded(given, pad_to, subject)
     if isinstance(tokens, tuple) and len(tokens) == 2 and not isinstance(tokens[0], int):
         raise ValueError("a pair is for an encoder-decoder, but this model has one stack: give one")
@@ -186,9 +184,7 @@ def _sentences(subject: Subject, tokens: Tensor) -> Tensor | None:
     return (ends.cumsum(1) - ends > 0).long()  # (1, T)
 
 
-def _with_memory(
-    given: Input, subject: Subject, segment: int | None, memory: int | None
-) -> Input:
+def _with_memory(given: Input, subject: Subject, segment: int | None, memory: int | None) -> Input:
     config = subject.config
     if config is not None and isinstance(config.past, HiddenMemory):
         segment = config.length if segment is None else segment

@@ -152,9 +152,7 @@ def trace(
     finally:
         inner.train(was_training)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
-    return Trace(
-        notes.recorded, output, subject, given, settings, notes.not_finite, notes.shapes
-    )
+    return Trace(notes.recorded, output, subject, given, settings, notes.not_finite, notes.shapes)
 
 
 def _run(subject: Subject, given: Input) -> Any:

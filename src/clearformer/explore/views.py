@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearformer.config import Classifier, NextToken, Seq2SeqConfig
@@ -115,9 +116,9 @@ def nonfinite(kept: Kept) -> list[dict[str, Any]]:
         part, layer = (None, None) if place is None else place
         rows.append(_counted(part, layer, "parameters", counts))
     for (part, layer), found in kept.overview.not_finite.items():
-        for stage in stages.AXES:
-            if stage in found:
-                rows.append(_counted(part, layer, stage, found[stage]))
+        rows += [
+            _counted(part, layer, stage, found[stage]) for stage in stages.AXES if stage in found
+        ]
     return rows
 
 
@@ -189,8 +190,7 @@ def attention(kept: Kept, layer: int, head: int, stage: str, part: str | None) -
         )
     table = found[stage][0, head]  # (Q, K)
     size = 2 if max(table.shape) > POOLED_FROM else 1
-    side = stages.pooling(*table.shape, size * max(table.shape)) if size == 1 else POOLED_FROM
-    shown = table if size == 1 else stages.pooled(table[None, None], side)[0, 0]
+    shown = F.max_pool2d(table[None, None], size, ceil_mode=True)[0, 0]
     low, high = limits(table)
     return {
         "rows": table.shape[0],
@@ -278,7 +278,7 @@ def projection(
     x = _entered(kept, traced, layer, part, which, i)
     row = _row(own, head, which, d)
     w = own.project.weight[row].detach()
-    b = 0.0 if own.project.bias is None else float(own.project.bias[row])
+    b = 0.0 if own.project.bias is None else float(own.project.bias[row].detach())
     products = x * w
     return {
         "x": arrays.floats(x),

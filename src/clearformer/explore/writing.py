@@ -8,7 +8,7 @@ Axes: V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import torch
@@ -96,7 +96,7 @@ class Text:
     def reason(self) -> str:
         return self.row.finished or "cancelled"
 
-    def _events(self, writer: Writer, rule: Any) -> Iterator[dict[str, Any]]:
+    def _events(self, writer: Writer, rule: Any) -> Generator[dict[str, Any]]:
         with writing(writer.model):
             for place, (_, token) in enumerate(grow(writer, [self.row], rule)):
                 if place >= self.forced:
@@ -119,9 +119,7 @@ def event(subject: Subject, i: int, token: Token, probabilities: Tensor | None) 
         "u": token.uniform,
         "bits": arrays.number(token.bits),
         "cumulative": interval(probabilities, token.id),
-        "top": [
-            {**word, "p": share} for word, share in zip(named, shares.tolist(), strict=True)
-        ],
+        "top": [{**word, "p": share} for word, share in zip(named, shares.tolist(), strict=True)],
     }
 
 

@@ -59,27 +59,27 @@ async function asked(path: string, init: RequestInit): Promise<Response> {
 export class Live implements Api {
   live = true;
   /** The latest answers as they came, oldest first: what a saved page is made of. */
-  private heard = new Map<string, unknown>();
+  private heard = new Map<string, { raw: unknown; path: string; body?: unknown }>();
 
-  private keep(name: string, raw: unknown): void {
+  private keep(name: string, raw: unknown, path: string, body?: unknown): void {
     this.heard.delete(name);
-    this.heard.set(name, raw);
+    this.heard.set(name, { raw, path, body });
     if (this.heard.size > 80) this.heard.delete(this.heard.keys().next().value as string);
   }
 
   async read<A>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<A> {
     const name = key("GET", path, parameters);
     // Answers about a trace never change; all else is asked anew.
-    const known = path.startsWith("/api/traces/") || path.startsWith("/api/source") ? this.heard.get(name) : undefined;
+    const known = path.startsWith("/api/traces/") || path.startsWith("/api/source") ? this.heard.get(name)?.raw : undefined;
     const raw = known ?? (await answer(await asked(name.slice(4), { signal })));
-    this.keep(name, raw);
+    this.keep(name, raw, name.slice(4));
     return opened<A>(raw);
   }
 
   async send<A>(path: string, body: unknown, signal?: AbortSignal, tag = ""): Promise<A> {
     const headers = { "Content-Type": "application/json" };
     const raw = await answer(await asked(path, { method: "POST", headers, body: JSON.stringify(body), signal }));
-    this.keep(key("POST", path) + tag, raw);
+    this.keep(key("POST", path) + tag, raw, path, body);
     return opened<A>(raw);
   }
 
@@ -107,13 +107,21 @@ export class Live implements Api {
     }
   }
 
-  /** What is sent was answered by posting; what can be asked again, the server asks itself. */
+  /** The page says what it shows; the server asks itself and puts the answers into the file. */
   async save(view: string, state: unknown): Promise<Blob> {
-    const posted = [...this.heard].filter(([name]) => name.startsWith("POST"));
-    const current = new Set(posted.map(([, raw]) => (raw as { id?: string }).id));
-    const read = [...this.heard.keys()].filter((name) => name.startsWith("GET"));
-    const requests = read.map((name) => name.slice(4)).filter((path) => !path.startsWith("/api/traces/") || current.has(path.split("/")[3]));
-    const body = JSON.stringify({ view, state, requests, responses: Object.fromEntries(posted) });
+    const heard = [...this.heard];
+    const traces = new Map(heard.filter(([, each]) => each.path === "/api/traces").map(([name, each]) => [(each.raw as { id: string }).id, name]));
+    // Of a trace only what is shown now: the latest head, the latest row.
+    const latest = (part: string) => heard.filter(([, each]) => each.path.includes(part)).at(-1)?.[0];
+    const kept = new Set(["/head?", "/query?", "/attention?"].map(latest));
+    const requests: unknown[] = [...traces].map(([id, key]) => ({ path: `/api/traces/${id}`, key }));
+    for (const [name, { path, body }] of heard) {
+      if (path === "/api/traces" || path.endsWith("/stop")) continue;
+      if (body !== undefined) requests.push({ path, body, key: name });
+      else if (!path.startsWith("/api/traces/")) requests.push(path);
+      else if (traces.has(path.split("/")[3]) && (kept.has(name) || !/\/(head|query|attention)\?/.test(path))) requests.push(path);
+    }
+    const body = JSON.stringify({ view, state, requests });
     const response = await asked("/api/export", { method: "POST", headers: { "Content-Type": "application/json" }, body });
     if (!response.ok) await answer(response);
     return response.blob();

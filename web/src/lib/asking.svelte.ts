@@ -28,6 +28,12 @@ export class Asking<A> {
     return undefined;
   }
 
+  /** The same, when what is asked for rests: a slider passes many values. The first is asked at once. */
+  soon(question: (signal: AbortSignal) => Promise<A>): () => void {
+    const timer = setTimeout(() => void this.ask(question), this.controller ? 100 : 0);
+    return () => clearTimeout(timer);
+  }
+
   cancel(): void {
     this.controller?.abort();
     this.controller = undefined;

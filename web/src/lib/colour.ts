@@ -1,13 +1,13 @@
 import ramps from "virtual:ramps";
 
-/** 256 colours, four bytes each: what a heat map looks up for every cell. */
-export type Ramp = Uint8ClampedArray;
+/** 256 colours, each the four bytes of a pixel: what a heat map looks up for every cell. */
+export type Ramp = Uint32Array<ArrayBuffer>;
 
 function ramp(base64: string): Ramp {
   const bytes = atob(base64);
-  const table = new Uint8ClampedArray(256 * 4).fill(255);
+  const table = new Uint8Array(256 * 4).fill(255);
   for (let i = 0; i < 256; i++) for (let c = 0; c < 3; c++) table[4 * i + c] = bytes.charCodeAt(3 * i + c);
-  return table;
+  return new Uint32Array(table.buffer);
 }
 
 export const viridis = ramp(ramps.viridis);
@@ -22,9 +22,14 @@ export function limits(kind: Kind, min: number, max: number): [number, number] {
   return [-most, most];
 }
 
+/** The place of t in [0, 1] among the 256. */
+export function place(t: number): number {
+  return Math.round(255 * Math.min(1, Math.max(0, t)));
+}
+
 export function css(table: Ramp, t: number): string {
-  const at = 4 * Math.round(255 * Math.min(1, Math.max(0, t)));
-  return `rgb(${table[at]} ${table[at + 1]} ${table[at + 2]})`;
+  const bytes = new Uint8Array(table.buffer, 4 * place(t), 3);
+  return `rgb(${bytes[0]} ${bytes[1]} ${bytes[2]})`;
 }
 
 export function gradient(table: Ramp): string {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
@@ -21,8 +22,13 @@ async def exported(request: Request, asked: ExportAsked) -> HTMLResponse:
     async def ask(method: str, path: str, body: Any) -> Any:
         return await asgi.ask(request.app, method, path, body, passes)
 
-    wanted = [(each, None) if isinstance(each, str) else (each.path, each.body)
-              for each in asked.requests]  # fmt: skip
+    wanted: list[export.Request] = [
+        (each, None, None) if isinstance(each, str) else (each.path, each.body, each.key)
+        for each in asked.requests
+    ]
+    traced = asked.state.get("trace")
+    if isinstance(traced, str):  # what the page holds already is not sent twice
+        wanted.append((f"/api/traces/{quote(traced, safe='')}", None, "POST /api/traces"))
     text = await export.page(ask, asked.view, asked.state, wanted, asked.responses)
     name = f"clearformer-{asked.view}.html"
     return HTMLResponse(

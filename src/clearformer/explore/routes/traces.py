@@ -53,6 +53,11 @@ def _traced(here: Explorer, opened: Opened, asked: TraceAsked) -> dict[str, Any]
     return views.overview(here.traces.make(opened, tokens, settings))
 
 
+@router.get("/traces/{id}", response_model=TraceTold)
+async def again(here: Here, id: TraceId) -> Any:
+    return await here.on_trace(id, views.overview)
+
+
 @router.get("/traces/{id}/attention", response_model=AttentionTold)
 async def attention(
     here: Here, id: TraceId, layer: At, head: At, stage: Stage = "weights", part: Part | None = None
@@ -68,9 +73,7 @@ async def query(
 
 
 @router.get("/traces/{id}/head", response_model=HeadTold)
-async def whole_head(
-    here: Here, id: TraceId, layer: At, head: At, part: Part | None = None
-) -> Any:
+async def whole_head(here: Here, id: TraceId, layer: At, head: At, part: Part | None = None) -> Any:
     return await here.on_trace(id, lambda kept: views.whole_head(kept, layer, head, part))
 
 
