@@ -111,8 +111,9 @@ def _quicker_unfused(q: Tensor, k: Tensor, bias: Tensor | None, dropout: float) 
         # torch's fused kernel gives no gradient to a bias, and what it falls back to copies
         # the table a dozen times (docs/log.md).
         return bias.requires_grad
-    half = q.dtype == torch.bfloat16 and k.shape[-2] <= 512 and k.shape[-1] >= 64
-    return half and dropout == 0
+    # torch's fused kernel then takes 2 to 8 times as long as three plain products (docs/log.md).
+    short = k.shape[-2] <= (512 if k.shape[-1] >= 64 else 256)
+    return q.dtype == torch.bfloat16 and short and dropout == 0
 
 
 def _in_three_products(
@@ -129,7 +130,11 @@ def _in_three_products(
         lowest = torch.finfo(q.dtype).min / 2
         added = added + q.new_zeros(shown.shape).masked_fill(~shown, lowest)
     scores = torch.baddbmm(
-        added.expand(whole).flatten(0, 1), q.flatten(0, 1), keys, alpha=1 / math.sqrt(q.shape[-1])
+        added.expand(whole).flatten(0, 1),
+        q.flatten(0, 1),
+        keys,
+        beta=0 if bias is None and shown is None else 1,  # 0: nothing to add, nothing is read
+        alpha=1 / math.sqrt(q.shape[-1]),
     )  # (B*H, Q, K)
     y = (F.dropout(scores.softmax(dim=-1), dropout) @ values).view_as(q)  # (B, H, Q, D)
     # A row that sees nothing has equal weights here, and must give zeros.
