@@ -32,10 +32,10 @@ class Evaluate:
     """States that a Transformer-XL remembers, more than in training if you like; none: as many."""
     most: int = 1_000_000
     """Bytes of a text to score."""
-    text: str = "text"
-    """Column of the texts, in a table."""
-    label: str = "label"
-    """Column of the labels, in a table."""
+    text: str | None = None
+    """Column of the texts, in a table; none: as in training."""
+    label: str | None = None
+    """Column of the labels, in a table; none: as in training."""
     unknown_label: Literal["refuse", "skip"] = "refuse"
     """What to do with rows whose label the training had not."""
     weights: Literal["float32", "int8"] = "float32"
@@ -235,7 +235,7 @@ class Evaluate:
             _, held_back = sources(config.data, where, config.model.length, config.train.seed)
         else:
             source = self.data or config.data.source
-            held_back = open_source(source, self.part, self.text, where)
+            held_back = open_source(source, self.part, self.text or config.data.text, where)
         documents = data.encode_documents(held_back.name, held_back.documents(), opened.tokenizer)
         batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
         found = measure(opened.model, batches)
@@ -259,14 +259,15 @@ class Evaluate:
         from clearformer.train.tasks import tables
 
         where = places(self.data_dir)
-        settings = replace(opened.config.data, text=self.text, label=self.label)
+        trained = opened.config.data
         if self.data is None and self.part == "validation":
             _, table = tables(opened.config.data, where, opened.config.train.seed)
         else:
             source = self.data or opened.config.data.source
             corpus = data.CORPORA.get(source)
             if corpus is None:
-                table = data.read_table(source, settings.text, settings.label)
+                columns = (self.text or trained.text, self.label or trained.label)
+                table = data.read_table(source, *columns)
             elif isinstance(corpus, data.LabelledCorpus):
                 table = corpus.read(self.part, where)
             else:

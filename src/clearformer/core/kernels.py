@@ -130,7 +130,11 @@ def _in_three_products(
         lowest = torch.finfo(q.dtype).min / 2
         added = added + q.new_zeros(shown.shape).masked_fill(~shown, lowest)
     scores = torch.baddbmm(
-        added.expand(whole).flatten(0, 1), q.flatten(0, 1), keys, alpha=1 / math.sqrt(q.shape[-1])
+        added.expand(whole).flatten(0, 1),
+        q.flatten(0, 1),
+        keys,
+        beta=0 if bias is None and shown is None else 1,  # 0: nothing to add, nothing is read
+        alpha=1 / math.sqrt(q.shape[-1]),
     )  # (B*H, Q, K)
     y = (F.dropout(scores.softmax(dim=-1), dropout) @ values).view_as(q)  # (B, H, Q, D)
     # A row that sees nothing has equal weights here, and must give zeros.

@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import re
+import shutil
 import socket
 import weakref
 from dataclasses import asdict, dataclass
@@ -151,6 +152,7 @@ def prepare(
         return old
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _require_space(folder, text, tokenizer)
         description = _write(path, text, tokenizer, identity, progress)
         _replace(path.with_suffix(".json"), json.dumps(asdict(description), indent=1).encode())
     except OSError as error:
@@ -193,6 +195,16 @@ def _reusable(path: Path, text: Text, identity: str) -> TokenFile | None:
     unchanged = text.stamp is not None and text.stamp == known.text_stamp
     same = unchanged or known.text_sha256 == text.sha256
     return old if same and known.tokenizer == identity else None
+
+
+def _require_space(folder: Path, text: Text, tokenizer: Tokenizer) -> None:
+    """Say now what would be found out after hours; only bytes tell how many tokens there are."""
+    free = shutil.disk_usage(folder).free
+    if tokenizer.kind == "bytes" and text.size > free:
+        raise ValueError(
+            f"{text.name} is too large: its token file needs {text.size / 2**30:,.1f} GiB in "
+            f"{folder}, but {free / 2**30:,.1f} GiB are free: make room, or take a part of it"
+        )
 
 
 def _write(
