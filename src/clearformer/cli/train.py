@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import zip_longest
@@ -53,6 +54,7 @@ class Train:
 
     def run(self) -> None:
         from clearformer.train import together
+        from clearformer.train.step import NotFiniteError
 
         if starts_others(self.processes, os.environ):
             from clearformer.cli.launch import launch
@@ -62,17 +64,21 @@ class Train:
         ranks = together.join(os.environ, self.train.wait_seconds)
         try:
             code = self._train(ranks)
-        except (ValueError, OSError) as mistake:
+        except BrokenPipeError:
+            raise
+        except (ValueError, OSError, NotFiniteError) as mistake:
             if ranks.first_to_say(str(mistake)):
                 print(f"clearformer: {mistake}", file=sys.stderr)
-            code = 2
+            code = 3 if isinstance(mistake, NotFiniteError) else 2
+        except Exception:
+            traceback.print_exc()
+            code = 1
         # By now nothing holds the model any more, as `leave` asks.
         ranks.leave(code)
 
     def _train(self, ranks: Alone) -> int:
         from clearformer.cli.progress import Nobody, reporter
         from clearformer.train.run import Run
-        from clearformer.train.step import NotFiniteError
 
         out = self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
         config = RunConfig(
@@ -82,25 +88,20 @@ class Train:
         if ranks.restarts:
             require_another_end(out)
         stopping = Stopping()
-        run = Run(
-            config,
-            out,
-            places(self.data_dir),
-            resume=self.resume,
-            say=report.say,
-            sample=sample,
-            ranks=ranks,
-        )
-        report.start(run)
         try:
+            run = Run(
+                config,
+                out,
+                places(self.data_dir),
+                resume=self.resume,
+                say=report.say,
+                sample=sample,
+                ranks=ranks,
+            )
+            report.start(run)
             with stopping:
                 for event in run.events(stopping.wanted):
                     report.event(event)
-        except NotFiniteError as problem:
-            report.close()
-            if ranks.leads:
-                print(f"clearformer: {problem}", file=sys.stderr)
-            return 3
         except RuntimeError as problem:
             if explained := ranks.explain(problem):
                 raise ValueError(explained) from None
