@@ -134,6 +134,18 @@ def test_a_newer_format_is_named(tmp_path):
         checkpoint.verify(path.parent)
 
 
+def test_a_folder_written_beforehand_is_moved_in_and_checked(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/one").write_bytes(b"abc")
+    tensors = {"model.safetensors": {"a": torch.zeros(2)}}
+    found = checkpoint.write(tmp_path, 1, tensors, {}, {}, shards=tmp_path / "parts")
+    assert found.manifest["files"]["shards/one"]["bytes"] == 3
+    assert not (tmp_path / "parts").exists()
+    (found.folder / "shards/one").write_bytes(b"abd")
+    with pytest.raises(ValueError, match="shards/one was altered"):
+        checkpoint.verify(found.folder)
+
+
 def test_a_manifest_cannot_name_files_elsewhere(tmp_path):
     path = write(tmp_path, 1).folder / "manifest.json"
     manifest = json.loads(path.read_text())

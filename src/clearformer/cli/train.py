@@ -6,6 +6,7 @@ import glob
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,6 +69,7 @@ class Train:
 
         require_writable(self.folder)  # before torch is imported: a mistake is said at once
         from clearformer.train import together
+        from clearformer.train.step import NotFiniteError
 
         if starts_others(self.processes, os.environ):
             from clearformer.cli.launch import launch
@@ -77,10 +79,15 @@ class Train:
         ranks = together.join(os.environ, self.train.wait_seconds)
         try:
             code = self._train(ranks)
-        except (ValueError, OSError) as mistake:
+        except BrokenPipeError:
+            raise
+        except (ValueError, OSError, NotFiniteError) as mistake:
             if ranks.first_to_say(str(mistake)):
                 print(f"clearformer: {mistake}", file=sys.stderr)
-            code = 2
+            code = 3 if isinstance(mistake, NotFiniteError) else 2
+        except Exception:
+            traceback.print_exc()
+            code = 1
         # By now nothing holds the model any more, as `leave` asks.
         ranks.leave(code)
 
@@ -93,7 +100,6 @@ class Train:
         from clearformer.train import faults
         from clearformer.train.ending import is_out_of_memory
         from clearformer.train.run import Run, Step
-        from clearformer.train.step import NotFiniteError
 
         out = self.folder
         planned = faults.parse(os.environ.get(faults.VARIABLE))
@@ -107,29 +113,24 @@ class Train:
         if ranks.restarts:
             require_another_end(out)
         stopping = Stopping()
-        run = Run(
-            config,
-            out,
-            places(self.data_dir),
-            resume=self.resume,
-            say=report.say,
-            sample=sample,
-            ranks=ranks,
-            faults=planned,
-            allow_changed_data=self.allow_changed_data,
-        )
-        report.start(run)
         try:
+            run = Run(
+                config,
+                out,
+                places(self.data_dir),
+                resume=self.resume,
+                say=report.say,
+                sample=sample,
+                ranks=ranks,
+                faults=planned,
+                allow_changed_data=self.allow_changed_data,
+            )
+            report.start(run)
             with stopping:
                 for event in run.events(stopping.asked):
                     report.event(event)
                     if self.log.samples and isinstance(event, Step):
                         report.samples(event.step, run.sample_ids(event.step))
-        except NotFiniteError as problem:
-            report.close()
-            if ranks.leads:
-                print(f"clearformer: {problem}", file=sys.stderr)
-            return 3
         except RuntimeError as problem:
             if explained := ranks.explain(problem):
                 raise ValueError(explained) from None

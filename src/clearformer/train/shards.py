@@ -7,6 +7,7 @@ read; there is none here, neither to write nor to read.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,5 +46,8 @@ def read(folder: Path, like: Callable[[str, torch.Size], Tensor]) -> dict[str, T
     for name, about in reader.read_metadata().state_dict_metadata.items():
         assert isinstance(about, TensorStorageMetadata)
         found[name] = torch.empty_like(like(name, about.size), dtype=about.properties.dtype)
-    load(found, storage_reader=reader, no_dist=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of loading in one process, which is what is wanted
+        # Every rank reads what it needs by itself: nothing is to be agreed on.
+        load(found, storage_reader=reader, no_dist=True)
     return found
