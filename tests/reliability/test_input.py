@@ -48,7 +48,9 @@ def test_f35_other_data_is_refused_unless_allowed(train, place, refused):
     ("content", "words"),
     [(b"", "it is empty, but a text is needed"), (b"x", "bytes, but"), (b"x" * 40, "bytes, but")],
 )
-def test_f36_too_little_text_is_told_before_a_model_is_built(command, place, refused, content, words):
+def test_f36_too_little_text_is_told_before_a_model_is_built(
+    command, place, refused, content, words
+):
     (place / "little.txt").write_bytes(content)
     refused(command("train", "--data", place / "little.txt", "--out", place / "x"), words)
     assert not (place / "x/metrics.jsonl").exists()

@@ -15,7 +15,12 @@ def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monk
     outcome = train(steps=8)
     assert outcome.code == 3
     assert outcome.clean
-    for words in ("step 5: the loss is nan", "the gradient norm nan", "the learning rate", "samples"):
+    for words in (
+        "step 5: the loss is nan",
+        "the gradient norm nan",
+        "the learning rate",
+        "samples",
+    ):
         assert words in outcome.err
     assert end_line(place / "run") == {"event": "end", "step": 4, "reason": "error", "exit": 3}
     found = checkpoint.newest(place / "run/checkpoints", print)

@@ -45,8 +45,9 @@ def restore(tensors: Mapping[str, Tensor]) -> None:
         random.setstate((3, tuple(int(word) for word in words), gauss if has_gauss else None))
     if "numpy" in found:
         *key, place, has_gauss, gauss = found["numpy"].tolist()
-        words = np.array(key, dtype=np.uint32)
-        np.random.set_state(("MT19937", words, int(place), int(has_gauss), gauss))
+        state = {"key": np.array(key, dtype=np.uint32), "pos": int(place)}
+        whole = {"bit_generator": "MT19937", "state": state}
+        np.random.set_state({**whole, "has_gauss": int(has_gauss), "gauss": gauss})
 
 
 def _python() -> Tensor:

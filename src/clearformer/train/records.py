@@ -36,6 +36,12 @@ class Records:
     def close(self) -> None:
         self._file.close()
 
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The records that count, in order; a torn last line is left out."""

@@ -23,7 +23,6 @@ from clearformer.train.average import Average
 from clearformer.train.checkpoint import Checkpoint, Reached, nothing_happens
 from clearformer.train.memory import Memories
 
-
 NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty")
 
 
