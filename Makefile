@@ -3,12 +3,13 @@
 # make check  lint, types, import contracts, tests (what CI runs)
 # make fix    format and mend what can be mended
 # make bench  the benchmarks of docs/results.md
+# make soak   every promise of docs/reliability.md in its full dose, about an hour
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: run test check fix bench clean
+.PHONY: run test check fix bench soak clean
 
 run: .venv/ready
 	@$(BIN)/clearformer train --minutes 2 --out runs/first --resume
@@ -44,6 +45,10 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/attention.py
 	@$(BIN)/python benchmarks/xl.py
 	@$(BIN)/python benchmarks/kills.py
+
+soak: .venv/ready-dev
+	@$(BIN)/clearformer selftest --full
+	@$(BIN)/python benchmarks/controls.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -19,7 +19,7 @@ def test_lines_json_and_the_exit_code(clearformer, monkeypatch):
     assert "accumulation 1/2/8" in second
     assert last.startswith("2 of 2 without a miss")
     counts = goals.GOALS["G16"].counts
-    monkeypatch.setitem(goals.GOALS, "G16", goals.Goal("old", "", check, counts))
+    monkeypatch.setitem(goals.GOALS, "G16", goals.Goal("old", check, counts))
     done = clearformer("selftest", "--only", "G16", "--json")
     assert done.code == 1
     assert json.loads(done.out)["outcome"] == "missed"

@@ -21,13 +21,15 @@ def test_derived_numbers():
         *(
             (
                 lambda name=name: dataclasses.replace(preset("gpt2"), **{name: 0}),
-                f"ModelConfig: {name} is 0, but it must be between 1 and {c.model.MOST[name]} (MOST_{name.upper()})",
+                f"ModelConfig: {name} is 0, but it must be between 1 and {c.model.MOST[name]} "
+                f"(MOST_{name.upper()})",
             )
             for name in ("vocabulary", "length", "layers", "width", "heads", "hidden")
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), vocabulary=2**31 + 1),
-            "ModelConfig: vocabulary is 2147483649, but it must be between 1 and 4194304 (MOST_VOCABULARY)",
+            "ModelConfig: vocabulary is 2147483649, but it must be between 1 and 4194304 "
+            "(MOST_VOCABULARY)",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), key_heads=13),
@@ -64,7 +66,10 @@ def test_derived_numbers():
             "Fixed: summary is 5, but it must be between 1 and the stride",
         ),
         (lambda: c.Rotary(base=0.0), "Rotary: base is 0.0, but it must be above 0"),
-        (lambda: c.Classifier(classes=1), "Classifier: classes is 1, but it must be at least 2 and at most 100000"),
+        (
+            lambda: c.Classifier(classes=1),
+            "Classifier: classes is 1, but it must be at least 2 and at most 100000",
+        ),
         (
             lambda: c.HiddenMemory(length=-1),
             "HiddenMemory: length is -1, but it must be at least 0 and at most 16777216",

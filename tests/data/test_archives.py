@@ -82,7 +82,8 @@ def test_caps(quiet_folder, monkeypatch):
         names(path, largest=10)
     monkeypatch.setattr("clearformer.limits.MEMBERS", 1)
     with pytest.raises(
-        ValueError, match=r"it has more than 1 files \(MEMBERS\): if you trust it, unpack it yourself"
+        ValueError,
+        match=r"it has more than 1 files \(MEMBERS\): if you trust it, unpack it yourself",
     ):
         names(path)
 
@@ -99,7 +100,9 @@ def test_bombs(quiet_folder, monkeypatch):
     assert sum(map(len, gzip_chunks(path))) == 5_000_000  # so little does no harm
     monkeypatch.setattr("clearformer.limits.GRACE", 2_000_000)
     size = path.stat().st_size
-    sentence = f"{path}: it unpacks to more than 200 times its {size:,} bytes (RATIO): if you trust it"
+    sentence = (
+        f"{path}: it unpacks to more than 200 times its {size:,} bytes (RATIO): if you trust it"
+    )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         list(gzip_chunks(path))
     tar = make_tar(quiet_folder / "bomb.tar.gz", ("other", b"0" * 5_000_000), ("a/pos/1.txt", b"x"))

@@ -124,7 +124,9 @@ def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
     losses = {}
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        words = [w for w in Toy(place, 2).words(place / str(threads)) if w not in ("--threads", "1")]
+        words = [
+            w for w in Toy(place, 2).words(place / str(threads)) if w not in ("--threads", "1")
+        ]
         assert command(*words).code == 0
         manifest = checkpoint.newest(place / f"{threads}/checkpoints", print).manifest
         assert manifest["threads"] == threads
@@ -159,7 +161,8 @@ def test_f12_samples_after_a_resume_are_those_of_the_whole_run(train, place):
     as_json = train("--log.samples", "--json", "--no-quiet", folder="json", steps=2).out
     events = [json.loads(line) for line in as_json.splitlines()]
     ids = [event["ids"] for event in events if event["event"] == "samples"]
-    assert [" ".join(map(str, each)) for each in ids] == [l.split("samples ")[1] for l in whole[:2]]
+    wanted = [line.split("samples ")[1] for line in whole[:2]]
+    assert [" ".join(map(str, each)) for each in ids] == wanted
 
 
 def test_f14_fifty_saves_keep_two_and_the_best(train, place, monkeypatch):
@@ -221,8 +224,8 @@ def test_f17_a_moved_run_goes_on_from_another_folder(place, command, monkeypatch
     assert outcome.code == 0, outcome.err
 
 
-def test_the_seven_ends_of_a_run(train, place, monkeypatch):
-    """Exit codes and end lines: 0 here, 2 in F4, 3 in F19, 130 and 143 in F27; and a defect is 1."""
+def test_exit_codes_and_end_lines(train, place, monkeypatch):
+    """0 here, 2 in F4, 3 in F19, 130 and 143 in F27; and a defect is 1."""
     assert end_line(place / "run") == {"event": "end", "step": 3, "reason": "finished", "exit": 0}
 
     def broken(*arguments):

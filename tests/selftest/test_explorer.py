@@ -34,5 +34,5 @@ def test_g10_every_route_is_asked(tmp_path, monkeypatch, checks):
     if checks:
         assert explorer.routes(tmp_path) == "2 routes, 11 foreign requests, none let in"
     else:
-        with pytest.raises(Missed, match="POST /api/{id} from a foreign page: 200 and not 403"):
+        with pytest.raises(Missed, match=r"POST /api/{id} from a foreign page: 200 and not 403"):
             explorer.routes(tmp_path)

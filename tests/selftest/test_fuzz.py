@@ -7,7 +7,14 @@ import pytest
 from clearformer.selftest import fuzz
 from clearformer.selftest.nursery import Missed
 
-COUNTS = {"safetensors": 150, "pickles": 60, "tokenizers": 80, "configs": 40, "tables": 40, "words": 3}
+COUNTS = {
+    "safetensors": 150,
+    "pickles": 60,
+    "tokenizers": 80,
+    "configs": 40,
+    "tables": 40,
+    "words": 3,
+}
 
 
 @pytest.mark.parametrize("kind", fuzz.KINDS)

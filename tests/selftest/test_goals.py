@@ -34,6 +34,6 @@ def test_outcomes(monkeypatch, problem, outcome, found):
             raise problem
         return "fine"
 
-    monkeypatch.setitem(goals.GOALS, "G5", goals.Goal("x", "y", check))
+    monkeypatch.setitem(goals.GOALS, "G5", goals.Goal("x", check))
     result = next(goals.attempts(["G5"], "test"))
     assert (result.outcome, result.found) == (outcome, found)

@@ -14,7 +14,9 @@ def test_g11_fails_with_a_mean_of_means(tmp_path, monkeypatch):
     whole = numbers._gradient
     naive = numbers._naive
     monkeypatch.setattr(
-        numbers, "_gradient", lambda m, b, parts: whole(m, b, 1) if parts == 1 else naive(m, b, parts)
+        numbers,
+        "_gradient",
+        lambda m, b, parts: whole(m, b, 1) if parts == 1 else naive(m, b, parts),
     )
     with pytest.raises(Missed, match="gradients differ by"):
         numbers.gradients(tmp_path, cuts=(8,))

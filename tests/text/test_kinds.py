@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clearformer.text import Bytes, Words, from_json, kinds, load, save, sha256, train
+from clearformer.text import Bytes, Words, from_json, load, save, sha256, train
 
 
 def test_unknown_kinds():

@@ -189,7 +189,9 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
         (OSError(5, "Input/output error"), "step 2 could not be written to .*: Input/output error"),
     ],
 )
-def test_a_disk_that_fails_while_writing_keeps_the_one_before(tmp_path, monkeypatch, problem, words):
+def test_a_disk_that_fails_while_writing_keeps_the_one_before(
+    tmp_path, monkeypatch, problem, words
+):
     write(tmp_path, 1)
 
     def full(*arguments):

@@ -1,5 +1,7 @@
 """Every rank draws numbers of its own, and draws on where it stood."""
 
+import random
+
 import torch
 
 from clearformer.train import draws
@@ -25,3 +27,21 @@ def test_a_generator_goes_on_where_it_stood():
     assert torch.rand(4).equal(expected)
     draws.restore({"cpu": torch.get_rng_state(), "cpu.1": saved["cpu"]}, CPU, rank=1)
     assert torch.rand(4).equal(expected)
+
+
+def test_a_checkpoint_that_knows_torch_alone_leaves_the_others():
+    draws.seed(1)
+    states = draws.states(CPU, ALONE)
+    assert {"cpu", "python", "numpy"} <= states.keys()
+    wanted = random.Random(9).random()
+    random.seed(9)
+    draws.restore({"cpu": states["cpu"]}, CPU, rank=0)
+    assert random.random() == wanted
+
+
+def test_one_seed_is_one_state():
+    found = []
+    for _ in range(2):
+        draws.seed(2**40)
+        found.append(draws.states(CPU, ALONE))
+    assert all(found[0][name].equal(found[1][name]) for name in found[0])

@@ -16,7 +16,6 @@ from clearformer.data import Places
 from clearformer.families import modern, xl
 from clearformer.train import checkpoint, records
 from clearformer.train.continuing import continued
-from clearformer.train.faults import Faults
 from clearformer.train.run import Ended, Evaluation, Run, Saved, Step
 from clearformer.train.step import NotFiniteError
 

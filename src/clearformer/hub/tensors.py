@@ -173,7 +173,8 @@ def _shards(folder: Path) -> Shards:
     names = sorted(set(places.values()))
     if len(names) > limits.MOST_FILES:
         raise ValueError(
-            f"{path} names {len(names):,} files, but {limits.MOST_FILES:,} are the most (MOST_FILES)"
+            f"{path} names {len(names):,} files, but {limits.MOST_FILES:,} are the most "
+            f"(MOST_FILES)"
         )
     files = {name: TensorFile(inside(folder, name)) for name in names}
     for name, file in files.items():

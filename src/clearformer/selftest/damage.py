@@ -31,7 +31,9 @@ def corruption(place: Path, *, count: int) -> str:
         content = path.read_bytes()
         at = chance.randrange(len(content))
         flipped = bytes([content[at] ^ chance.randrange(1, 256)])
-        damaged = content[:at] if chance.random() < 0.4 else content[:at] + flipped + content[at + 1 :]
+        damaged = (
+            content[:at] if chance.random() < 0.4 else content[:at] + flipped + content[at + 1 :]
+        )
         path.write_bytes(damaged)
         said: list[str] = []
         found = checkpoint.newest(place, said.append)

@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +123,22 @@ def _tokenizers(folder: Path, draw: Draw) -> Attempts:
     documents = [each.document for each in made]
     own = [each.to_json() for each in made]
 
-    def probe(tokenizer: Any) -> None:
+    def probe(read: Callable[[Any], Any], document: Any) -> None:
+        tokenizer = read(document)
         tokenizer.decode(tokenizer.encode("the cat's été 12 " + "a" * 300))
 
     while True:
         which = draw(2)
         if draw(2):
             spoiled: Any = payloads.spoil_json(own[which], draw)
-            yield lambda spoiled=spoiled: probe(tokenizer_from_json(spoiled))
+            yield partial(probe, tokenizer_from_json, spoiled)
         else:
             spoiled = payloads.spoil_json(documents[which], draw)
             if not draw(20):
                 pattern = payloads.EVIL_PATTERNS[draw(len(payloads.EVIL_PATTERNS))]
                 spoiled = {**documents[0], "pre_tokenizer": payloads.split_by(pattern)}
             kind = (BytePairs, WordPieces)[which]
-            yield lambda kind=kind, spoiled=spoiled: probe(kind.from_library(spoiled))
+            yield partial(probe, kind.from_library, spoiled)
 
 
 def _configs(folder: Path, draw: Draw) -> Attempts:
@@ -147,13 +149,16 @@ def _configs(folder: Path, draw: Draw) -> Attempts:
     settings, train = recipe(model)
     own = to_json(RunConfig(model=model, data=settings, train=train))
 
+    def own_outline(document: Any) -> None:
+        outline(run_from_json(document).model)
+
     def foreign() -> None:
         importing.read(home, tokenizer="bytes")
 
     while True:
         if draw(2):
             spoiled: Any = payloads.spoil_json(own, draw)
-            yield lambda spoiled=spoiled: outline(run_from_json(spoiled).model)
+            yield partial(own_outline, spoiled)
         else:
             changed = payloads.spoil_json(GPT2, draw)
             (home / "config.json").write_text(json.dumps(changed))
@@ -162,15 +167,22 @@ def _configs(folder: Path, draw: Draw) -> Attempts:
 
 def _tables(folder: Path, draw: Draw) -> Attempts:
     rows = b'text,label\n"a, b",x\nc,y\n"d ""e""",x\n'
+
+    def read_text(path: str) -> None:
+        list(data.open_text(path).decoded())
+
+    def read_rows(path: str) -> None:
+        data.label_names(data.read_table(path, "text", "label"))
+
     lines = b'{"text":"a","label":"x"}\n{"text":"b","label":"y"}\n'
     while True:
         name, content = [("a.csv", rows), ("a.jsonl", lines), ("a.txt", rows)][draw(3)]
         path = folder / name
         path.write_bytes(payloads.spoil_bytes(content, draw))
         if name == "a.txt":
-            yield lambda path=path: list(data.open_text(str(path)).decoded())
+            yield partial(read_text, str(path))
         else:
-            yield lambda path=path: data.label_names(data.read_table(str(path), "text", "label"))
+            yield partial(read_rows, str(path))
 
 
 VALUES = ("", "-1", "0", "nan", "inf", "1e400", "x", "9" * 30, "../..", "é", "[]", "None", "1.5")
@@ -198,7 +210,7 @@ def _words(folder: Path, draw: Draw) -> Attempts:
                 words.append(VALUES[draw(len(VALUES))])
         if words[0] == "train":  # nothing may really begin
             words[1:2] = ["modern-tiny", "--data", str(folder / "absent"), "--out", str(folder)]
-        yield lambda words=words: attempt(words)
+        yield partial(attempt, words)
 
 
 KINDS: dict[str, Callable[[Path, Draw], Attempts]] = {

@@ -29,10 +29,9 @@ DOSES = ("test", "selftest", "soak")
 
 @dataclass(frozen=True)
 class Goal:
-    """A promise with a number, how it is tried, and with which counts in each dose."""
+    """A promise, how it is tried, and with which counts in each dose."""
 
     name: str
-    promise: str
     check: Callable[..., str]
     counts: Sequence[Mapping[str, Any]] = ({}, {}, {})  # test, selftest, soak
 
@@ -43,37 +42,28 @@ def _counts(name: str, *numbers: Any) -> tuple[Mapping[str, Any], ...]:
 
 FAMILIES = ("gpt2", "modern-tiny", "generator", "sparse")
 KILLS = ({"count": 1, "seeds": 1}, {"count": 20, "seeds": 2}, {"count": 200, "seeds": 3})
+CUTS = _counts("cuts", (2, 8), (1, 2, 8), (1, 2, 4, 8))
 GOALS = {
-    "G1": Goal("kill-proof", "killed at any instant, the same run", survival.kills, KILLS),
-    "G2": Goal("crash points", "a save may break off anywhere", survival.crash_points),
-    "G3": Goal(
-        "bitwise resume", "stop + resume = never stopped", survival.bitwise, _counts("count", 2, 4, 20)
-    ),
-    "G4": Goal("signals", "asked to stop, it saves", survival.signals, _counts("count", 1, 8, 100)),
-    "G5": Goal(
-        "corruption", "damage is noticed", damage.corruption, _counts("count", 20, 60, 500)
-    ),
-    "G6": Goal("disk full", "the old checkpoint stays", survival.full_disk, _counts("count", 1, 3, 20)),
-    "G7": Goal("fuzz", "refused in a sentence, or it works", fuzz.fuzz, _counts("share", 1e-3, 0.05, 1)),
-    "G8": Goal("pickle", "opening a file runs nothing", hostile.pickles, _counts("every_verb", 0, 4, 30)),
-    "G9": Goal("archives", "nothing is written outside", hostile.archives),
-    "G10": Goal("explorer", "foreign requests stay outside", explorer.routes),
-    "G11": Goal(
-        "equivalence", "gradients do not depend on cuts", numbers.gradients, _counts("cuts", (2, 8), (1, 2, 8), (1, 2, 4, 8))
-    ),
-    "G12": Goal("elastic", "workers die, the run lives", ranks.elastic, _counts("kills", 0, 1, 10)),
-    "G13": Goal("clean exit", "success is exit 0", ranks.clean_exit, _counts("count", 1, 4, 40)),
-    "G14": Goal("not a number", "never reaches a weight", survival.not_a_number, _counts("count", 1, 4, 20)),
-    "G15": Goal("round trip", "the reference computes the same", round_trip.round_trip),
-    "G16": Goal(
-        "old checkpoints", "every format opens", damage.formats, _counts("newest", False, True, False)
-    ),
-    "G17": Goal("memory", "attention grows with the length", numbers.memory, _counts("length", 1024, 4096, 4096)),
-    "G18": Goal("first errors", "one line, and a next step", mistakes.first_errors, _counts("every", 8, 1, 1)),
-    "G19": Goal(
-        "device", "float32 here is near float64", numbers.device, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)
-    ),
-}  # fmt: skip
+    "G1": Goal("kill-proof", survival.kills, KILLS),
+    "G2": Goal("crash points", survival.crash_points),
+    "G3": Goal("bitwise resume", survival.bitwise, _counts("count", 2, 4, 20)),
+    "G4": Goal("signals", survival.signals, _counts("count", 1, 8, 100)),
+    "G5": Goal("corruption", damage.corruption, _counts("count", 20, 60, 500)),
+    "G6": Goal("disk full", survival.full_disk, _counts("count", 1, 3, 20)),
+    "G7": Goal("fuzz", fuzz.fuzz, _counts("share", 0.001, 0.05, 1.0)),
+    "G8": Goal("pickle", hostile.pickles, _counts("every_verb", 0, 4, 30)),
+    "G9": Goal("archives", hostile.archives),
+    "G10": Goal("explorer", explorer.routes),
+    "G11": Goal("equivalence", numbers.gradients, CUTS),
+    "G12": Goal("elastic", ranks.elastic, _counts("kills", 0, 1, 10)),
+    "G13": Goal("clean exit", ranks.clean_exit, _counts("count", 1, 4, 40)),
+    "G14": Goal("not a number", survival.not_a_number, _counts("count", 1, 4, 20)),
+    "G15": Goal("round trip", round_trip.round_trip),
+    "G16": Goal("old checkpoints", damage.formats, _counts("newest", False, True, False)),
+    "G17": Goal("memory", numbers.memory, _counts("length", 1024, 4096, 4096)),
+    "G18": Goal("first errors", mistakes.first_errors, _counts("every", 8, 1, 1)),
+    "G19": Goal("device", numbers.device, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)),
+}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""G8 and G9: files from anyone, through every verb that opens one. Nothing runs, nothing escapes."""
+"""G8 and G9: files from anyone, through every verb. Nothing runs, nothing escapes."""
 
 from __future__ import annotations
 

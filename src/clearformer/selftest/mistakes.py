@@ -49,7 +49,7 @@ train --data {text} --learning-rate 1 | --learning-rate
 train --data {text} --model.dropout.residual 1 | at least 0 and below 1
 train --data.validation-share 2 --data {text} | between 0 and 1
 train bert-tiny --data {text} --data.masking.share 0 | between 0 and 1
-train classifier --data {text} | label
+train classifier --data {text} | it is no table
 train classifier --data {csv} --data.label colour | colour
 train classifier --data {place}/single.csv | at least two labels
 train original --data {text} | pairs
@@ -72,14 +72,14 @@ translate {run} x | is no translator
 evaluate {run} --data {place}/absent.txt | there is no such file
 evaluate {run} --context 0 | it must be at least 1
 evaluate {place} | is no run
-import {place} | config.json
+import {place} | has no weights
 import {place}/absent | there is no folder or file
 export {run} --out {text} | {text}
 average {run} --last 99 --out {place}/a | ask for fewer
 describe nothing | nothing
 data fetch nothing | nothing
 gnerate {run} | gnerate
-generate | run-folder
+generate | required
 """.strip()
 
 
@@ -88,9 +88,13 @@ def first_errors(place: Path, *, every: int) -> str:
     toy = Toy(place, 2)
     toy.finish(place / "run")
     files = {
-        "empty.txt": b"", "one.txt": b"x", "latin.txt": b"caf\xe9 " * 999, "text.csv": b"text,label\na,x\nb,y\n",
-        "wide.txt": "text".encode("utf-16") * 500, "single.csv": b"text,label\na,x\nb,x\n",
-    }  # fmt: skip
+        "empty.txt": b"",
+        "one.txt": b"x",
+        "latin.txt": b"caf\xe9 " * 999,
+        "wide.txt": "text".encode("utf-16") * 500,
+        "text.csv": b"text,label\na,x\nb,y\n",
+        "single.csv": b"text,label\na,x\nb,x\n",
+    }
     nothing = place / "nothing"
     (nothing / "hollow").mkdir(parents=True)
     for name, content in files.items():

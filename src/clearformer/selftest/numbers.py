@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.build import build
+from clearformer.config import Dropout
 from clearformer.core.heads import IGNORE
 from clearformer.core.kernels import fused
 from clearformer.core.masks import Mask
@@ -113,8 +114,8 @@ def device(place: Path, *, models: Sequence[str]) -> str:
         found.append(torch.device("mps"))
     worst = 0.0
     for name in models:
-        config = replace(preset(name), **TINY, **({"key_heads": 2} if "modern" in name else {}))
-        config = replace(config, dropout=type(config.dropout)())
+        own: dict[str, Any] = {"key_heads": 2} if "modern" in name else {}
+        config = replace(preset(name), **TINY, **own, dropout=Dropout())
         exact = build(config, seed=0).double()
         batch = _padded(config.vocabulary)
         wanted = _gradient(exact, batch, 1)

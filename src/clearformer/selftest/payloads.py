@@ -45,7 +45,9 @@ def calls(marker: Path) -> dict[str, bytes]:
         "posix.system": call("posix system", text(touch)),
         "os.popen": call("os popen", text(touch)),
         "subprocess.run": call("subprocess getoutput", text(touch)),
-        "subprocess.Popen": call("subprocess Popen", b"(" + text("touch") + text(str(marker)) + b"t"),
+        "subprocess.Popen": call(
+            "subprocess Popen", b"(" + text("touch") + text(str(marker)) + b"t"
+        ),
         "eval": call("builtins eval", text(code)),
         "exec": call("builtins exec", text(module)),
         "python 2 eval": call("__builtin__ eval", text(code)),
@@ -65,7 +67,9 @@ def calls(marker: Path) -> dict[str, bytes]:
         "numpy.save": call("numpy save", *opening),
         "shutil": call("shutil copyfile", text("/etc/hostname"), text(str(marker))),
         "import": call("importlib import_module", text("antigravity")),
-        "getattr": call("builtins getattr", call("builtins __import__", text("os")), text("system")),
+        "getattr": call(
+            "builtins getattr", call("builtins __import__", text("os")), text("system")
+        ),
         # A class whose state setter calls: REDUCE is not the only way.
         "build": call("types SimpleNamespace") + b"}" + text("x") + text(touch) + b"sb",
         "instance": b"(" + text(touch) + b"ios\nsystem\n",
@@ -97,8 +101,10 @@ def weights_file(tensors: Mapping[str, Tensor]) -> bytes:
     entries, storages = b"", {}
     for number, (name, tensor) in enumerate(tensors.items()):
         storage = (
-            b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text(str(number)) + text("cpu")
-        ) + _number(tensor.numel()) + b"tQ"
+            (b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text(str(number)) + text("cpu"))
+            + _number(tensor.numel())
+            + b"tQ"
+        )
         rebuilt = call(
             "torch._utils _rebuild_tensor_v2",
             storage,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from clearformer.build import build
+from clearformer.config import NextToken
 from clearformer.core.model import Transformer
 from clearformer.families import preset
 from clearformer.hub import importing
@@ -58,8 +59,8 @@ def _configs() -> dict[str, Any]:
     found = {}
     for name, model in models.items():
         for tied in (True, False):
-            head = replace(model.head, tied=tied)  # type: ignore[call-arg]
-            found[f"{name}-{'tied' if tied else 'untied'}"] = replace(model, head=head)
+            called = f"{name}-{'tied' if tied else 'untied'}"
+            found[called] = replace(model, head=NextToken(tied=tied))
     return {**found, "bert": replace(preset("bert"), **SIZES)}
 
 

@@ -1,4 +1,4 @@
-"""G1 to G4, G6, G14: killed, crashed, stopped, out of disk, not a number; and still the same run."""
+"""G1 to G4, G6, G14: killed, crashed, stopped, out of disk, not a number: still the same run."""
 
 from __future__ import annotations
 

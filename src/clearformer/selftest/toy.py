@@ -1,4 +1,4 @@
-"""The run that is killed, stopped, starved and compared: tiny, with dropout, saved at every step."""
+"""The run that is killed, stopped and starved: tiny, with dropout, saved at every step."""
 
 from __future__ import annotations
 

@@ -156,7 +156,9 @@ def verify(folder: Path) -> Checkpoint:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ValueError(f"{folder} has no readable manifest.json ({problem!r:.200})") from None
     if type(version) is not int or type(step) is not int or version < 1 or step < 0:
-        raise ValueError(f"{path} has format {version!r:.20} and step {step!r:.20}, no numbers of ours")
+        raise ValueError(
+            f"{path} has format {version!r:.20} and step {step!r:.20}, no numbers of ours"
+        )
     if version > FORMAT:
         raise ValueError(
             f"{folder} has format {version}, but this clearformer reads up to {FORMAT}: update it"

@@ -50,8 +50,9 @@ def restore(found: Mapping[str, Tensor], device: torch.device, rank: int) -> Non
         random.setstate((3, tuple(int(word) for word in words), gauss if has_gauss else None))
     if f"numpy{suffix}" in found:
         *key, place, has_gauss, gauss = found[f"numpy{suffix}"].tolist()
-        own = np.array(key, dtype=np.uint32)
-        np.random.set_state(("MT19937", own, int(place), int(has_gauss), gauss))
+        state = {"key": np.array(key, dtype=np.uint32), "pos": int(place)}
+        whole = {"bit_generator": "MT19937", "state": state}
+        np.random.set_state({**whole, "has_gauss": int(has_gauss), "gauss": gauss})
 
 
 def _own(device: torch.device) -> dict[str, Tensor]:

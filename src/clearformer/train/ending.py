@@ -21,7 +21,7 @@ def exit_code(problem: BaseException) -> int:
 
 
 def is_out_of_memory(problem: BaseException) -> bool:
-    """Torch says it in words: `DefaultCPUAllocator: can't allocate memory`, `CUDA out of memory`."""
+    """Torch says it in words: `DefaultCPUAllocator: can't allocate memory`, `out of memory`."""
     if isinstance(problem, MemoryError):
         return True
     text = str(problem)

@@ -141,8 +141,8 @@ def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
         # Training goes on from the one before and says so; whoever asks for a result is not
         # given another one than he asked for.
         raise ValueError(
-            f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest that holds is {newest.folder}: give that one, or let "
-            f"clearformer train --resume go on from it"
+            f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest that holds is "
+            f"{newest.folder}: give that one, or let clearformer train --resume go on from it"
         )
     numbers = newest.json("state.json")
     best = numbers.get("best") if isinstance(numbers, dict) else None

@@ -36,6 +36,12 @@ class Records:
     def close(self) -> None:
         self._file.close()
 
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
 
 class Unwritten(Records):
     """What a process keeps that is not the one to write."""

@@ -282,13 +282,22 @@ class Run:
                 )
 
     def events(self, stop: Callable[[], int] = lambda: 0) -> Iterator[Event]:
-        """Train until the budget is spent, or until `stop` gives an exit code at a step boundary."""
-        metrics: Records | None = None
-        samples: Records | None = None
+        """Train until the budget is spent, or `stop` gives an exit code at a step boundary."""
         try:
             self.ranks.lead(self._write_identity)
-            metrics = self._records("metrics.jsonl")
-            samples = self._records("samples.jsonl")
+            with (
+                self._records("metrics.jsonl") as metrics,
+                self._records("samples.jsonl") as samples,
+            ):
+                yield from self._recorded(metrics, samples, stop)
+        finally:
+            self._unlock()
+
+    def _recorded(
+        self, metrics: Records, samples: Records, stop: Callable[[], int]
+    ) -> Iterator[Event]:
+        """All events, and in the records where they began and why they ended."""
+        try:
             if self.resumed:
                 for each in (metrics, samples):
                     each.append({"event": "resume", "step": self.state.step})
@@ -296,14 +305,8 @@ class Run:
         except Exception as problem:
             end = {"reason": "error", "exit": exit_code(problem)}
             with suppress(OSError):  # the disk may be what went wrong
-                if metrics is not None:
-                    metrics.append({"event": "end", "step": self.state.step, **end})
+                metrics.append({"event": "end", "step": self.state.step, **end})
             raise
-        finally:
-            for open_file in (metrics, samples):
-                if open_file is not None:
-                    open_file.close()
-            self._unlock()
 
     def sample_ids(self, number: int) -> list[int]:
         """Which samples step `number` (from 1) learns from: rows of a table, places in a text."""
@@ -530,7 +533,14 @@ class Run:
 
 def device_of(name: str) -> torch.device:
     if name != "auto":
-        return torch.device(name)
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as problem:
+            reason = str(problem).splitlines()[0]
+            raise ValueError(
+                f"the device {name!r} cannot be used here ({reason:.120}): use cpu, or auto for "
+                f"the fastest there is"
+            ) from None
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
