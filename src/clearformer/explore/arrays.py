@@ -49,7 +49,7 @@ def unpack(envelope: dict[str, Any]) -> np.ndarray[Any, Any]:
     kind = {"float32": "<f4", "uint8": "u1"}[envelope["dtype"]]
     array = np.frombuffer(base64.b64decode(envelope["data"]), dtype=kind)
     array = array.reshape(envelope["shape"])
-    if "scale" in envelope:
+    if envelope.get("scale") is not None:
         low, high = envelope["scale"]
         array = low + array.astype(np.float64) / 255 * (high - low)
     return array
