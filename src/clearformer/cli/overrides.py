@@ -58,6 +58,23 @@ def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
     return left, default
 
 
+def spelled(words: Sequence[str], default: Value) -> list[str]:
+    """`none` as the parser wants it, behind a flag whose setting may be absent."""
+    found = list(words)
+    for place, (flag, word) in enumerate(zip(words, words[1:], strict=False)):
+        path = flag[2:].replace("-", "_").split(".")
+        if word.lower() == "none" and flag.startswith("--") and _may_be_absent(default, path):
+            found[place + 1] = "None"
+    return found
+
+
+def _may_be_absent(value: Value, path: Sequence[str]) -> bool:
+    hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
+    if len(path) > 1:
+        return path[0] in hints and _may_be_absent(getattr(value, path[0]), path[1:])
+    return types.NoneType in typing.get_args(hints.get(path[0]))
+
+
 def made(kind: type, path: str, words: Sequence[str]) -> Any:
     """A value of this kind; what it cannot be without must be among the words."""
     if kind is types.NoneType:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from clearformer.cli.overrides import choose, expand, given
+from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Train:
 
     def run(self) -> None:
         from clearformer.cli.progress import reporter
+        from clearformer.train.diagnose import is_memory
         from clearformer.train.run import Run
         from clearformer.train.step import NotFiniteError
 
@@ -62,6 +63,7 @@ class Train:
             config, out, places(self.data_dir), resume=self.resume, say=report.say, sample=sample
         )
         report.start(run)
+        full = False
         try:
             with stopping:
                 for event in run.events(stopping.wanted):
@@ -71,11 +73,13 @@ class Train:
             print(f"clearformer: {problem}", file=sys.stderr)
             sys.exit(3)
         except RuntimeError as problem:
-            if "allocate" not in str(problem) and "out of memory" not in str(problem):
+            if not is_memory(problem):
                 raise
-            raise ValueError(out_of_memory(self.train)) from None
+            full = True
         finally:
             report.close()
+        if full:  # out of the handler, which keeps the step that did not fit alive
+            raise ValueError(out_of_memory(self.train, run.fitting()))
         picture(run)
         report.end(run)
         sys.exit(stopping.code)
@@ -92,16 +96,15 @@ class Train:
         return origin.read(self.from_).origin
 
 
-def out_of_memory(train: TrainConfig) -> str:
-    """What to change when a step does not fit, with the numbers of this run."""
-    parts = train.accumulate
-    while parts < train.batch and (parts == train.accumulate or train.batch % parts):
-        parts += 1
-    smaller = f"--accumulate {parts} (the same gradient in {parts} parts)"
+def out_of_memory(train: TrainConfig, parts: int | None) -> str:
+    """What to change when a step does not fit; in `parts` micro-batches it was found to fit."""
+    if parts is None:
+        fits = "not even one fits: use a shorter --length"
+    else:
+        fits = f"{train.batch // parts} fit: use --accumulate {parts} (the same gradient in parts)"
     return (
-        f"out of memory with {train.batch // train.accumulate} sequences at a time: use "
-        f"{smaller if parts > train.accumulate else 'a shorter --length'}, a smaller --batch, "
-        f"or a smaller model; what was saved is kept"
+        f"out of memory with {train.batch // train.accumulate} sequences at a time, but {fits}, "
+        f"a smaller --batch, or a smaller model; what was saved is kept"
     )
 
 
@@ -180,7 +183,7 @@ def parse(arguments: Sequence[str]) -> Train:
     default = defaults(words)
     before = default.train.optimizer
     words, default = choose(words, default)
-    words = [expand(word, default) for word in words]
+    words = spelled([expand(word, default) for word in words], default)
     if type(default.train.optimizer) is not type(before) and given(words, "--train.lr") is None:
         raise ValueError(
             "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "
