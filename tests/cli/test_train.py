@@ -122,8 +122,8 @@ def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch)
     narrow.room = 2
     train = ("train", "--data", text, "--steps", "1", *TINY)
     assert clearformer(*train, "--out", str(tmp_path / "a")).complaint == (
-        "out of memory with 4 sequences at a time, but 2 fit: use --accumulate 2 (the same gradient "
-        "in parts), a smaller --batch, or a smaller model; what was saved is kept"
+        "out of memory with 4 sequences at a time, but 2 fit: use --accumulate 2 (the same "
+        "gradient in parts), a smaller --batch, or a smaller model; what was saved is kept"
     )
     narrow.room = 0
     complaint = clearformer(*train, "--out", str(tmp_path / "b")).complaint

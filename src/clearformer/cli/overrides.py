@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from clearformer.names import nearest
@@ -61,7 +61,7 @@ def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
 def spelled(words: Sequence[str], default: Value) -> list[str]:
     """`none` as the parser wants it, behind a flag whose setting may be absent."""
     found = list(words)
-    for place, (flag, word) in enumerate(zip(words, words[1:], strict=False)):
+    for place, (flag, word) in enumerate(pairwise(words)):
         path = flag[2:].replace("-", "_").split(".")
         if word.lower() == "none" and flag.startswith("--") and _may_be_absent(default, path):
             found[place + 1] = "None"
