@@ -45,6 +45,7 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/attention.py
 	@$(BIN)/python benchmarks/xl.py
 	@$(BIN)/python benchmarks/kills.py
+	@$(BIN)/python benchmarks/checkpoints.py
 
 soak: .venv/ready-dev
 	@$(BIN)/clearformer selftest --full

@@ -72,5 +72,11 @@ def test_what_cannot_be_chosen_is_said(words, message):
         parse(words)
 
 
+def test_nothing_is_spelled_as_one_likes():
+    assert parse(["--clip", "none"]).train.clip is None
+    assert parse(["--train.clip", "None"]).train.clip is None
+    assert parse(["--data", "none"]).data.source == "none"  # a file may be called so
+
+
 def test_words_without_a_flag():
     assert without(["a", "--x", "b", "--x=c", "d"], "--x") == ["a", "d"]

@@ -118,13 +118,27 @@ def test_bad_input_is_one_line(clearformer, tmp_path, monkeypatch, arguments, wo
     assert words in clearformer("train", *arguments).complaint
 
 
-def test_out_of_memory_names_what_to_change():
-    from clearformer.cli.train import out_of_memory
-    from clearformer.config import TrainConfig
+def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch):
+    """A model that has no room for more than two sequences of the batch of four."""
+    from clearformer.core.model import Transformer
 
-    sentence = out_of_memory(TrainConfig(lr=1.0, batch=12, accumulate=2, steps=1))
-    assert sentence.startswith("out of memory with 6 sequences at a time: use --accumulate 3 ")
-    assert "--length" in out_of_memory(TrainConfig(lr=1.0, batch=1, steps=1))
+    whole = Transformer.loss
+
+    def narrow(self, batch, pasts=None):
+        if self.training and len(batch.tokens) > narrow.room:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")
+        return whole(self, batch, pasts)
+
+    monkeypatch.setattr(Transformer, "loss", narrow)
+    narrow.room = 2
+    train = ("train", "--data", text, "--steps", "1", *TINY)
+    assert clearformer(*train, "--out", str(tmp_path / "a")).complaint == (
+        "out of memory with 4 sequences at a time, but 2 fit: use --accumulate 2 (the same "
+        "gradient in parts), a smaller --batch, or a smaller model; what was saved is kept"
+    )
+    narrow.room = 0
+    complaint = clearformer(*train, "--out", str(tmp_path / "b")).complaint
+    assert "with 4 sequences at a time, but not even one fits: use a shorter --length" in complaint
 
 
 def test_too_short_a_text_is_said(clearformer, text, tmp_path):

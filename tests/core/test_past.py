@@ -244,7 +244,7 @@ def test_keys_and_values_are_as_good_as_states_while_weights_rest(attention, cap
 
 
 def test_a_memory_of_keys_refuses_gradients_and_other_batches(attention, x):
-    with pytest.raises(ValueError, match="^a KVMemory carries no gradient: train with a Hidden"):
+    with pytest.raises(ValueError, match=r"^a KVMemory carries no gradient: train with a Hidden"):
         KVMemory(4).read(x, attention)
     memory = KVMemory(4)
     with torch.no_grad():

@@ -22,5 +22,6 @@ def test_the_first_part_that_breaks_is_named(generator_model):
 def test_a_loss_at_chance_is_noticed():
     chance = math.log(256)
     assert "what knowing nothing gives (5.545)" in stuck([chance + 0.01] * 60, chance)
+    assert stuck([chance + 1] * 60, chance)  # worse than knowing nothing
     assert stuck([chance] * 10, chance) is None
     assert stuck([4.0] * 60, chance) is None

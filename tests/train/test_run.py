@@ -242,8 +242,20 @@ def test_smoothing_reaches_the_head(config, tmp_path):
 
 def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
     hopeless = replace(config.train, lr=1e-12, steps=40, evaluations=20, patience=2)
-    events = list(start(replace(config, train=hopeless), tmp_path / "x").events())
-    assert events[-1].step < 40
+    said = []
+    run = start(replace(config, train=hopeless), tmp_path / "x", say=said.append)
+    events = list(run.events())
+    evaluations = [event.step for event in events if isinstance(event, Evaluation)]
+    assert evaluations == [2, 4, 6]  # the first is the best, then two that are not
+    assert events[-1].step == 6
+    assert "note: 2 evaluations brought nothing better: enough" in said
+
+
+def test_a_run_that_learned_nothing_is_told_so_at_its_end(config, tmp_path):
+    said = []
+    hopeless = replace(config.train, lr=1e-12, steps=60, evaluations=1)
+    list(start(replace(config, train=hopeless), tmp_path / "x", say=said.append).events())
+    assert any("which is what knowing nothing gives" in line for line in said)
 
 
 def test_a_budget_of_minutes_is_kept(config, tmp_path):

@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from clearformer.names import nearest
@@ -56,6 +56,23 @@ def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
         if not isinstance(at(default, path), kind):
             default = put(default, path, made(kind, path, left))
     return left, default
+
+
+def spelled(words: Sequence[str], default: Value) -> list[str]:
+    """`none` as the parser wants it, behind a flag whose setting may be absent."""
+    found = list(words)
+    for place, (flag, word) in enumerate(pairwise(words)):
+        path = flag[2:].replace("-", "_").split(".")
+        if word.lower() == "none" and flag.startswith("--") and _may_be_absent(default, path):
+            found[place + 1] = "None"
+    return found
+
+
+def _may_be_absent(value: Value, path: Sequence[str]) -> bool:
+    hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
+    if len(path) > 1:
+        return path[0] in hints and _may_be_absent(getattr(value, path[0]), path[1:])
+    return types.NoneType in typing.get_args(hints.get(path[0]))
 
 
 def made(kind: type, path: str, words: Sequence[str]) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from clearformer.cli.overrides import choose, expand, given
+from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class Train:
         if ranks.restarts:
             require_another_end(out)
         stopping = Stopping()
+        full, fitting = False, None
         try:
             run = Run(
                 config,
@@ -125,6 +126,8 @@ class Train:
                 faults=planned,
                 allow_changed_data=self.allow_changed_data,
             )
+            # Where others wait for every step, nothing is tried out.
+            fitting = run.fitting if ranks.world == 1 else None
             report.start(run)
             with stopping:
                 for event in run.events(stopping.asked):
@@ -136,9 +139,11 @@ class Train:
                 raise ValueError(explained) from None
             if not is_out_of_memory(problem):
                 raise
-            raise ValueError(out_of_memory(self.train)) from None
+            full = True
         finally:
             report.close()
+        if full:  # out of the handler, which keeps the step that did not fit alive
+            raise ValueError(out_of_memory(self.train, fitting() if fitting else None))
         if ranks.leads:
             picture(run)
             report.end(run)
@@ -201,16 +206,15 @@ def found_from_anywhere(data: DataConfig) -> DataConfig:
     return replace(data, source=whole(data.source), validation=held_back)
 
 
-def out_of_memory(train: TrainConfig) -> str:
-    """What to change when a step does not fit, with the numbers of this run."""
-    parts = train.accumulate
-    while parts < train.batch and (parts == train.accumulate or train.batch % parts):
-        parts += 1
-    smaller = f"--accumulate {parts} (the same gradient in {parts} parts)"
+def out_of_memory(train: TrainConfig, parts: int | None) -> str:
+    """What to change when a step does not fit; in `parts` micro-batches it was found to fit."""
+    if parts is None:
+        fits = "not even one fits: use a shorter --length"
+    else:
+        fits = f"{train.batch // parts} fit: use --accumulate {parts} (the same gradient in parts)"
     return (
-        f"out of memory with {train.batch // train.accumulate} sequences at a time: use "
-        f"{smaller if parts > train.accumulate else 'a shorter --length'}, a smaller --batch, "
-        f"or a smaller model; what was saved is kept"
+        f"out of memory with {train.batch // train.accumulate} sequences at a time, but {fits}, "
+        f"a smaller --batch, or a smaller model; what was saved is kept"
     )
 
 
@@ -290,7 +294,7 @@ def parse(arguments: Sequence[str]) -> Train:
     default = replace(defaults(words), words=tuple(words))
     before = default.train.optimizer
     words, default = choose(words, default)
-    words = [expand(word, default) for word in words]
+    words = spelled([expand(word, default) for word in words], default)
     if type(default.train.optimizer) is not type(before) and given(words, "--train.lr") is None:
         raise ValueError(
             "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "

@@ -50,7 +50,7 @@ from clearformer.train import (
 from clearformer.train.average import Average
 from clearformer.train.compiling import compiled
 from clearformer.train.continuing import continued
-from clearformer.train.ending import exit_code
+from clearformer.train.ending import exit_code, is_out_of_memory
 from clearformer.train.faults import Faults
 from clearformer.train.lock import Lock, require_writable
 from clearformer.train.records import Records, Unwritten
@@ -361,8 +361,13 @@ class Run:
                 if self.saved_step != now.step:
                     yield save()
                     last_save = seconds
-                if now.evaluated < train.evaluations or done:
+                if now.evaluated < train.evaluations or progress >= 1:
                     yield self._evaluate(metrics, samples, progress)
+                if progress < 1 and self._lost_patience():
+                    done = True
+                    self.say(f"note: {now.since_best} evaluations brought nothing better: enough")
+            if done and len(losses) < 200:
+                self._look_for_trouble(losses)
             if done or wanted:
                 if self.saved_step != now.step or done:
                     yield save()
@@ -396,8 +401,8 @@ class Run:
             metrics.append(vars(event))
             yield event
             losses.append(outcome.loss)
-            if len(losses) == 200 and (trouble := diagnose.stuck(losses, self.task.chance())):
-                self.say(f"note: {trouble}")
+            if len(losses) == 200:
+                self._look_for_trouble(losses)
 
     def _asked(self) -> bool:
         """Whether somebody wants the run to end, without a signal: by a file, or by going away."""
@@ -508,6 +513,28 @@ class Run:
             return train.steps
         assert train.epochs is not None
         return max(1, round(train.epochs * self.task.steps_per_epoch))
+
+    def _look_for_trouble(self, losses: list[float]) -> None:
+        if trouble := diagnose.stuck(losses, self.task.chance()):
+            self.say(f"note: {trouble}")
+
+    def fitting(self) -> int | None:
+        """The fewest micro-batches with which a step has room, tried; None: not one sequence."""
+        train, device = self.config.train, next(self.model.parameters()).device
+        batch = self.task.batch(self.state.step)
+        for parts in range(train.accumulate + 1, train.batch + 1):
+            if train.batch % parts:
+                continue
+            try:
+                sums, _ = self.model.loss(micro.cut(batch, parts, device)[0])
+                sums.sum().backward()
+                return parts
+            except RuntimeError as problem:
+                if not is_out_of_memory(problem):
+                    raise
+            finally:
+                self.model.zero_grad()
+        return None
 
     def _lost_patience(self) -> bool:
         patience = self.config.train.patience

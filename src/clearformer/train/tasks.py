@@ -189,9 +189,12 @@ class Labels:
         self.identity = f"{rows.sha256()} {self.validation.sha256()}"
         notes = list(told)
         if self.batches.cut_rows:
+            every = self.batches.cut_rows == len(rows)
+            which = "all" if every else f"{self.batches.cut_rows:,} of"
+            advice = ": a longer --length would show more of them" if every else ""
             notes.append(
-                f"{self.batches.cut_rows:,} of {len(rows):,} texts are longer than {model.length} "
-                f"tokens and were cut (kept: {config.data.cut})"
+                f"{which} {len(rows):,} texts are longer than {model.length} tokens and were cut "
+                f"(kept: {config.data.cut}){advice}"
             )
         repeated = data.repeated_rows(training, validation)
         if repeated:
