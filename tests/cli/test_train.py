@@ -121,11 +121,24 @@ def test_bad_input_is_one_line(clearformer, tmp_path, monkeypatch, arguments, wo
 
 def test_out_of_memory_names_what_to_change():
     from clearformer.cli.train import out_of_memory
-    from clearformer.config import TrainConfig
+    from clearformer.config import DataConfig, RunConfig, TrainConfig
+    from clearformer.families import gpt2
 
-    sentence = out_of_memory(TrainConfig(lr=1.0, batch=12, accumulate=2, steps=1))
-    assert sentence.startswith("out of memory with 6 sequences at a time: use --accumulate 3 ")
-    assert "--length" in out_of_memory(TrainConfig(lr=1.0, batch=1, steps=1))
+    def sentence(**train):
+        return out_of_memory(
+            RunConfig(
+                model=gpt2(), data=DataConfig(source="x"), train=TrainConfig(lr=1, steps=1, **train)
+            ),
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 617558016 bytes.",
+        )
+
+    assert sentence(batch=12, accumulate=2).startswith(
+        "out of memory (618 MB more were asked for) with 6 sequences of 1024 tokens at a time, 12 "
+        "layers of width 768: use --accumulate 3 (the same gradient in 3 parts), or --recompute 1 "
+    )
+    assert "a shorter --length than 1024" in sentence(batch=1)
+    assert "--recompute" not in sentence(batch=1, recompute=1)
+    assert "clearformer plan" in sentence(batch=1)
 
 
 def test_too_short_a_text_is_said(clearformer, text, tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from clearformer.data import Places
     from clearformer.train.run import Run
 
+V = TypeVar("V")
 DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
 SAMPLE = 120  # tokens of a sample at each evaluation
@@ -40,6 +42,8 @@ class Train:
     """The run's folder; none: runs/PRESET-DATA."""
     resume: bool = False
     """Go on where the run in the folder stands, or start it."""
+    fit: str | None = None
+    """Memory that the run may take, such as 4GB: it is cut and recomputed as `plan` says."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
     quiet: bool = False
@@ -57,12 +61,19 @@ class Train:
             model=self.model, data=self.data, train=self.train, origin=self._origin(out)
         )
         report = reporter(quiet=self.quiet, json=self.json)
+        if self.fit is not None:
+            config = fitted(config, self.fit, self.data_dir, report.say)
         stopping = Stopping()
-        run = Run(
-            config, out, places(self.data_dir), resume=self.resume, say=report.say, sample=sample
-        )
-        report.start(run)
         try:
+            run = Run(
+                config,
+                out,
+                places(self.data_dir),
+                resume=self.resume,
+                say=report.say,
+                sample=sample,
+            )
+            report.start(run)
             with stopping:
                 for event in run.events(stopping.wanted):
                     report.event(event)
@@ -70,10 +81,12 @@ class Train:
             report.close()
             print(f"clearformer: {problem}", file=sys.stderr)
             sys.exit(3)
-        except RuntimeError as problem:
-            if "allocate" not in str(problem) and "out of memory" not in str(problem):
+        except (RuntimeError, MemoryError) as problem:
+            wanted = str(problem)
+            short = isinstance(problem, MemoryError) or "out of memory" in wanted
+            if not short and "allocate" not in wanted:
                 raise
-            raise ValueError(out_of_memory(self.train)) from None
+            raise ValueError(out_of_memory(config, wanted)) from None
         finally:
             report.close()
         picture(run)
@@ -92,16 +105,42 @@ class Train:
         return origin.read(self.from_).origin
 
 
-def out_of_memory(train: TrainConfig) -> str:
+def fitted(
+    config: RunConfig, limit: str, data_dir: Path | None, say: Callable[[str], None]
+) -> RunConfig:
+    """The config with what makes it fit, as `clearformer plan --memory` finds it."""
+    from clearformer.cli.plan import known
+    from clearformer.train import plan, recompute, tidy
+
+    tidy.keep_heap_small()
+    found = plan.plan(known(config, data_dir)[0], plan.size(limit))
+    train = found.config.train
+    say(
+        f"note: to fit into {limit}, {train.accumulate} micro-batches a step, recomputing "
+        f"{recompute.name(train.recompute)}, in {train.precision}: {plan.shown(found.total)}"
+    )
+    return replace(config, train=train)
+
+
+def out_of_memory(config: RunConfig, problem: str) -> str:
     """What to change when a step does not fit, with the numbers of this run."""
-    parts = train.accumulate
-    while parts < train.batch and (parts == train.accumulate or train.batch % parts):
-        parts += 1
-    smaller = f"--accumulate {parts} (the same gradient in {parts} parts)"
+    train, model = config.train, config.model
+    found = re.search(r"allocate (\d+) bytes", problem)
+    more = "" if found is None else f" ({int(found[1]) / 1e6:,.0f} MB more were asked for)"
+    parts = [n for n in range(train.accumulate + 1, train.batch + 1) if train.batch % n == 0]
+    ways = [
+        f"--accumulate {parts[0]} (the same gradient in {parts[0]} parts)"
+        if parts
+        else f"a shorter --length than {model.length}",
+        "--recompute 1 (every block twice, the same gradient)"
+        if train.recompute != 1
+        else "a smaller --width",
+        f"fewer --layers than {model.layers}",
+    ]
     return (
-        f"out of memory with {train.batch // train.accumulate} sequences at a time: use "
-        f"{smaller if parts > train.accumulate else 'a shorter --length'}, a smaller --batch, "
-        f"or a smaller model; what was saved is kept"
+        f"out of memory{more} with {train.batch // train.accumulate} sequences of {model.length} "
+        f"tokens at a time, {model.layers} layers of width {model.width}: use "
+        f"{', or '.join(ways)}; clearformer plan tells before what fits, and what was saved is kept"
     )
 
 
@@ -177,15 +216,20 @@ def parse(arguments: Sequence[str]) -> Train:
     one field has it.
     """
     words = list(arguments)
-    default = defaults(words)
+    return read(Train, defaults(words), words, "clearformer train")
+
+
+def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
+    """Words over a default, for every verb that takes a run's settings."""
     words = [expand(word, default) for word in words]
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:
         empty = dict.fromkeys(BUDGETS) | {budget: 1}
-        default = replace(default, train=replace(default.train, **empty))  # type: ignore[arg-type]
+        train = replace(default.train, **empty)  # type: ignore[attr-defined]
+        default = replace(default, train=train)  # type: ignore[type-var]
     return tyro.cli(
-        Train,
-        prog="clearformer train",
+        verb,
+        prog=program,
         default=default,
         args=words,
         config=(tyro.conf.AvoidSubcommands,),
@@ -262,7 +306,7 @@ def _value(words: Sequence[str], flag: str) -> str | None:
     return None
 
 
-def expand(word: str, default: Train) -> str:
+def expand(word: str, default: Any) -> str:
     """`--minutes` to `--train.minutes`, and `--data` to `--data.source`."""
     if not word.startswith("--"):
         return word

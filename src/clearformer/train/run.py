@@ -44,6 +44,7 @@ from clearformer.train import (
     schedule,
     state,
     step,
+    structure,
     tasks,
 )
 from clearformer.train.average import Average
@@ -151,6 +152,8 @@ class Run:
         torch.set_num_threads(config.train.threads or os.cpu_count() or 1)
         self.task = tasks.load(config, places, tokenizer)
         self.config = self.task.config
+        for cost in structure.costs(self.config.model):
+            say(f"note: {cost}")
         self.data = {
             "data": self.task.identity,
             "tokenizer": tokenizer_identity(self.task.tokenizer),
