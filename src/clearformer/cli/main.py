@@ -27,6 +27,8 @@ from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
+from clearformer.cli.plan import Plan
+from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
 from clearformer.cli.selftest import Selftest
 from clearformer.cli.train import Train
@@ -50,6 +52,7 @@ Verb = (
     | Reach
     | Explore
     | Selftest
+    | Plan
 )
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
@@ -83,6 +86,8 @@ def parse(arguments: Sequence[str]) -> Verb:
             # The flags of `train` depend on the preset, so it reads its own words.
             if arguments[:1] == ["train"]:
                 return parse_train(arguments[1:])
+            if arguments[:1] == ["plan"]:
+                return parse_plan(arguments[1:])
             verb: Verb = tyro.cli(
                 Annotated[Train, tyro.conf.subcommand("train", default=parse_train([]))]
                 | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
@@ -99,7 +104,8 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Attend, tyro.conf.subcommand("attend")]
                 | Annotated[Reach, tyro.conf.subcommand("reach")]
                 | Annotated[Explore, tyro.conf.subcommand("explore")]
-                | Annotated[Selftest, tyro.conf.subcommand("selftest")],
+                | Annotated[Selftest, tyro.conf.subcommand("selftest")]
+                | Annotated[Plan, tyro.conf.subcommand("plan", default=parse_plan([]))],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,

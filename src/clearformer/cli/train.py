@@ -10,11 +10,12 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
 from clearformer.cli.overrides import choose, expand, given, spelled
+from clearformer.cli.room import fitted, out_of_memory
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from clearformer.train.run import Model, Run
     from clearformer.train.together import Alone
 
+V = TypeVar("V")
 DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
 SAMPLE = 120  # tokens of a sample at each evaluation
@@ -51,6 +53,8 @@ class Train:
     """The run's folder; none: runs/PRESET-DATA."""
     resume: bool = False
     """Go on where the run in the folder stands, or start it."""
+    fit: str | None = None
+    """Memory that the run may take, such as 4GB: it is cut and recomputed as `plan` says."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
     processes: int | None = None
@@ -112,8 +116,10 @@ class Train:
         report = reporter(quiet=self.quiet, json=self.json) if ranks.leads else Nobody()
         if ranks.restarts:
             require_another_end(out)
+        if self.fit is not None:
+            config = fitted(config, self.fit, self.data_dir, report.say)
         stopping = Stopping()
-        full, fitting = False, None
+        full, fitting = "", None
         try:
             run = Run(
                 config,
@@ -134,16 +140,17 @@ class Train:
                     report.event(event)
                     if self.log.samples and isinstance(event, Step):
                         report.samples(event.step, run.sample_ids(event.step))
-        except RuntimeError as problem:
+        except (RuntimeError, MemoryError) as problem:
             if explained := ranks.explain(problem):
                 raise ValueError(explained) from None
             if not is_out_of_memory(problem):
                 raise
-            full = True
+            full = str(problem) or "no memory"
         finally:
             report.close()
         if full:  # out of the handler, which keeps the step that did not fit alive
-            raise ValueError(out_of_memory(self.train, fitting() if fitting else None))
+            fits = (fitting() or 0) if fitting else None
+            raise ValueError(out_of_memory(config, full, fits))
         if ranks.leads:
             picture(run)
             report.end(run)
@@ -204,18 +211,6 @@ def found_from_anywhere(data: DataConfig) -> DataConfig:
 
     held_back = None if data.validation is None else whole(data.validation)
     return replace(data, source=whole(data.source), validation=held_back)
-
-
-def out_of_memory(train: TrainConfig, parts: int | None) -> str:
-    """What to change when a step does not fit; in `parts` micro-batches it was found to fit."""
-    if parts is None:
-        fits = "not even one fits: use a shorter --length"
-    else:
-        fits = f"{train.batch // parts} fit: use --accumulate {parts} (the same gradient in parts)"
-    return (
-        f"out of memory with {train.batch // train.accumulate} sequences at a time, but {fits}, "
-        f"a smaller --batch, or a smaller model; what was saved is kept"
-    )
 
 
 def sample(run: Run, model: Model) -> str | None:
@@ -291,11 +286,17 @@ def parse(arguments: Sequence[str]) -> Train:
     one field has it; `--optimizer muon` chooses another kind of value.
     """
     words = list(arguments)
-    default = replace(defaults(words), words=tuple(words))
-    before = default.train.optimizer
+    return read(Train, replace(defaults(words), words=tuple(words)), words, "clearformer train")
+
+
+def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
+    """Words over a default, for every verb that takes a run's settings."""
+    before: Any = default
     words, default = choose(words, default)
+    now: Any = default
     words = spelled([expand(word, default) for word in words], default)
-    if type(default.train.optimizer) is not type(before) and given(words, "--train.lr") is None:
+    other = type(now.train.optimizer) is not type(before.train.optimizer)
+    if other and given(words, "--train.lr") is None:
         raise ValueError(
             "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "
             "1e-3 for AdamW)"
@@ -303,10 +304,11 @@ def parse(arguments: Sequence[str]) -> Train:
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:
         empty = dict.fromkeys(BUDGETS) | {budget: 1}
-        default = replace(default, train=replace(default.train, **empty))  # type: ignore[arg-type]
+        train = replace(default.train, **empty)  # type: ignore[attr-defined]
+        default = replace(default, train=train)  # type: ignore[type-var]
     return tyro.cli(
-        Train,
-        prog="clearformer train",
+        verb,
+        prog=program,
         default=default,
         args=words,
         config=(tyro.conf.AvoidSubcommands,),

@@ -55,7 +55,8 @@ def summed_in_chunks(
 ) -> Tensor:
     """The sum (1,), with its gradient ready."""
     size = max(1, CHUNK // project.out_features)
-    return _InChunks.apply(rows, project.weight, project.bias, targets, smoothing, cap, size)
+    apply: Callable[..., Tensor] = _InChunks.apply
+    return apply(rows, project.weight, project.bias, targets, smoothing, cap, size)
 
 
 def in_chunks(
@@ -125,7 +126,7 @@ class _InChunks(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         # Multiplied where they are: a copy of the matrix's would be the largest tensor here.
         found = [None if each is None else each.mul_(upstream) for each in ctx.gradients]

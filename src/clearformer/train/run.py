@@ -45,6 +45,7 @@ from clearformer.train import (
     schedule,
     state,
     step,
+    structure,
     tasks,
 )
 from clearformer.train.average import Average
@@ -185,6 +186,8 @@ class Run:
         self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
         self.task = self._load(config, places, tokenizer)
         self.config = self.task.config
+        for cost in structure.costs(self.config.model):
+            say(f"note: {cost}")
         self.data = {
             "data": self.task.identity,
             "tokenizer": tokenizer_identity(self.task.tokenizer),
