@@ -59,5 +59,5 @@ def test_an_evaluation_that_a_resume_repeats_counts_once(tmp_path):
 
 def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / "m.jsonl").write_text('{"step": 1}\n{"step"\n')
-    with pytest.raises(ValueError, match="m.jsonl is damaged: line 2 is no JSON object"):
+    with pytest.raises(ValueError, match=r"m\.jsonl is damaged: line 2 is no JSON object"):
         read(tmp_path / "m.jsonl")
