@@ -17,7 +17,7 @@ def test_lines_json_and_the_exit_code(clearformer, monkeypatch):
     first, second, last = done.out.splitlines()
     assert first.startswith("G16  old checkpoints  reached")
     assert "accumulation 1/2/8" in second
-    assert last.startswith("2 of 2 without a miss")
+    assert last.startswith("2 reached, 0 missed, 0 skipped; ")
     counts = goals.GOALS["G16"].counts
     monkeypatch.setitem(goals.GOALS, "G16", goals.Goal("old", check, counts))
     done = clearformer("selftest", "--only", "G16", "--json")

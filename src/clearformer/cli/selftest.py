@@ -22,10 +22,10 @@ class Selftest:
         from clearformer.selftest.goals import attempts, chosen
 
         names = chosen(self.only)
-        missed = 0
+        outcomes = {"reached": 0, "missed": 0, "skipped": 0}
         total = 0.0
         for result in attempts(names, "soak" if self.full else "selftest"):
-            missed += result.outcome == "missed"
+            outcomes[result.outcome] += 1
             total += result.seconds
             if self.json:
                 print(json.dumps(asdict(result)), flush=True)
@@ -33,5 +33,6 @@ class Selftest:
             line = f"{result.goal:4} {result.name:16} {result.outcome:8} {result.seconds:6.1f} s"
             print(f"{line}  {result.found}", flush=True)
         if not self.json:
-            print(f"{len(names) - missed} of {len(names)} without a miss, {total / 60:.1f} minutes")
-        sys.exit(1 if missed else 0)
+            counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+            print(f"{counted}; {total / 60:.1f} minutes")
+        sys.exit(1 if outcomes["missed"] else 0)

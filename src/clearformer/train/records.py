@@ -73,10 +73,10 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def _evaluated_again(record: Mapping[str, Any], before: list[dict[str, Any]]) -> bool:
     """A checkpoint is saved before its step is evaluated, so a resume evaluates it again."""
-    if record.get("event") != "evaluation" or not before:
+    if record.get("event") != "evaluation":
         return False
-    last = before[-1]
-    return last.get("event") == "evaluation" and last["step"] == record["step"]
+    same_step = (r for r in before if r.get("step") == record["step"])
+    return any(r.get("event") == "evaluation" for r in same_step)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
