@@ -89,7 +89,7 @@ def test_products_and_projection_add_up(visit, explorer_server):
     component = float(found.get("q_proj", layer=0, head=1)[4, 3])
     assert abs(visit.numbers("#projection b")[0] - component) < 1e-5
     page.click("button.k:has(sub)")
-    page.wait_for_function("location.hash.includes('which=k')")
+    page.wait_for_function("() => location.hash.includes('which=k')")
 
 
 def test_arrow_keys_move_the_query_and_the_address_remembers(visit):
@@ -97,7 +97,7 @@ def test_arrow_keys_move_the_query_and_the_address_remembers(visit):
     before = page.inner_text("#caption")
     page.focus("table.ladder td button[tabindex='0']")
     page.keyboard.press("ArrowDown")
-    page.wait_for_function("new URLSearchParams(location.hash.slice(1)).get('i') === '4'")
+    page.wait_for_function("() => new URLSearchParams(location.hash.slice(1)).get('i') === '4'")
     assert page.inner_text("#caption") != before
     moved = row(visit, "weights")
     address = page.url
@@ -115,7 +115,7 @@ def test_the_heat_map_is_moved_by_keys_and_speaks(visit):
     page.focus("[role=application]")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("location.hash.includes('i=4') && location.hash.includes('j=0')")
+    page.wait_for_function("() => location.hash.includes('i=4') && location.hash.includes('j=0')")
     spoken = page.inner_text("figure.heat [aria-live]")
     assert spoken.startswith("query ")
     assert "weight 0." in spoken
@@ -198,6 +198,6 @@ def test_reduced_motion_has_no_tween(open_visit):
     with open_visit(reduced_motion="reduce") as visit:
         page = visit.go(model="gpt2", ready=LADDER)
         page.click("#step")
-        page.wait_for_function("location.hash.includes('stage=scores_raw')")
+        page.wait_for_function("() => location.hash.includes('stage=scores_raw')")
         style = "getComputedStyle(document.querySelector('table.ladder td')).animationName"
         assert page.evaluate(style) == "none"
