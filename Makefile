@@ -41,7 +41,8 @@ web:
 
 # The browser tests want Chromium: where it is missing and may be installed, it is.
 chromium:
-	@command -v chromium chromium-browser >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	  || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null \
 	  || { echo "installing chromium (once)"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	  || echo "chromium could not be installed: the browser tests say what is missing"
 
