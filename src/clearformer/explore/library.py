@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from clearformer.explore.errors import Problem, unknown
 from clearformer.explore.jobs import Worker
 from clearformer.explore.limits import OPEN_MODELS
 from clearformer.explore.recording import blocks
+from clearformer.explore.stages import all_finite
 from clearformer.explore.subject import Subject
 from clearformer.hub import importing
 from clearformer.train import folder, records
@@ -264,9 +265,19 @@ class Library:
                 self._opened.popitem(last=False)
         return opened
 
+    def warm(self) -> None:
+        """Begin to open the first model: somebody is about to look at it."""
+        for entry in self.models()[:1]:
+            chosen = self.checkpoint(entry, None)
+            entry.worker.submit(partial(_open_and_check, self, entry, chosen))
+
     def close(self) -> None:
         for entry in self.entries.values():
             entry.worker.close()
+
+
+def _open_and_check(library: Library, entry: Entry, checkpoint_id: str) -> None:
+    _ = library.open(entry, checkpoint_id).not_finite  # looked up once, then known
 
 
 @lru_cache(maxsize=MOST_ENTRIES)
@@ -284,8 +295,9 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
 
 
 def _not_finite(parameters: Sequence[Tensor]) -> tuple[int, int]:
-    nan = sum(int(p.isnan().sum()) for p in parameters)
-    return nan, sum(int(p.isinf().sum()) for p in parameters)
+    doubtful = [p for p in parameters if not all_finite(p)]
+    nan = sum(int(p.isnan().sum()) for p in doubtful)
+    return nan, sum(int(p.isinf().sum()) for p in doubtful)
 
 
 def slug(name: str) -> str:
