@@ -103,7 +103,7 @@ async def _invalid(request: Request, problem: RequestValidationError) -> Respons
     """The first field that does not fit, by its name."""
     first = problem.errors()[0]
     names = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
-    field = ".".join(names) or "body"
+    field = "body" if first["type"] == "json_invalid" else ".".join(names) or "body"
     return answer(Problem(422, "invalid", f"{field}: {first['msg']}", field=field))
 
 

@@ -41,6 +41,7 @@ class Entry:
         self.id = id
         self.path = path
         self.name = path.resolve().name
+        self.stamp = _changed(path / "config.json")
         self.worker = Worker(id)
 
     @property
@@ -180,7 +181,7 @@ class Library:
         self.entries: dict[str, Entry] = {}
         self.problems: dict[str, str] = {}  # what could not be read, and why
         self._by_path: dict[Path, Entry] = {}
-        self._opened: OrderedDict[tuple[str, str], Opened] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, str, int], Opened] = OrderedDict()
         self._lock = threading.Lock()
         for entry in extra:
             self.entries[entry.id] = entry
@@ -193,11 +194,19 @@ class Library:
             for place in self.folders:
                 for path in _models_in(place):
                     if len(found) < MOST_ENTRIES:
-                        found[path] = self._by_path.get(path) or self._new(path)
+                        found[path] = self._known(path) or self._new(path)
             for path, entry in self._by_path.items():
                 if path not in found:
                     self.entries.pop(entry.id, None)
             self._by_path = found
+
+    def _known(self, path: Path) -> Entry | None:
+        """What was found here before; not if somebody began another run in its place."""
+        entry = self._by_path.get(path)
+        if entry is not None and entry.stamp != _changed(path / "config.json"):
+            del self.entries[entry.id]
+            return None
+        return entry
 
     def _new(self, path: Path) -> Entry:
         entry = Entry(_free(slug(path.resolve().name), self.entries), path)
@@ -249,7 +258,8 @@ class Library:
 
     def open(self, entry: Entry, checkpoint_id: str) -> Opened:
         """To be called on the entry's worker: opening is a call on the model too."""
-        key = (entry.id, checkpoint_id)
+        manifest = entry.path / "checkpoints" / checkpoint_id / "manifest.json"
+        key = (entry.id, checkpoint_id, _changed(manifest))
         with self._lock:
             if key in self._opened:
                 self._opened.move_to_end(key)
@@ -298,6 +308,14 @@ def _not_finite(parameters: Sequence[Tensor]) -> tuple[int, int]:
     doubtful = [p for p in parameters if not all_finite(p)]
     nan = sum(int(p.isnan().sum()) for p in doubtful)
     return nan, sum(int(p.isinf().sum()) for p in doubtful)
+
+
+def _changed(path: Path) -> int:
+    """When a file was last written; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def slug(name: str) -> str:
