@@ -29,6 +29,13 @@ def test_every_mistake_has_one_shape(client):
     assert (
         json.loads(client.ask("POST", "/api/traces", raw=b"{").body)["error"]["code"] == "invalid"
     )
+    for body in (
+        b"[" * 100_000,
+        b'{"model": "gpt2", "text": "\\ud800"}',
+        b'{"model": "\\ud800"}',
+        b"7",
+    ):
+        assert client.ask("POST", "/api/traces", raw=body).status in (400, 404, 422), body[:40]
     answer = client.ask("POST", "/api/traces", {"model": "gpt2", "text": "a", "pad_to": "x"})
     assert json.loads(answer.body)["error"]["field"] == "pad_to"
 

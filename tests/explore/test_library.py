@@ -55,6 +55,20 @@ def test_models_that_come_and_go_are_noticed(one, tmp_path):
     assert library.models() == []
 
 
+def test_another_run_in_the_same_folder_is_another_model(one, tiny, tmp_path):
+    run = one("run")
+    library = Library([run])
+    before = library.open(library.entry("run"), "step-15")
+    shutil.rmtree(run)
+    tokenizer = tiny.tokenizer_of("characters")
+    config = tiny.config_of("gpt2", tokenizer, {"layers": 3})
+    tiny.write_run(run, config, tiny.build(config), tokenizer, steps=(15,))
+    (entry,) = library.models()
+    assert (entry.id, entry.config.layers) == ("run", 3)
+    assert library.open(entry, "step-15").config.layers == 3
+    assert before.config.layers == 2
+
+
 def test_a_damaged_checkpoint_is_refused_before_a_number_is_used(one):
     run = one("run")
     weights = run / "checkpoints/step-15/model.safetensors"

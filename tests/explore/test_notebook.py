@@ -26,6 +26,15 @@ def test_the_page_has_the_numbers_of_the_trace(opened, family):
     assert "GET /api/models" in payload["responses"]
 
 
+def test_padding_is_padding_on_the_page_too(opened):
+    page = trace(opened("bert").subject, "the cat", pad_to=8).html(layer=1)
+    payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
+    (head,) = [each for key, each in payload["responses"].items() if "/head?" in key]
+    weights = unpack(head["weights"])
+    assert weights.shape == (8, 8)
+    assert (weights[:, 4:] == 0).all()
+
+
 def test_a_notebook_gets_a_frame(opened):
     shown = trace(opened("gpt2").subject, "the cat")._repr_html_()
     inner = html.unescape(re.fullmatch(r'<iframe srcdoc="([^"]*)".*', shown, re.DOTALL)[1])

@@ -19,13 +19,15 @@ def test_everything_is_put_back_after_an_error(family, small):
     model = build(small(family))
     before = {name: vars(module).copy() for name, module in model.named_modules()}
     kernels = [attention.kernel for attention in attentions(model).values()]
-    with (
-        pytest.raises(RuntimeError, match="stop"),
-        recording(model, Notes(("weights",)), "none", positions=False),
-    ):
-        assert hooks(model) > 0
-        assert attentions(model).popitem()[1].kernel not in kernels
-        raise RuntimeError("stop")
+
+    def interrupted():
+        with recording(model, Notes(("weights",)), "none", positions=False):
+            assert hooks(model) > 0
+            assert attentions(model).popitem()[1].kernel not in kernels
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        interrupted()
     assert hooks(model) == 0
     assert [attention.kernel for attention in attentions(model).values()] == kernels
     for name, module in model.named_modules():

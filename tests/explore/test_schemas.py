@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from clearformer.explore import schemas
+from clearformer.explore.app import ROUTERS
 
 ROOT = Path(__file__).parents[2]
+MODELS = ["gpt2", "bert", "classifier", "original", "xl", "nan", "nowhere"]
 EXAMPLES = int(os.environ.get("CLEARFORMER_FUZZ", "4"))  # of each operation and kind
 
 
@@ -22,6 +25,50 @@ def test_the_interface_that_pages_are_built_for_is_this_one(explorer_server):
     assert json.loads(path.read_text()) == now, hint
 
 
+def test_answers_are_what_the_schema_says(explorer_server):
+    """Heavy answers are written on the model's thread and do not pass through the schema."""
+    client = explorer_server.client
+    models = {route.path: route.response_model for router in ROUTERS for route in router.routes}
+    seen = set()
+
+    def check(route, path, body=None):
+        answer = client.get(path) if body is None else client.post(path, body)
+        TypeAdapter(models[route]).validate_python(answer)
+        seen.add(route)
+        return answer
+
+    for family in ("gpt2", "bert", "classifier", "original", "xl", "modern", "nan"):
+        asked = {"model": family, "text": "the cat sat on the mat"}
+        traced = "/api/traces/{id}"
+        id = check("/api/traces", "/api/traces", asked)["id"]
+        for name in (
+            "", "/attention?layer=1&head=1", "/query?layer=1&head=0&i=1", "/head?layer=0&head=0",
+            "/projection?layer=1&head=1&i=-1&which=v&d=0", "/residual", "/residual?layer=0&i=0",
+            "/mlp?layer=0&i=0",
+        ):  # fmt: skip
+            check(traced + name.partition("?")[0], f"/api/traces/{id}{name}")
+        check(f"{traced}/logits", f"/api/traces/{id}/logits")
+        if family != "classifier":
+            check(f"{traced}/lens", f"/api/traces/{id}/lens?track=1")
+        check("/api/models/{id}/parameters", f"/api/models/{family}/parameters")
+        check("/api/positions", f"/api/positions?model={family}")
+        which = {"model": family}
+        check("/api/compare", "/api/compare", {"a": which, "b": which, "text": "the cat"})
+        count = len(client.get(f"/api/traces/{id}")["tokens"]) if family != "xl" else 22
+        check("/api/permute", "/api/permute", {**asked, "permutation": list(range(count))})
+        edit = {"i": 1, "text": "dog" if family in ("bert", "classifier") else "z"}
+        check("/api/probe", "/api/probe", {**asked, "edit": edit})
+    for method in ("ig", "occlusion", "grad_x_input"):
+        asked = {"model": "classifier", "text": "a good film", "method": method}
+        check("/api/attribute", "/api/attribute", asked)
+    check("/api/corrupt", "/api/corrupt", {"model": "bert", "text": "the cat"})
+    for path in ("info", "models", "source", "runs", "scaling", "patterns", "memory"):
+        check(f"/api/{path}", f"/api/{path}")
+    check("/api/runs/{id}/metrics", "/api/runs/gpt2/metrics")
+    streams = {"/api/generate", "/api/export", "/api/runs/{id}/events", "/api/runs/{id}/stop"}
+    assert set(models) - seen == streams
+
+
 def test_unknown_fields_and_wild_numbers_are_refused():
     for more in ({"temprature": 1}, {"temperature": float("nan")}, {"top_p": 0}, {"top_k": 0},
                  {"seed": -1}, {"max_new_tokens": 10**6}):  # fmt: skip
@@ -32,44 +79,47 @@ def test_unknown_fields_and_wild_numbers_are_refused():
 def test_no_request_that_the_schema_allows_makes_the_server_fail(explorer_server):
     """Every operation, with data made from the application's own schema: no 500."""
     schemathesis = pytest.importorskip("schemathesis")
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis.errors import Unsatisfiable
-    from schemathesis import GenerationMode
-
     schema = schemathesis.openapi.from_url(f"{explorer_server.url}/api/openapi.json")
-    ids = ["gpt2", "bert", "classifier", "original", "xl", "nan", "nowhere"]
     trace = explorer_server.client.post("/api/traces", {"model": "gpt2", "text": "the cat"})["id"]
-    asked, failed = [], []
+    asked, failed = set(), []
     for result in schema.get_all_operations():
         operation = result.ok()
         if "/events" in operation.path:
             continue  # never ends
-        modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
-        for mode in modes:
-            strategy = operation.as_strategy(generation_mode=mode)
-
-            @given(case=strategy)
-            @settings(
-                max_examples=EXAMPLES,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            def ask(case):
-                # Names that exist, or nearly every answer would be that there is no such model.
-                place = len(str(case.body)) + len(str(case.query))
-                if isinstance(case.body, dict) and "model" in case.body and place % 3:
-                    case.body["model"] = ids[place % len(ids)]
-                if case.path_parameters and place % 3:
-                    case.path_parameters["id"] = trace if "traces" in operation.path else "gpt2"
-                answer = case.call()
-                asked.append(operation.label)
-                if answer.status_code >= 500:
-                    failed.append((operation.label, answer.status_code, case.as_curl_command()))
-
-            with contextlib.suppress(Unsatisfiable):  # nothing can be wrong where nothing is asked
-                ask()
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+            for status, command in answers(operation, mode, trace):
+                asked.add(operation.label)
+                if status >= 500:
+                    failed.append((operation.label, status, command))
     assert failed == []
-    assert len(set(asked)) > 25
+    assert len(asked) > 25
+
+
+def answers(operation, mode, trace):
+    """Statuses of some requests to one operation, each with the command that repeats it."""
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis.errors import Unsatisfiable
+
+    found = []
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case):
+        # Names that exist, or nearly every answer would be that there is no such model.
+        place = len(str(case.body)) + len(str(case.query))
+        if isinstance(case.body, dict) and "model" in case.body and place % 3:
+            case.body["model"] = MODELS[place % len(MODELS)]
+        if case.path_parameters and place % 3:
+            case.path_parameters["id"] = trace if "traces" in operation.path else "gpt2"
+        found.append((case.call().status_code, case.as_curl_command()))
+
+    with contextlib.suppress(Unsatisfiable):  # nothing can be wrong where nothing is asked
+        ask()
+    return found

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from clearformer.explore import views
 from clearformer.explore.arrays import unpack
 from clearformer.explore.errors import Problem
 from clearformer.explore.kept import KeptTraces
 from clearformer.explore.stages import pooled
 from clearformer.explore.trace import trace
-from clearformer.explore import views
 
 FAMILIES = ["generator", "gpt2", "bert", "classifier", "xl", "sparse", "modern"]
 TEXT = "the cat sat on the mat"
@@ -38,7 +38,7 @@ def test_every_number_is_that_of_the_trace(opened, family):
         np.testing.assert_allclose(thumbs, pooled(weights[None], 64)[0], atol=span / 255)
         i = 2
         row = views.query(kept, 1, 1, i, part)
-        q, k, v = (unpack(row[name]) for name in "qkv")
+        q, k = unpack(row["q"]), unpack(row["k"])
         raw, scaled, shown, shares = (
             unpack(row[name])
             for name in ("scores_raw", "scores_scaled", "scores_masked", "weights")

@@ -58,12 +58,18 @@ class Explore:
         address = self._address(server.port)
         if self.port not in (0, server.port):
             print(f"note: port {self.port} is taken, so another one was chosen", file=sys.stderr)
-        print(f"explore {_count(len(library.models()))} at {address} (Ctrl-C ends)", flush=True)
+        count = len(library.models())
+        for name, problem in library.problems.items():
+            print(f"note: {name} cannot be opened: {problem}", file=sys.stderr)
+        if not count:
+            print("note: there is no model in it yet; runs that appear are shown", file=sys.stderr)
+        print(f"explore {_count(count)} at {address} (Ctrl-C ends)", flush=True)
         if self.browser and _has_screen():
             import threading
             import webbrowser
 
             threading.Timer(0.3, webbrowser.open, (address,)).start()
+        library.warm()
         try:
             server.serve_here()
         except KeyboardInterrupt:

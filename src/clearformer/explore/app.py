@@ -35,6 +35,7 @@ from clearformer.explore.routes import (
 from clearformer.explore.schemas import Failed
 from clearformer.explore.security import LOOPBACK, Gate, answer
 
+ROUTERS = [each.router for each in (models, traces, stream, generate, runs, tasks, lessons, export)]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": Failed} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
@@ -66,8 +67,8 @@ def create_app(
         responses=FAILURES,
     )
     app.state.explorer = Explorer(library, limits)
-    for each in (models, traces, stream, generate, runs, tasks, lessons, export):
-        app.include_router(each.router)
+    for router in ROUTERS:
+        app.include_router(router)
     app.add_api_route("/", index, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
     for kind, handler in (
@@ -79,7 +80,7 @@ def create_app(
     ):
         app.add_exception_handler(kind, handler)  # type: ignore[arg-type]
     # The one that is added last looks first.
-    app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)
+    app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=1)
     app.add_middleware(Gate, token=token)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     return app
@@ -103,7 +104,7 @@ async def _invalid(request: Request, problem: RequestValidationError) -> Respons
     """The first field that does not fit, by its name."""
     first = problem.errors()[0]
     names = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
-    field = ".".join(names) or "body"
+    field = "body" if first["type"] == "json_invalid" else ".".join(names) or "body"
     return answer(Problem(422, "invalid", f"{field}: {first['msg']}", field=field))
 
 

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from clearformer.explore.errors import Problem, unknown
 from clearformer.explore.jobs import Worker
 from clearformer.explore.limits import OPEN_MODELS
 from clearformer.explore.recording import blocks
+from clearformer.explore.stages import all_finite
 from clearformer.explore.subject import Subject
 from clearformer.hub import importing
 from clearformer.train import folder, records
@@ -40,6 +41,7 @@ class Entry:
         self.id = id
         self.path = path
         self.name = path.resolve().name
+        self.stamp = _changed(path / "config.json")
         self.worker = Worker(id)
 
     @property
@@ -179,7 +181,7 @@ class Library:
         self.entries: dict[str, Entry] = {}
         self.problems: dict[str, str] = {}  # what could not be read, and why
         self._by_path: dict[Path, Entry] = {}
-        self._opened: OrderedDict[tuple[str, str], Opened] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, str, int], Opened] = OrderedDict()
         self._lock = threading.Lock()
         for entry in extra:
             self.entries[entry.id] = entry
@@ -192,11 +194,19 @@ class Library:
             for place in self.folders:
                 for path in _models_in(place):
                     if len(found) < MOST_ENTRIES:
-                        found[path] = self._by_path.get(path) or self._new(path)
+                        found[path] = self._known(path) or self._new(path)
             for path, entry in self._by_path.items():
                 if path not in found:
                     self.entries.pop(entry.id, None)
             self._by_path = found
+
+    def _known(self, path: Path) -> Entry | None:
+        """What was found here before; not if somebody began another run in its place."""
+        entry = self._by_path.get(path)
+        if entry is not None and entry.stamp != _changed(path / "config.json"):
+            del self.entries[entry.id]
+            return None
+        return entry
 
     def _new(self, path: Path) -> Entry:
         entry = Entry(_free(slug(path.resolve().name), self.entries), path)
@@ -248,7 +258,8 @@ class Library:
 
     def open(self, entry: Entry, checkpoint_id: str) -> Opened:
         """To be called on the entry's worker: opening is a call on the model too."""
-        key = (entry.id, checkpoint_id)
+        manifest = entry.path / "checkpoints" / checkpoint_id / "manifest.json"
+        key = (entry.id, checkpoint_id, _changed(manifest))
         with self._lock:
             if key in self._opened:
                 self._opened.move_to_end(key)
@@ -264,9 +275,19 @@ class Library:
                 self._opened.popitem(last=False)
         return opened
 
+    def warm(self) -> None:
+        """Begin to open the first model: somebody is about to look at it."""
+        for entry in self.models()[:1]:
+            chosen = self.checkpoint(entry, None)
+            entry.worker.submit(partial(_open_and_check, self, entry, chosen))
+
     def close(self) -> None:
         for entry in self.entries.values():
             entry.worker.close()
+
+
+def _open_and_check(library: Library, entry: Entry, checkpoint_id: str) -> None:
+    _ = library.open(entry, checkpoint_id).not_finite  # looked up once, then known
 
 
 @lru_cache(maxsize=MOST_ENTRIES)
@@ -284,8 +305,17 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
 
 
 def _not_finite(parameters: Sequence[Tensor]) -> tuple[int, int]:
-    nan = sum(int(p.isnan().sum()) for p in parameters)
-    return nan, sum(int(p.isinf().sum()) for p in parameters)
+    doubtful = [p for p in parameters if not all_finite(p)]
+    nan = sum(int(p.isnan().sum()) for p in doubtful)
+    return nan, sum(int(p.isinf().sum()) for p in doubtful)
+
+
+def _changed(path: Path) -> int:
+    """When a file was last written; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def slug(name: str) -> str:

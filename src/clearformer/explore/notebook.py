@@ -44,9 +44,8 @@ def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
     entry = Given(slug(subject.name), subject, subject.config)
     app = create_app(Library([], [entry]))
     given = trace.input
-    tokens: Any = given.tokens if given.target is None else (given.tokens, given.target)
-    settings = {**trace.settings, "pad_to": None} if given.keep is not None else trace.settings
-    kept = app.state.explorer.traces.make(Opened(entry, "weights", subject), tokens, settings)
+    opened = Opened(entry, "weights", subject)
+    kept = app.state.explorer.traces.make(opened, given.unpadded(), trace.settings)
     assert isinstance(kept, Kept)
     part = kept.overview.parts[0]
     views.place(kept, layer, head, part)

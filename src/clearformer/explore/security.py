@@ -8,6 +8,7 @@ another site's script. Both are refused before anything else looks at the reques
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import socket
 from http.cookies import CookieError, SimpleCookie
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearformer.explore.errors import Problem
@@ -155,7 +156,9 @@ def too_large() -> Problem:
 
 
 def answer(problem: Problem) -> Response:
-    return JSONResponse(problem.body, status_code=problem.status)
+    # In ASCII: a sentence may quote half a character, which no UTF-8 can carry.
+    text = json.dumps(problem.body)
+    return Response(text, status_code=problem.status, media_type="application/json")
 
 
 def _with_headers(send: Send) -> Send:

@@ -117,6 +117,11 @@ def entropy(shares: Tensor) -> Tensor:
     return torch.special.entr(shares).sum(-1) / math.log(2)
 
 
+def all_finite(tensor: Tensor) -> bool:
+    """Whether nothing is NaN or infinite, by one sum: NaN and infinities do not vanish in it."""
+    return math.isfinite(float(tensor.detach().sum()))
+
+
 def not_finite(found: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     """Of each stage, how many NaN and how many infinities it has, where it has any.
 
@@ -124,6 +129,8 @@ def not_finite(found: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     """
     counts = {}
     for stage, tensor in found.items():
+        if all_finite(tensor):
+            continue
         infinite = tensor == math.inf if stage == "scores_masked" else tensor.isinf()
         both = int(tensor.isnan().sum()), int(infinite.sum())
         if any(both):

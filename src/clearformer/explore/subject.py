@@ -69,6 +69,11 @@ class Input:
             return self.queries(part)
         return self.tokens[0, self.start - self.remembered :].tolist()
 
+    def unpadded(self) -> Any:
+        """The ids as `trace` takes them, without the padding that it added."""
+        tokens = _real(self.tokens, self.keep)
+        return tokens if self.target is None else (tokens, _real(self.target, self.target_keep))
+
     @property
     def remembered(self) -> int:
         return min(self.start, self.memory or 0)
@@ -170,6 +175,10 @@ def _row(tokens: Tensor | Sequence[int]) -> Tensor:
             f"tokens have shape {tuple(found.shape)}, but one sequence is traced: (T,) or (1, T)"
         )
     return found
+
+
+def _real(row: Tensor, keep: Tensor | None) -> Tensor:
+    return row if keep is None else row[:, : int(keep.sum())]
 
 
 def _sentences(subject: Subject, tokens: Tensor) -> Tensor | None:

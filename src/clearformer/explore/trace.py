@@ -152,6 +152,7 @@ def trace(
     finally:
         inner.train(was_training)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
+    settings |= {} if memory is None else {"segment": segment, "memory": memory}
     return Trace(notes.recorded, output, subject, given, settings, notes.not_finite, notes.shapes)
 
 

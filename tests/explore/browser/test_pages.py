@@ -22,8 +22,9 @@ PAGES = {
     "memory": ({"view": "reach", "reach": "memory"}, "[data-reach]"),
     "compare": ({"model": "gpt2"}, "[data-kl]"),
 }
-AUDIT = """async () => {
-  const found = await axe.run(document, {resultTypes: ['violations']});
+AUDIT = """async only => {
+  const found = await axe.run(document, {resultTypes: ['violations'],
+    ...(only ? {runOnly: {type: 'rule', values: only}} : {})});
   return found.violations.map(each =>
     each.id + ': ' + each.nodes.slice(0, 3).map(node => node.target.join(' ') + ' ' +
     (node.any[0]?.message ?? '')).join('; '));
@@ -54,7 +55,6 @@ def test_a_page_is_whole(open_visit, axe, name):
         assert page.locator("figure:not([data-source]):not(:has([data-source]))").count() <= 1
         for width in (390, 900, 1280, 1920):
             page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(60)
             keep(page, f"{name}-{width}-light")
             spare = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert page.evaluate(spare) <= 0, width
@@ -62,10 +62,11 @@ def test_a_page_is_whole(open_visit, axe, name):
         page.evaluate(axe)
         assert page.evaluate(AUDIT) == []
         page.click("header button.plain")
-        page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+        page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
         page.wait_for_timeout(250)
         keep(page, f"{name}-1280-dark")
-        assert page.evaluate(AUDIT) == []
+        # The structure is the same: in the dark only colours can fail.
+        assert page.evaluate(AUDIT, ["color-contrast", "link-in-text-block"]) == []
 
 
 def test_offline_after_loading_the_page_still_answers(open_visit):

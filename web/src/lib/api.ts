@@ -87,11 +87,13 @@ export class Live implements Api {
     const headers = { "Content-Type": "application/json" };
     const response = await asked(path, { method: "POST", headers, body: JSON.stringify(body), signal });
     if (!response.ok || !response.body) return answer(response);
+    // Chromium calls a body that only a reader has read "aborted" as soon as requests are watched: read it once more.
+    const whole = response.clone().text().catch(() => "");
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
-      if (done) return;
+      if (done) return void (await whole);
       const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
       rest = blocks.pop() as string;
       for (const block of blocks) {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
+from starlette.responses import Response
 
 from clearformer.explore import lens as looking
 from clearformer.explore.errors import bad_field
@@ -19,12 +20,12 @@ router = APIRouter(prefix="/api/traces")
 @router.get("/{id}/residual", response_model=ResidualTold | VectorsTold)
 async def residual(
     here: Here, id: TraceId, layer: At | None = None, i: At | None = None, part: Part | None = None
-) -> Any:
+) -> Response:
     if layer is None and i is None:
-        return await here.on_trace(id, lambda kept: looking.residual(kept, part))
+        return await here.tell_of_trace(id, lambda kept: looking.residual(kept, part))
     if layer is None or i is None:
         raise bad_field("layer", "give both layer and i, or neither")
-    return await here.on_trace(id, lambda kept: looking.vectors(kept, layer, i, part))
+    return await here.tell_of_trace(id, lambda kept: looking.vectors(kept, layer, i, part))
 
 
 @router.get("/{id}/lens", response_model=LensTold)
@@ -33,12 +34,12 @@ async def lens(
     id: TraceId,
     k: Annotated[int, Query(ge=1, le=50)] = 5,
     track: At | None = None,
-) -> Any:
-    return await here.on_trace(id, lambda kept: looking.lens(kept, k, track))
+) -> Response:
+    return await here.tell_of_trace(id, lambda kept: looking.lens(kept, k, track))
 
 
 @router.get("/{id}/mlp", response_model=UnitsTold)
 async def units(
     here: Here, id: TraceId, layer: At, i: At, k: Annotated[int, Query(ge=1, le=100)] = 20
-) -> Any:
-    return await here.on_trace(id, lambda kept: looking.units(kept, layer, i, k))
+) -> Response:
+    return await here.tell_of_trace(id, lambda kept: looking.units(kept, layer, i, k))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
+from starlette.responses import Response
 
 from clearformer.explore import attribution, compare, hiding, places
-from clearformer.explore.explorer import Here
+from clearformer.explore.explorer import Here, as_json
 from clearformer.explore.schemas import (
     AttributeAsked,
     AttributeTold,
@@ -23,8 +24,8 @@ Named = Annotated[str, Query(max_length=100)]
 
 
 @router.post("/attribute", response_model=AttributeTold)
-async def attribute(here: Here, asked: AttributeAsked) -> Any:
-    return await here.on_model(
+async def attribute(here: Here, asked: AttributeAsked) -> Response:
+    return await here.tell_of_model(
         asked.model,
         asked.checkpoint,
         lambda o: attribution.attribute(o, asked.text, asked.method, asked.label, here.limits),
@@ -32,8 +33,8 @@ async def attribute(here: Here, asked: AttributeAsked) -> Any:
 
 
 @router.post("/corrupt", response_model=CorruptTold)
-async def corrupt(here: Here, asked: CorruptAsked) -> Any:
-    return await here.on_model(
+async def corrupt(here: Here, asked: CorruptAsked) -> Response:
+    return await here.tell_of_model(
         asked.model,
         asked.checkpoint,
         lambda o: hiding.corrupt(o, asked.text, asked.seed, here.limits),
@@ -41,7 +42,7 @@ async def corrupt(here: Here, asked: CorruptAsked) -> Any:
 
 
 @router.post("/compare", response_model=CompareTold)
-async def compared(here: Here, asked: CompareAsked) -> Any:
+async def compared(here: Here, asked: CompareAsked) -> Response:
     a = await here.on_model(
         asked.a.model,
         asked.a.checkpoint,
@@ -52,9 +53,9 @@ async def compared(here: Here, asked: CompareAsked) -> Any:
         asked.b.checkpoint,
         lambda o: compare.look(o, asked.text, a.target, here.limits),
     )
-    return compare.compare(a, b)
+    return as_json(compare.compare(a, b))
 
 
 @router.get("/positions", response_model=PositionsTold)
-async def positions(here: Here, model: Named, checkpoint: Named | None = None) -> Any:
-    return await here.on_model(model, checkpoint, places.positions)
+async def positions(here: Here, model: Named, checkpoint: Named | None = None) -> Response:
+    return await here.tell_of_model(model, checkpoint, places.positions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
+from starlette.responses import Response
 
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import experiments, views
@@ -33,8 +34,10 @@ TraceId = Annotated[str, Path(max_length=40)]
 
 
 @router.post("/traces", response_model=TraceTold)
-async def trace(here: Here, asked: TraceAsked) -> Any:
-    return await here.on_model(asked.model, asked.checkpoint, lambda o: _traced(here, o, asked))
+async def trace(here: Here, asked: TraceAsked) -> Response:
+    return await here.tell_of_model(
+        asked.model, asked.checkpoint, lambda o: _traced(here, o, asked)
+    )
 
 
 def _traced(here: Explorer, opened: Opened, asked: TraceAsked) -> dict[str, Any]:
@@ -54,27 +57,31 @@ def _traced(here: Explorer, opened: Opened, asked: TraceAsked) -> dict[str, Any]
 
 
 @router.get("/traces/{id}", response_model=TraceTold)
-async def again(here: Here, id: TraceId) -> Any:
-    return await here.on_trace(id, views.overview)
+async def again(here: Here, id: TraceId) -> Response:
+    return await here.tell_of_trace(id, views.overview)
 
 
 @router.get("/traces/{id}/attention", response_model=AttentionTold)
 async def attention(
     here: Here, id: TraceId, layer: At, head: At, stage: Stage = "weights", part: Part | None = None
-) -> Any:
-    return await here.on_trace(id, lambda kept: views.attention(kept, layer, head, stage, part))
+) -> Response:
+    return await here.tell_of_trace(
+        id, lambda kept: views.attention(kept, layer, head, stage, part)
+    )
 
 
 @router.get("/traces/{id}/query", response_model=QueryTold)
 async def query(
     here: Here, id: TraceId, layer: At, head: At, i: At, part: Part | None = None
-) -> Any:
-    return await here.on_trace(id, lambda kept: views.query(kept, layer, head, i, part))
+) -> Response:
+    return await here.tell_of_trace(id, lambda kept: views.query(kept, layer, head, i, part))
 
 
 @router.get("/traces/{id}/head", response_model=HeadTold)
-async def whole_head(here: Here, id: TraceId, layer: At, head: At, part: Part | None = None) -> Any:
-    return await here.on_trace(id, lambda kept: views.whole_head(kept, layer, head, part))
+async def whole_head(
+    here: Here, id: TraceId, layer: At, head: At, part: Part | None = None
+) -> Response:
+    return await here.tell_of_trace(id, lambda kept: views.whole_head(kept, layer, head, part))
 
 
 @router.get("/traces/{id}/projection", response_model=ProjectionTold)
@@ -87,21 +94,21 @@ async def projection(
     which: Literal["q", "k", "v"],
     d: At,
     part: Part | None = None,
-) -> Any:
-    return await here.on_trace(
+) -> Response:
+    return await here.tell_of_trace(
         id, lambda kept: views.projection(kept, layer, head, i, which, d, part)
     )
 
 
 @router.get("/traces/{id}/logits", response_model=LogitsTold)
-async def logits(here: Here, id: TraceId, i: At = -1) -> Any:
-    return await here.on_trace(id, lambda kept: views.logits(kept, i))
+async def logits(here: Here, id: TraceId, i: At = -1) -> Response:
+    return await here.tell_of_trace(id, lambda kept: views.logits(kept, i))
 
 
 @router.post("/probe", response_model=ProbeTold)
-async def probe(here: Here, asked: ProbeAsked) -> Any:
+async def probe(here: Here, asked: ProbeAsked) -> Response:
     edit = asked.edit
-    return await here.on_model(
+    return await here.tell_of_model(
         asked.model,
         asked.checkpoint,
         lambda o: experiments.probe(o, asked.text, edit.i, edit.text, asked.mask, here.limits),
@@ -109,8 +116,8 @@ async def probe(here: Here, asked: ProbeAsked) -> Any:
 
 
 @router.post("/permute", response_model=PermuteTold)
-async def permute(here: Here, asked: PermuteAsked) -> Any:
-    return await here.on_model(
+async def permute(here: Here, asked: PermuteAsked) -> Response:
+    return await here.tell_of_model(
         asked.model,
         asked.checkpoint,
         lambda o: experiments.permute(
