@@ -42,19 +42,10 @@ class NextToken(Head):
         self.cap = cap
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
-        return self._capped(self.project(hidden))  # (B, T, V)
+        return self.capped(self.project(hidden))  # (B, T, V)
 
-    def columns(self, hidden: Tensor) -> Tensor:
-        """The logits of rows (R, E), a column each (V, R): for one step of many sequences.
-
-        With far more words than rows a CPU multiplies faster in this order.
-        """
-        logits = self.project.weight @ hidden.T
-        if self.project.bias is not None:
-            logits += self.project.bias[:, None]
-        return self._capped(logits)
-
-    def _capped(self, logits: Tensor) -> Tensor:
+    def capped(self, logits: Tensor) -> Tensor:
+        """What the cap makes of logits; without one they stay as they are."""
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
