@@ -50,16 +50,10 @@ class NextToken(Head):
         self.cap = cap
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
-        return capped(self.project(hidden), self.cap)  # (B, T, V)
+        return self.capped(self.project(hidden))  # (B, T, V)
 
-    def columns(self, hidden: Tensor) -> Tensor:
-        """The logits of rows (R, E), a column each (V, R): for one step of many sequences.
-
-        With far more words than rows a CPU multiplies faster in this order.
-        """
-        logits = self.project.weight @ hidden.T
-        if self.project.bias is not None:
-            logits += self.project.bias[:, None]
+    def capped(self, logits: Tensor) -> Tensor:
+        """What the cap makes of logits; without one they stay as they are."""
         return capped(logits, self.cap)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:

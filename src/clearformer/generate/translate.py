@@ -15,6 +15,7 @@ from clearformer.core.model import Seq2Seq
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Allowed, Beam, Hypothesis, search
 from clearformer.generate.grow import Growing, Translating, resting
+from clearformer.generate.tree import Branching, understands
 from clearformer.text import Tokenizer
 
 
@@ -97,12 +98,13 @@ def decode(
     device = next(model.parameters()).device
     tokens, keep = pad(sources)
     with resting(model):
-        growing = Translating(
-            model,
-            config,
-            torch.from_numpy(tokens).to(device),
-            None if keep.all() else torch.from_numpy(keep).to(device),
-        )
+        source = torch.from_numpy(tokens).to(device)
+        real = None if keep.all() else torch.from_numpy(keep).to(device)
+        growing: Growing
+        if understands(model):
+            growing = Branching(model, config, source, real, how.width)
+        else:
+            growing = Translating(model, config, source, real)
         if how.width == 1:
             found = greedy(growing, end=marks.end, most=limit, rules=rules, how=how)
             return [[each] for each in found]
@@ -117,9 +119,9 @@ def greedy(
     totals = [0.0] * growing.sentences
     active = list(range(growing.sentences))
     allow = Allowed(rules, end, most, growing.device)
-    logits = growing.first()  # (V, B)
+    logits = growing.first()  # (B, V)
     for length in range(1, most + 1):
-        best, token = allow(logits, length).max(dim=0)  # (B,)
+        best, token = allow(logits, length).max(dim=1)  # (B,)
         for sentence, score, each in zip(active, best.tolist(), token.tolist(), strict=True):
             tokens[sentence].append(each)
             totals[sentence] += score
