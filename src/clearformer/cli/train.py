@@ -192,7 +192,7 @@ def parse(arguments: Sequence[str]) -> Train:
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:
         empty = dict.fromkeys(BUDGETS) | {budget: 1}
-        default = replace(default, train=replace(default.train, **empty))  # type: ignore[arg-type]
+        default = replace(default, train=replace(default.train, **empty))
     return tyro.cli(
         Train,
         prog="clearformer train",
