@@ -138,7 +138,8 @@ class Live(Plain):
                     self.row, completed=min(event.progress, 1.0), description=self.line(event)
                 )
             case Evaluation():
-                self.bar.console.print(evaluation_line(event), highlight=False)
+                # A sample may hold what rich takes for markup: [/b].
+                self.bar.console.print(evaluation_line(event), highlight=False, markup=False)
 
     def samples(self, step: int, ids: list[int]) -> None:
         shown = f"step {step}: samples {' '.join(map(str, ids))}"
@@ -179,7 +180,9 @@ def evaluation_line(event: Any) -> str:
     line = f"step {event.step}: validation {figures}{'  (best)' if event.best else ''}"
     if event.sample is None:
         return line
-    return f"{line}\n    {' '.join(event.sample.split())[:100]}"
+    # A model that has learned little writes anything, also what would command a terminal.
+    sample = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(event.sample.split()))
+    return f"{line}\n    {sample[:100]}"
 
 
 def clock(seconds: float) -> str:
