@@ -44,6 +44,8 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/attention.py
 	@$(BIN)/python benchmarks/xl.py
 	@$(BIN)/python benchmarks/kills.py
+	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/plan.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
