@@ -58,6 +58,8 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/xl.py
 	@$(BIN)/python benchmarks/kills.py
 	@$(BIN)/python benchmarks/checkpoints.py
+	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/plan.py
 
 soak: .venv/ready-dev
 	@$(BIN)/clearformer selftest --full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -255,7 +256,7 @@ def differences(path: str, own: Any, usual: Any) -> list[str]:
         if is_dataclass(one) and is_dataclass(other):
             found += differences(name, one, other)
         elif one != other and one is not None and name not in ("--model.vocabulary",):
-            found.append(f"{name} {one}")
+            found.append(f"{name} {shlex.quote(str(one))}")
     return found
 
 

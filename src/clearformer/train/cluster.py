@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from clearformer.config import RunConfig
@@ -64,10 +65,9 @@ def on_paper(
     config = replace(config, model=replace(config.model, dropout=dropout), train=train)
     choices: tuple[Recompute, ...] = (None, 1)
     for what in choices:
-        one = footprint.footprint(config, 1, what, accumulated=True)
-        two = footprint.footprint(config, 2, what, accumulated=True)
+        one, two = _counted(config, 1, what), _counted(config, 2, what)
         states = _states(one, config.model.layers, gpus, distribute)
-        each = two.activations - one.activations
+        each = max(1, two.activations - one.activations)
         room = gpu.memory - CONTEXT - states - one.activations
         rows = 1 + math.floor(room / each) if room >= 0 else 0
         if rows >= 1:
@@ -93,6 +93,11 @@ def on_paper(
         round(share * bytes_sent),
         wanted / step_tokens * step_seconds / 86400,
     )
+
+
+@lru_cache(maxsize=8)
+def _counted(config: RunConfig, rows: int, what: Recompute) -> Footprint:
+    return footprint.footprint(config, rows, what, accumulated=True)
 
 
 def _states(one: Footprint, layers: int, gpus: int, distribute: str) -> int:

@@ -43,7 +43,8 @@ class Footprint:
     optimizer: int
     average: int  # a second copy of the weights, if there is one
     kept: int  # what the forward pass leaves for the backward pass
-    step: int  # the most at any moment, beyond weights, optimizer and average
+    step: int  # the most at any moment of a step, beyond weights, optimizer and average
+    evaluation: int  # likewise of an evaluation
     operations: int  # of one micro-batch, forward and backward
 
     @property
@@ -53,7 +54,8 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        return self.weights + self.optimizer + self.average + self.step
+        most = max(self.step, self.evaluation)
+        return self.weights + self.optimizer + self.average + most
 
 
 def footprint(config: RunConfig, rows: int, what: Recompute, accumulated: bool) -> Footprint:
@@ -92,7 +94,8 @@ def footprint(config: RunConfig, rows: int, what: Recompute, accumulated: bool) 
         nn.utils.clip_grad_norm_(learning, config.train.clip or 1.0)
         for rule in rules:
             rule.step()
-        highest = max(ledger.highest, always + _evaluation(config, model, ledger))
+        highest = ledger.highest
+        evaluation = _evaluation(config, model, ledger)
     return Footprint(
         sum(p.numel() for p in model.parameters()),
         weights,
@@ -101,6 +104,7 @@ def footprint(config: RunConfig, rows: int, what: Recompute, accumulated: bool) 
         weights if config.train.ema else 0,
         kept,
         highest - always,
+        evaluation,
         operations,
     )
 
@@ -153,7 +157,7 @@ class Ledger(TorchDispatchMode):
         if name != "aten::index":
             return source  # what is written into it does not change its size
         count = max(1, round(self.share * places.numel()))
-        return source.new_empty(count, *source.shape[places.dim() :])
+        return source.new_zeros(count, *source.shape[places.dim() :])
 
 
 PICKS = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
@@ -237,6 +241,7 @@ def _evaluation(config: RunConfig, model: Any, ledger: Ledger) -> int:
         return gradients  # no more than a step
     if isinstance(config.model.past, HiddenMemory):
         rows = 8
+    rows = min(rows, -(-rows_of(config) // config.train.accumulate))
     rows = max(1, min(rows, 2**26 // (config.model.length * config.model.vocabulary)))
     model.eval()
     batch, pasts = example(config, rows)

@@ -128,7 +128,11 @@ class Stream:
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
         length = self.config.model.length
-        found = evaluate.compress(model, self.validation, self.tokenizer, length, stride=length)
+        # No more at a time than in training: what fits there must fit here.
+        rows = min(16, self.config.train.batch // self.config.train.accumulate)
+        found = evaluate.compress(
+            model, self.validation, self.tokenizer, length, stride=length, batch=rows
+        )
         return {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
 
     def chance(self) -> float:
@@ -212,7 +216,8 @@ class Labels:
         )
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
-        guesses = evaluate.predict(model, self.validation, self.config)
+        rows = min(32, self.config.train.batch // self.config.train.accumulate)
+        guesses = evaluate.predict(model, self.validation, self.config, batch=rows)
         labels = torch.from_numpy(self.validation.labels)
         found = evaluate.report(guesses, labels, self.names)
         return {"loss": found.loss, "accuracy": found.accuracy}
