@@ -226,7 +226,6 @@ class Run:
                     f"note: {name} was {found.manifest.get(name)} and is {now}: "
                     f"the run goes on, but not bit for bit"
                 )
-        self.ranks.lead(lambda: checkpoint.tidy(self.checkpoints))
 
     def _about_run(self) -> dict[str, Any]:
         return {"precision": self.precision, "world": self.ranks.world}
@@ -238,6 +237,8 @@ class Run:
             path = self.folder / "metrics.jsonl"
             metrics = Records(path) if self.ranks.leads else Unwritten()
             if self.resumed:
+                # Not before the lock: another process may be writing what looks left over.
+                self.ranks.lead(lambda: checkpoint.tidy(self.checkpoints))
                 metrics.append({"event": "resume", "step": self.state.step})
             try:
                 yield from self._events(metrics, stop)
