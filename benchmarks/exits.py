@@ -68,7 +68,9 @@ def main() -> None:
     for _ in range(asked.runs):
         for distribute, seen in codes.items():
             with tempfile.TemporaryDirectory() as place:
-                seen[once(Path(place), distribute, asked.control)] += 1
+                code = once(Path(place), distribute, asked.control)
+            seen[code] += 1
+            print(f"{distribute}: {code}", flush=True)
     for distribute, seen in codes.items():
         others = {code: count for code, count in seen.items() if code}
         print(

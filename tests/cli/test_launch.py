@@ -16,7 +16,7 @@ from clearformer.train.step import NotFiniteError
 FLAGS = (
     "modern-tiny --layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch 4 "
     "--threads 1 --precision float32 --evaluations 1 --save-seconds 0 --quiet --resume "
-    "--model.dropout.residual 0.1 --steps 400"
+    "--model.dropout.residual 0.1 --steps 60"
 )
 
 
@@ -31,17 +31,30 @@ def words(tmp_path):
     return words
 
 
-def start(*command):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", *command], env=environment, stderr=subprocess.PIPE, text=True
-    )
+@pytest.fixture
+def start(tmp_path):
+    log = tmp_path / "said.txt"
+
+    def start(*command):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        with log.open("w") as file:
+            words = [sys.executable, "-m", *command]
+            return subprocess.Popen(words, env=environment, stdout=file, stderr=file)
+
+    start.said = log.read_text
+    return start
+
+
+def command(words):
+    from clearformer.cli.main import main
+
+    main(words)
 
 
 def until(path, process):
     while not path.exists():
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.05)
+        assert process.poll() is None
+        time.sleep(0.02)
 
 
 def state(folder):
@@ -56,10 +69,10 @@ def state(folder):
     return found.step, hashes, curve
 
 
-def test_a_stop_and_a_killed_worker_change_nothing(words, tmp_path):
+def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, several):
     """--processes, ended by SIGTERM and continued by torchrun, which loses a worker on the way."""
     agent = start("clearformer", *words("disturbed"), "--processes", "2")
-    until(tmp_path / "disturbed/checkpoints/step-20", agent)
+    until(tmp_path / "disturbed/checkpoints/step-10", agent)
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(120) == 143
     stopped = checkpoint.newest(tmp_path / "disturbed/checkpoints", print).step
@@ -67,11 +80,13 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, tmp_path):
     assert last == {"event": "end", "step": stopped, "reason": "stopped", "exit": 0}
     torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     agent = start(*torchrun, "--max-restarts", "2", "-m", "clearformer", *words("disturbed"))
-    until(tmp_path / f"disturbed/checkpoints/step-{stopped + 20}", agent)
+    until(tmp_path / f"disturbed/checkpoints/step-{stopped + 5}", agent)
     os.kill(workers(agent.pid)[1], signal.SIGKILL)
-    assert agent.wait(300) == 0, agent.stderr.read()
-    whole = start("clearformer", *words("whole"), "--processes", "2")
-    assert whole.wait(300) == 0, whole.stderr.read()
+    assert agent.wait(300) == 0, start.said()
+    with several.started(2, command, tmp_path, words("whole")) as ranks:
+        for rank in ranks:
+            rank.join(300)
+        assert [rank.exitcode for rank in ranks] == [0, 0]
     assert state(tmp_path / "disturbed") == state(tmp_path / "whole")
 
 

@@ -1,6 +1,5 @@
 """Models small enough for many steps."""
 
-import importlib.util
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -60,13 +59,3 @@ def shared_data():
     if not folder:
         pytest.skip("CLEARFORMER_DATA does not name a folder with corpora")
     return Places(folder=Path(folder))
-
-
-@pytest.fixture(scope="session")
-def several():
-    """Several ranks for a test (several.py)."""
-    path = Path(__file__).with_name("several.py")
-    spec = importlib.util.spec_from_file_location("several", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
