@@ -51,7 +51,7 @@ def test_every_event_as_json(clearformer, text, tmp_path):
     ).out
     events = [json.loads(line) for line in out.splitlines()]
     assert [e["step"] for e in events if e["event"] == "step"] == [1, 2, 3]
-    assert events[-1] == {"event": "ended", "step": 3, "reason": "finished"}
+    assert events[-1] == {"event": "ended", "step": 3, "reason": "finished", "exit": 0}
 
 
 def test_quiet_says_the_result(clearformer, text, tmp_path):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from clearformer import limits
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Train:
 
         from clearformer.cli.progress import reporter
         from clearformer.train.ending import is_out_of_memory
-        from clearformer.train.run import Run, Step
+        from clearformer.train.run import Ended, Run, Step
         from clearformer.train.step import NotFiniteError
 
         config = RunConfig(
@@ -91,10 +92,13 @@ class Train:
             allow_changed_data=self.allow_changed_data,
         )
         report.start(run)
+        code = 0
         try:
             with stopping:
                 for event in run.events(stopping.asked):
                     report.event(event)
+                    if isinstance(event, Ended):
+                        code = event.exit
                     if self.log.samples and isinstance(event, Step):
                         report.samples(event.step, run.sample_ids(event.step))
         except NotFiniteError as problem:
@@ -109,7 +113,7 @@ class Train:
             report.close()
         picture(run)
         report.end(run)
-        sys.exit(stopping.code)
+        sys.exit(code)
 
     def _origin(self, out: Path) -> Origin | None:
         """What the run begins from; one that goes on knows it already."""
@@ -296,8 +300,10 @@ def own_config(folder: Path) -> RunConfig | None:
     if not path.is_file():
         return None
     try:
-        return run_from_json(json.loads(path.read_text()))
-    except ValueError as problem:
+        if path.stat().st_size > limits.LARGEST_JSON:
+            raise ValueError(f"it has more than {limits.LARGEST_JSON:,} bytes (LARGEST_JSON)")
+        return run_from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} cannot be read: {problem}") from None
 
 

@@ -23,6 +23,7 @@ class Records:
         self.path = path
         _cut_torn_tail(path)
         self._file = path.open("ab", buffering=0)
+        self.begun = path.stat().st_size > 0  # by an earlier start
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps({name: _plain(value) for name, value in record.items()})
