@@ -45,13 +45,14 @@ class Records:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records that count, in order; a torn last line is left out."""
+    """The records that count, in order; a torn last line is left out, and so are checkpoints: when
+    one is saved is up to the clock."""
     records: list[dict[str, Any]] = []
     for record in _lines(path):
         if record.get("event") == "resume":
             records = [r for r in records if r.get("step", 0) <= record["step"]]
             records = [r for r in records if r.get("event") != "end"]
-        elif not _evaluated_again(record, records):
+        elif record.get("event") != "checkpoint" and not _evaluated_again(record, records):
             records.append(record)
     return records
 
