@@ -45,7 +45,6 @@ def state(folder: Path) -> dict[str, Any]:
     curve = [
         {key: value for key, value in record.items() if key not in CLOCK}
         for record in records.read(folder / "metrics.jsonl")
-        if record.get("event") != "checkpoint"  # when one is saved is up to the clock
     ]
     return {"step": found.step, "files": files, "curve": json.dumps(curve)}
 

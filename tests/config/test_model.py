@@ -41,7 +41,7 @@ def test_derived_numbers():
         ),
         (
             lambda: dataclasses.replace(preset("bert"), segments=0),
-            "ModelConfig: segments is 0, but it must be at least 1, or absent",
+            "ModelConfig: segments is 0, but it must be from 1 to 1024, or absent",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), patterns=()),
@@ -49,7 +49,7 @@ def test_derived_numbers():
         ),
         (
             lambda: dataclasses.replace(preset("original"), decoder_layers=0),
-            "Seq2SeqConfig: decoder_layers is 0, but it must be at least 1",
+            "Seq2SeqConfig: decoder_layers is 0, but it must be between 1 and 1000",
         ),
         (
             lambda: c.Dropout(hidden=1.0),

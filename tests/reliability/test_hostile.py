@@ -55,6 +55,23 @@ def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "config.json"])
+def test_f45_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
+    (tmp_path / "config.json").write_text(json.dumps(hostile.GPT2))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    if name == "config.json":
+        (tmp_path / "model.safetensors").write_bytes(payloads.header("{}"))
+    with pytest.raises(ValueError, match="no file"):
+        read(tmp_path, tokenizer="bytes", allow_bin=True)
+
+
+def test_f45_a_forged_config_of_a_run_is_refused(command, place, refused):
+    for content in ("[" * 100_000, "{}", "\xff", '{"kind": "RunConfig", "model": 3}'):
+        (place / "run/config.json").write_text(content, encoding="latin-1")
+        refused(command("train", "--resume", "--out", place / "run"), "config.json cannot be read")
+
+
 HUGE = {"n_embd": 10**9, "n_layer": 10**9, "vocab_size": 10**12, "n_head": -1, "n_positions": 1e9}
 
 

@@ -193,6 +193,16 @@ def test_f15_a_second_process_is_refused_and_disturbs_nothing(train, place, refu
     assert train(steps=6).code == 0
 
 
+def test_f16_steps_from_before_the_first_checkpoint_count_once(place, train):
+    toy = Toy(place, 2)
+    child = toy.start(place / "early", **{VARIABLE: "crash:after_model@1"})
+    assert child.wait() == -signal.SIGKILL
+    assert newest_step(place / "early") == -1
+    assert train(folder="early", steps=2).code == 0
+    curve = records.read(place / "early/metrics.jsonl")
+    assert [record["step"] for record in curve if "event" not in record] == [1, 2]
+
+
 def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
     for name in ("metrics.jsonl", "samples.jsonl"):
         with (place / "run" / name).open("a") as file:

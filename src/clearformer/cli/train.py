@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
+from clearformer import limits
 from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.cli.room import fitted, out_of_memory
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
@@ -103,7 +104,7 @@ class Train:
         from clearformer.cli.progress import Nobody, reporter
         from clearformer.train import faults
         from clearformer.train.ending import is_out_of_memory
-        from clearformer.train.run import Run, Step
+        from clearformer.train.run import Ended, Run, Step
 
         out = self.folder
         planned = faults.parse(os.environ.get(faults.VARIABLE))
@@ -119,7 +120,7 @@ class Train:
         if self.fit is not None:
             config = fitted(config, self.fit, self.data_dir, report.say)
         stopping = Stopping()
-        full, fitting = "", None
+        full, fitting, code = "", None, 0
         try:
             run = Run(
                 config,
@@ -138,6 +139,8 @@ class Train:
             with stopping:
                 for event in run.events(stopping.asked):
                     report.event(event)
+                    if isinstance(event, Ended):
+                        code = event.exit
                     if self.log.samples and isinstance(event, Step):
                         report.samples(event.step, run.sample_ids(event.step))
         except (RuntimeError, MemoryError) as problem:
@@ -154,7 +157,7 @@ class Train:
         if ranks.leads:
             picture(run)
             report.end(run)
-        return int(max(ranks.largest([stopping.code])))
+        return code
 
     def _origin(self, out: Path) -> Origin | None:
         """What the run begins from; one that goes on knows it already."""
@@ -370,6 +373,8 @@ def own_config(folder: Path) -> RunConfig | None:
     if not path.is_file():
         return None
     try:
-        return run_from_json(json.loads(path.read_text()))
-    except ValueError as problem:
+        if path.stat().st_size > limits.LARGEST_JSON:
+            raise ValueError(f"it has more than {limits.LARGEST_JSON:,} bytes (LARGEST_JSON)")
+        return run_from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} cannot be read: {problem}") from None

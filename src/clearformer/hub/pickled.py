@@ -23,6 +23,8 @@ class PickledFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         size = path.stat().st_size
+        if not path.is_file():  # a pipe would keep us waiting for ever
+            raise ValueError(f"{path} is no file")
         if size > limits.LARGEST_PICKLE:
             raise ValueError(
                 f"{path} has {size:,} bytes, but {limits.LARGEST_PICKLE:,} are the most "

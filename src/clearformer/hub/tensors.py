@@ -64,6 +64,8 @@ class TensorFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            if path.exists() and not path.is_file():  # a pipe would keep us waiting for ever
+                raise ValueError("it is no file")
             with path.open("rb") as file:
                 size = path.stat().st_size
                 header, first = _header(file.read(8), file, size)

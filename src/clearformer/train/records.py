@@ -23,6 +23,7 @@ class Records:
         self.path = path
         _cut_torn_tail(path)
         self._file = path.open("ab", buffering=0)
+        self.begun = path.stat().st_size > 0  # by an earlier start
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps({name: _plain(value) for name, value in record.items()})
@@ -60,13 +61,14 @@ class Unwritten(Records):
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records that count, in order; a torn last line is left out."""
+    """The records that count, in order; a torn last line is left out, and so are checkpoints: when
+    one is saved is up to the clock."""
     records: list[dict[str, Any]] = []
     for record in _lines(path):
         if record.get("event") == "resume":
             records = [r for r in records if r.get("step", 0) <= record["step"]]
             records = [r for r in records if r.get("event") != "end"]
-        elif not _evaluated_again(record, records):
+        elif record.get("event") != "checkpoint" and not _evaluated_again(record, records):
             records.append(record)
     return records
 

@@ -301,8 +301,9 @@ class Run:
     ) -> Iterator[Event]:
         """All events, and in the records where they began and why they ended."""
         try:
-            if self.resumed:
-                for each in (metrics, samples):
+            for each in (metrics, samples):
+                # A run that was killed before its first checkpoint goes on from step 0.
+                if self.resumed or each.begun:
                     each.append({"event": "resume", "step": self.state.step})
             yield from self._events(metrics, samples, stop)
         except Exception as problem:
