@@ -37,7 +37,7 @@ fix: .venv/ready-dev
 	@$(BIN)/ruff format .
 
 web:
-	@cd web && npm ci && npm run build
+	@cd web && npm ci && npm run check && npm run build
 
 # The browser tests want Chromium: where it is missing and may be installed, it is.
 chromium:
