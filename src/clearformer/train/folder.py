@@ -39,7 +39,7 @@ class OpenedTranslator:
     found: checkpoint.Checkpoint
 
 
-def open_run(path: Path) -> Opened:
+def open_run(path: Path | str) -> Opened:
     """The best checkpoint of a run, or the very one that `path` names."""
     model, config, tokenizer, found = open_any(path)
     if isinstance(model, Seq2Seq):
@@ -47,7 +47,7 @@ def open_run(path: Path) -> Opened:
     return Opened(model, config, tokenizer, found)
 
 
-def open_translator(path: Path) -> OpenedTranslator:
+def open_translator(path: Path | str) -> OpenedTranslator:
     """The same for an encoder-decoder."""
     model, config, tokenizer, found = open_any(path)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
@@ -61,10 +61,10 @@ def open_translator(path: Path) -> OpenedTranslator:
 
 
 def open_any(
-    path: Path,
+    path: Path | str,
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     """Either of them, for whoever takes both."""
-    found = best_checkpoint(path)
+    found = best_checkpoint(Path(path))
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
