@@ -20,6 +20,7 @@ run: .venv/ready
 	@echo "next:  source .venv/bin/activate"
 	@echo "       clearformer train --data YOUR.txt --minutes 10 --out runs/mine"
 	@echo "       clearformer attend 'mary gave roses to susan'"
+	@echo "       clearformer explore"
 
 # Tests of one group share a server and a browser, so they run in one process.
 test: .venv/ready-dev chromium
