@@ -21,6 +21,7 @@ run: .venv/ready
 	@echo "next:  source .venv/bin/activate"
 	@echo "       clearformer train --data YOUR.txt --minutes 10 --out runs/mine"
 	@echo "       clearformer attend 'mary gave roses to susan'"
+	@echo "       clearformer explore"
 
 # Tests of one group share a server and a browser, so they run in one process.
 test: .venv/ready-dev chromium
@@ -38,7 +39,7 @@ fix: .venv/ready-dev
 	@$(BIN)/ruff format .
 
 web:
-	@cd web && npm ci && npm run build
+	@cd web && npm ci && npm run check && npm run build
 
 # The browser tests want Chromium: where it is missing and may be installed, it is.
 chromium:

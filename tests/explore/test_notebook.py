@@ -24,6 +24,7 @@ def test_the_page_has_the_numbers_of_the_trace(opened, family):
     traced = payload["responses"]["POST /api/traces"]
     assert traced["id"] == payload["state"]["trace"]
     assert "GET /api/models" in payload["responses"]
+    assert "GET /api/source?symbol=core.kernels.weights" in payload["responses"]
 
 
 def test_padding_is_padding_on_the_page_too(opened):

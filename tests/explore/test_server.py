@@ -1,5 +1,6 @@
 """A port, and connections that must not wait."""
 
+import http.client
 import socket
 import time
 
@@ -54,6 +55,22 @@ def test_a_client_that_sends_a_byte_now_and_then_is_closed_too(impatient):
                 break
         else:
             pytest.fail("it was never closed")
+
+
+def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.json").write_text("{}")
+    tiny.write_metrics(tmp_path / "run", 3)
+    with tiny.serving(tmp_path) as server:
+        connection = http.client.HTTPConnection(server.client.place, timeout=20)
+        connection.request("GET", "/api/runs/run/events")
+        answer = connection.getresponse()
+        assert answer.readline() == b"event: metric\n"
+        began = time.monotonic()
+    assert time.monotonic() - began < 8
+    assert answer.read().endswith(b"\n\n")  # ended, not torn
+    connection.close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_connection_is_used_again_after_its_first_request(impatient):

@@ -25,6 +25,7 @@ class Explorer:
     limits: Limits = Limits()
     traces: KeptTraces = field(default_factory=KeptTraces)
     generating: set[Any] = field(default_factory=set)
+    closing: bool = False  # streams end by themselves
 
     async def on_model(
         self, model: str, checkpoint: str | None, call: Callable[[Opened], Result]

@@ -69,6 +69,9 @@ class Entry:
         except (OSError, ValueError, AttributeError):
             kind = None
         if kind is None and not self.is_run:
+            known = ("tokenizer.json", "vocab.json", "vocab.txt")
+            if self.path.is_dir() and not any((self.path / name).is_file() for name in known):
+                return None
             return {"bert": "wordpiece"}.get(self.config.name.partition("-")[0], "bpe")
         return str(kind) if kind is not None else None
 

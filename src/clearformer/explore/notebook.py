@@ -13,11 +13,15 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clearformer.explore import asgi, export, views
+from clearformer.explore.source import STAGES
+from clearformer.explore.stages import KERNEL
 
 if TYPE_CHECKING:
     from clearformer.explore.trace import Trace
 
 HEIGHT = 720
+# The lines behind the steps of the ladder.
+SHOWN = tuple(dict.fromkeys(STAGES[name] for name in ("q", *KERNEL, "attn_out")))
 Result = TypeVar("Result")
 
 
@@ -61,6 +65,7 @@ def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
         (f"/api/models/{entry.id}/parameters", None, None),
         (f"{whole}/head?head={head}&layer={layer}&part={part}", None, None),
         (f"{whole}/logits?i=-1", None, None),
+        *((f"/api/source?symbol={symbol}", None, None) for symbol in SHOWN),
     ]
 
     async def ask(method: str, path: str, body: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -70,9 +71,10 @@ class Server(uvicorn.Server):
                 server_header=False,
                 limit_concurrency=CONNECTIONS,
                 timeout_keep_alive=30,
-                timeout_graceful_shutdown=1,
+                timeout_graceful_shutdown=2,
             )
         )
+        self.app = app
         self.socket = bound(host, port)
 
     @property
@@ -98,8 +100,14 @@ class Server(uvicorn.Server):
             self.should_exit = True
             thread.join(10)
 
-    def install_signal_handlers(self) -> None:
-        """Nothing in a thread that is not the first."""
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Streams end first; whoever still waits for a model is let go without a word."""
+        self.app.state.explorer.closing = True
+        logging.getLogger("uvicorn.error").disabled = True
+        try:
+            await super().shutdown(sockets)
+        finally:
+            logging.getLogger("uvicorn.error").disabled = False
 
     def capture_signals(self) -> Any:
         if threading.current_thread() is threading.main_thread():

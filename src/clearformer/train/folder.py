@@ -42,7 +42,7 @@ class OpenedTranslator:
     found: checkpoint.Checkpoint
 
 
-def open_run(path: Path) -> Opened:
+def open_run(path: Path | str) -> Opened:
     """The best checkpoint of a run, or the very one that `path` names."""
     model, config, tokenizer, found = open_any(path)
     if isinstance(model, Seq2Seq):
@@ -50,7 +50,7 @@ def open_run(path: Path) -> Opened:
     return Opened(model, config, tokenizer, found)
 
 
-def open_translator(path: Path) -> OpenedTranslator:
+def open_translator(path: Path | str) -> OpenedTranslator:
     """The same for an encoder-decoder."""
     model, config, tokenizer, found = open_any(path)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
@@ -64,10 +64,10 @@ def open_translator(path: Path) -> OpenedTranslator:
 
 
 def open_any(
-    path: Path,
+    path: Path | str,
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     """Either of them, for whoever takes both."""
-    found = best_checkpoint(path)
+    found = best_checkpoint(Path(path))
     try:
         return _opened(found)
     except (KeyError, TypeError, AttributeError, RecursionError) as problem:

@@ -111,3 +111,9 @@ def visit(browser, explorer_server):
 def open_visit(browser, explorer_server):
     """A visit with settings of its own: width, theme, motion."""
     return lambda **settings: visiting(browser, explorer_server.url, **settings)
+
+
+@pytest.fixture
+def visit_at(browser):
+    """A visit to a server of the test's own."""
+    return lambda url, **settings: visiting(browser, url, **settings)

@@ -82,3 +82,21 @@ def test_other_pages_can_be_saved(browser, saved, view, state, ready):
     page.wait_for_selector(ready)
     assert page.locator("[role=alert]").count() == 0
     context.close()
+
+
+def test_a_trace_in_a_notebook_is_the_same_page(browser, explorer_server):
+    from clearformer.explore.trace import trace
+
+    found = trace(explorer_server.models["gpt2"], "the cat sat", capture=["weights"])
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.set_content(f"<h1>A notebook</h1>{found._repr_html_()}")
+    frame = page.frame_locator("iframe")
+    frame.locator(LADDER).first.wait_for()
+    shown = frame.locator(LADDER).evaluate_all("all => all.map(each => Number(each.dataset.value))")
+    wanted = found.get("weights", layer=0, head=0)[-1].tolist()
+    assert shown == pytest.approx(wanted, abs=1e-6)
+    assert errors == []
+    context.close()

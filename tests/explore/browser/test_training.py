@@ -59,3 +59,20 @@ def test_checkpoints_are_a_film(visit):
         "told => document.querySelector('[data-part=frames] figcaption').innerText !== told",
         arg=one,
     )
+
+
+def test_a_restarted_server_goes_on_where_it_was(visit_at, growing, tiny):
+    """The browser comes back by itself and names the last thing it has heard."""
+    with tiny.serving(growing.parent) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        opened = visit_at(server.url, check=False)
+        visit = opened.__enter__()
+        page = visit.go("training", run="growing", ready="#summary[data-step='30']")
+        page.wait_for_timeout(300)
+    before = len([url for url in visit.requests if "/metrics" in url])
+    tiny.write_metrics(growing, 5, start=31)
+    with tiny.serving(growing.parent, port):
+        page.wait_for_selector("#summary[data-step='35']")
+        assert visit.numbers("#summary", "data-points") == [35]
+        assert len([url for url in visit.requests if "/metrics" in url]) == before
+        opened.__exit__(None, None, None)

@@ -7,11 +7,16 @@ export interface Envelope {
 }
 
 export class Tensor {
+  /** Floats, or bytes, which are indexed and folded alike. */
+  readonly data: Float32Array;
+
   constructor(
     readonly shape: number[],
-    readonly data: Float32Array | Uint8Array,
+    data: Float32Array | Uint8Array,
     readonly scale: [number, number] = [0, 1],
-  ) {}
+  ) {
+    this.data = data as Float32Array;
+  }
 
   get size(): number {
     return this.data.length;
@@ -29,11 +34,11 @@ export class Tensor {
   /** One number; bytes are read on their scale. */
   value(...index: number[]): number {
     const found = this.at(...index).data[0];
-    return this.data instanceof Uint8Array ? this.scale[0] + (found / 255) * (this.scale[1] - this.scale[0]) : found;
+    return (this.data as unknown) instanceof Uint8Array ? this.scale[0] + (found / 255) * (this.scale[1] - this.scale[0]) : found;
   }
 
   rows(): Float32Array[] {
-    return Array.from({ length: this.shape[0] }, (_, i) => this.at(i).data as Float32Array);
+    return Array.from({ length: this.shape[0] }, (_, i) => this.at(i).data);
   }
 }
 

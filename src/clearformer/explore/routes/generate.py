@@ -43,7 +43,7 @@ async def _events(here: Explorer, worker: Worker, text: Text) -> AsyncIterator[b
     """Each token is a call of its own, so that others are answered between two of them."""
     here.generating.add(text)
     try:
-        while (token := await worker.run(text.next_token)) is not None:
+        while not here.closing and (token := await worker.run(text.next_token)) is not None:
             yield event("token", token)
         yield event("done", {"reason": text.reason})
     except Problem as problem:

@@ -57,12 +57,12 @@ async def events(
     path = _run(here, id).path
     mark = runs.Mark.parse(last_event_id) or runs.Mark.parse(since)
     known = runs.checkpoint_ids(path) if mark is not None else set()
-    return EventStream(_events(runs.Watch(path, mark or runs.Mark(), known)))
+    return EventStream(_events(here, runs.Watch(path, mark or runs.Mark(), known)))
 
 
-async def _events(watch: runs.Watch) -> AsyncIterator[bytes]:
+async def _events(here: Explorer, watch: runs.Watch) -> AsyncIterator[bytes]:
     last = time.monotonic()
-    while True:
+    while not here.closing:
         found = await asyncio.to_thread(watch.poll)
         for name, data in found:
             yield event(name, data, str(watch.mark))
