@@ -7,7 +7,8 @@ takes a turn in each round, so that a noisy machine is noisy for all; figures ar
 what is compared is the time of a new token: that of 65 tokens less that of 1, over 64. The share
 of the bandwidth is the bytes of all weights over that time, over what summing up half a gigabyte
 reads in the same rounds. Memory is what a process of its own holds more after loading and writing
-than before. At the end it is printed where the time goes (torch's profiler). CTranslate2 takes part if it is installed.
+than before. At the end it is printed where the time goes (torch's profiler). CTranslate2 takes
+part if it is installed.
 
 `--cpu-time` counts the seconds that this process computes and not those that it waits for others:
 with one thread that is the way to measure on a machine that is shared.
