@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from profiled import profile
 from torch import Tensor
 
 from clearformer import config as c
@@ -41,11 +42,6 @@ from clearformer.generate.translate import Translator
 from clearformer.text.plain import Bytes
 from clearformer.train.folder import open_translator
 from clearformer.train.pairs import pairs
-
-if __package__:
-    from benchmarks.profiled import profile
-else:
-    from profiled import profile
 
 BATCH, BEAM, MOST = 32, 4, 48
 # layers of each stack, width, heads, hidden, vocabulary

@@ -269,8 +269,8 @@ def added_position(config: c.ModelConfig) -> nn.Module | None:
 def score_position(config: c.ModelConfig) -> positions.Position:
     """The position scheme that acts on the scores, if that is where it acts."""
     match config.position:
-        case c.Rotary(base=base, pairs=pairs):
-            return ROTARIES[pairs](base)
+        case c.Rotary(base=base, pairs=pairs, scaling=scaling):
+            return ROTARIES[pairs](base, frequencies(scaling))
         case c.RelativeXL():
             behind = all(looks_behind(each) for each in config.patterns)
             kind = positions.RelativeBehind if behind else positions.RelativeXL
@@ -296,6 +296,18 @@ def looks_behind(config: c.Pattern) -> bool:
             return all(looks_behind(each) for each in several)
         case _:
             return False
+
+
+def frequencies(scaling: c.Slower | c.SlowerBelow | None) -> positions.Frequencies:
+    match scaling:
+        case c.Slower(factor=factor):
+            return positions.slower(factor)
+        case c.SlowerBelow(factor=factor, low=low, high=high, length=length):
+            return positions.slower_below(factor, low, high, length)
+        case None:
+            return positions.unchanged
+        case _:
+            assert_never(scaling)
 
 
 def pattern(config: c.Pattern) -> patterns.Pattern:

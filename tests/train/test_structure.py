@@ -5,6 +5,7 @@ import re
 import pytest
 
 from clearformer.config import Causal, Fixed, Graph, Local, PerHead, Shifted, Strided
+from clearformer.train import structure
 from clearformer.train.structure import name, remarks, require_sight
 
 

@@ -40,11 +40,38 @@ class Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slower:
+    """Everything turns `factor` times slower: a longer text in the old range of angles."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        require(self, "factor", self.factor >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowerBelow:
+    """Llama 3's: what turns fewer than `low` times over `length` tokens turns `factor` times
+    slower, what turns more than `high` times as before, and between the two it passes over."""
+
+    factor: float
+    low: float
+    high: float
+    length: int
+
+    def __post_init__(self) -> None:
+        require(self, "factor", self.factor >= 1, "at least 1")
+        require(self, "high", 0 < self.low < self.high, "above low, which is above 0")
+        require(self, "length", self.length >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rotary:
     """Queries and keys are turned by their position."""
 
     base: float = 10_000.0
     pairs: Literal["halves", "neighbours"] = "halves"  # which components turn together
+    scaling: Slower | SlowerBelow | None = None
 
     def __post_init__(self) -> None:
         require(self, "base", self.base > 0, "above 0")

@@ -229,9 +229,9 @@ class DataConfig:
     """A file to evaluate on; none: a part of the source."""
     validation_share: float = 0.1
     """How large that part is."""
-    tokenizer: Literal["bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece"] = (
-        "bytes"
-    )
+    tokenizer: Literal[
+        "bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece", "fallback-bpe"
+    ] = "bytes"
     vocabulary: int | None = None
     """Size of a trained tokenizer; none: what suits the text."""
     text: str = "text"

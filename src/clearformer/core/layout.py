@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+SMALL = 2**19  # weights: below that oneDNN's way to a product costs more than it saves
+
 Product = Callable[[Tensor], Tensor]  # (..., I) to (..., O)
 
 
@@ -38,7 +40,7 @@ class LaidOutLinear(nn.Module):
     def product(self, rows: int) -> Product:
         """The product that is best at so many rows of x, and right for any number."""
         weight, bias = self.weight, self.bias
-        if rows == 1 and self.out_features > self.in_features:
+        if rows == 1 and (self.out_features > self.in_features or weight.numel() < SMALL):
             return lambda x: F.linear(x, weight, bias)
         return lambda x: one_dnn(x, weight, bias)
 

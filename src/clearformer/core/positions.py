@@ -92,6 +92,31 @@ class Position(nn.Module):
         return q, None
 
 
+Frequencies = Callable[[Tensor], Tensor]  # angles a position (D/2,), changed
+
+
+def unchanged(frequencies: Tensor) -> Tensor:
+    return frequencies
+
+
+def slower(factor: float) -> Frequencies:
+    """All of them by the same factor: longer texts in the range of angles that was learned."""
+    return lambda frequencies: frequencies / factor
+
+
+def slower_below(factor: float, low: float, high: float, length: int) -> Frequencies:
+    """Those that turn fewer than `low` times over `length` tokens by `factor`, those that turn
+    more than `high` times not at all, and in between a mixture (Llama 3).
+    """
+
+    def change(frequencies: Tensor) -> Tensor:
+        turns = length * frequencies / (2 * math.pi)  # (D/2,)
+        fast = ((turns - low) / (high - low)).clamp(0, 1)
+        return (1 - fast) * frequencies / factor + fast * frequencies
+
+    return change
+
+
 class Rotary(Position):
     """Turn each pair of query and key components by an angle that grows with position (eq. 19).
 
@@ -99,14 +124,15 @@ class Rotary(Position):
     d is paired with d + D/2, as in GPT-NeoX and Llama's converted checkpoints.
     """
 
-    def __init__(self, base: float = 10_000.0) -> None:
+    def __init__(self, base: float = 10_000.0, change: Frequencies = unchanged) -> None:
         super().__init__()
         self.base = base
+        self.change = change
 
     def turn(self, x: Tensor, positions: Tensor) -> Tensor:
         if x.shape[-1] % 2:
             raise ValueError(f"rotary positions need an even head width, got {x.shape[-1]}")
-        angles = _angles(positions, x.shape[-1], self.base)  # (T, D/2)
+        angles = _angles(positions, x.shape[-1], self.base, self.change)  # (T, D/2)
         cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second = self.split(x)  # each (B, H, T, D/2)
         return self.join(first * cosine - second * sine, second * cosine + first * sine)
@@ -219,8 +245,8 @@ def alibi_slopes(heads: int) -> tuple[float, ...]:
     return tuple(slopes + finer[: heads - power])
 
 
-def _angles(positions: Tensor, width: int, base: float) -> Tensor:
+def _angles(positions: Tensor, width: int, base: float, change: Frequencies = unchanged) -> Tensor:
     """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2)."""
     # In float32 whatever the model's precision: bfloat16 cannot tell position 256 from 257.
     steps = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
-    return positions[..., None].float() * base ** (-steps / width)
+    return positions[..., None].float() * change(base ** (-steps / width))

@@ -9,7 +9,7 @@ from typing import Any
 from clearformer import limits
 from clearformer.config import Marks
 from clearformer.hub.tensors import inside, read_json
-from clearformer.text import BytePairs, Bytes, SentencePieces, Tokenizer, WordPieces
+from clearformer.text import BytePairs, Bytes, FallbackPairs, SentencePieces, Tokenizer, WordPieces
 from clearformer.text.library import write_byte_pairs, write_template
 from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_characters
 from clearformer.text.pieces import LibraryTokenizer
@@ -51,6 +51,8 @@ def _from_document(folder: Path) -> Tokenizer:
         document["post_processor"] = None
     match document["model"].get("type"):
         case "BPE":
+            if document["model"].get("byte_fallback") is True:
+                return FallbackPairs.from_library(document)
             # A byte-level tokenizer knows every byte, so an unknown token never comes up.
             model = {k: v for k, v in document["model"].items() if k != "unk_token"}
             pairs = BytePairs.from_library({**document, "model": model})
@@ -203,6 +205,13 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
                 roles["bos_token"] = parts.opening[0]
             if END in parts.specials:
                 roles |= {"bos_token": END, "eos_token": END}
+            return _complete(tokenizer.document), roles
+        case FallbackPairs(parts=parts):
+            roles = _inputs() | {"unk_token": "<unk>"}
+            if parts.opening:
+                roles["bos_token"] = parts.opening[0]
+            if "</s>" in parts.specials:
+                roles["eos_token"] = "</s>"
             return _complete(tokenizer.document), roles
         case WordPieces(parts=parts):
             post = write_template(parts, ("[CLS]",), ("[SEP]",))

@@ -1,5 +1,6 @@
 """Tokenizers: how text becomes the ids that a model reads, and ids become text."""
 
+from clearformer.text.fallback import FallbackPairs
 from clearformer.text.kinds import KINDS, from_json, load, save, train
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.plain import Bytes, Characters, Words
@@ -11,6 +12,7 @@ __all__ = [
     "BytePairs",
     "Bytes",
     "Characters",
+    "FallbackPairs",
     "Ids",
     "SentencePieces",
     "Tokenizer",

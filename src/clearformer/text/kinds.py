@@ -8,7 +8,7 @@ from typing import Any
 
 from clearformer import limits
 from clearformer.names import nearest
-from clearformer.text import sentences
+from clearformer.text import fallback, sentences
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.plain import Bytes, Characters, Words
 from clearformer.text.tokenizer import Tokenizer
@@ -54,6 +54,10 @@ KINDS: Mapping[str, tuple[Learn, Open]] = {
     "wordpiece": (
         lambda texts, size: WordPieces.train(texts, size or 8192),
         lambda data: WordPieces.from_library(data.get("library")),
+    ),
+    "fallback-bpe": (
+        fallback.learn,
+        lambda data: fallback.FallbackPairs.from_library(data.get("library")),
     ),
     "sentencepiece": (sentences.learn, sentences.from_json),
 }
