@@ -2,10 +2,11 @@
 
     python benchmarks/kills.py [--kills 100] [--seed 0] [--model xl-tiny] [--data FILE]
 
-A small model with dropout (a Transformer-XL if you like, with its memory) trains in a process of its own and saves after every step; SIGKILL comes
-0 to 2 seconds after each start of training, and the same command goes on with --resume. In the
-end weights, optimizer, generators and the whole curve must be those of a run that nobody
-disturbed, bit for bit, and no start may have found less than the one before. Exit code 1 if not.
+A small model with dropout (a Transformer-XL if you like, with its memory) trains in a process of
+its own and saves after every step; SIGKILL comes 0 to 2 seconds after each start of training, and
+the same command goes on with --resume. In the end weights, optimizer, generators and the whole
+curve must be those of a run that nobody disturbed, bit for bit, and no start may have found less
+than the one before. Exit code 1 if not.
 """
 
 import argparse
@@ -64,7 +65,9 @@ def main() -> None:
     moments, steps = random.Random(asked.seed), 40 * asked.kills
     with tempfile.TemporaryDirectory() as place:
         whole, killed = Path(place) / "whole", Path(place) / "killed"
-        subprocess.run(command(asked.model, asked.data, whole, steps), check=True, capture_output=True)
+        subprocess.run(
+            command(asked.model, asked.data, whole, steps), check=True, capture_output=True
+        )
         kills, lost, before, began = 0, 0, -1, time.monotonic()
         while True:
             process = subprocess.Popen(

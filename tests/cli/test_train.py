@@ -109,7 +109,17 @@ def test_the_preset_gives_the_defaults():
         (("--steps", "3", "--minutes", "2"), "the budget is given in steps and minutes"),
         (("--batch", "6", "--accumulate", "4"), "it must divide the batch of 6: one of 1, 2, 3, 6"),
         (("--data", "no-such-file.txt"), "no-such-file.txt: there is no such file or folder"),
+        (("--data", "enwik"), "; did you mean the corpus 'enwik8'?"),
         (("--train.leanr", "3"), "--train.leanr"),
+        (("--steps", "1e3"), "--train.steps is '1e3', but it must be none or a whole number"),
+        (("--batch", "x"), "'x' is no whole number"),
+        (("--lr", "x"), "'x' is no number"),
+        (("--save-seconds", "-1"), "save_seconds is -1.0, but it must be at least 0"),
+        (
+            ("--validation-share", "2"),
+            "DataConfig: validation_share is 2.0, but it must be between",
+        ),
+        (("--device", "abacus"), "train.device is 'abacus', which this torch cannot use (Expected"),
         (("--tokenizer", "morse"), "--data.tokenizer"),
     ],
 )

@@ -54,6 +54,7 @@ Verb = (
     | Selftest
     | Plan
 )
+TYPES = {"{None}": "none", "INT": "a whole number", "FLOAT": "a number", "STR": "a text"}
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -132,12 +133,29 @@ def one_line(box: str) -> str:
     """The parser's framed complaint as one sentence; a rule inside the frame ends a clause."""
     clauses = [""]
     for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]:  # the first is a title
-        words = re.sub(r"[│╭╮╰╯─]+", " ", line).strip()
+        # Where the terminal knows ASCII alone the frame is made of spaces and dashes.
+        words = re.sub(r"[│╭╮╰╯─]+|^\s*-{3,}\s*$", " ", line).strip()
         if words:
             clauses[-1] = f"{clauses[-1]} {words}".strip()
         else:
             clauses.append("")
-    return "; ".join(clause for clause in clauses if clause)
+    return plainly("; ".join(clause for clause in clauses if clause))
+
+
+def plainly(complaint: str) -> str:
+    """The parser's words for a value of the wrong type, in ours."""
+    union = re.match(
+        r"Error parsing (--\S+): no type matching (\S+) could be .*? \['(.*?)'\]", complaint
+    )
+    if union is not None:
+        flag, types, value = union.groups()
+        wanted = " or ".join(TYPES.get(each, each) for each in types.split("|"))
+        return f"{flag} is {value!r}, but it must be {wanted}"
+    complaint = re.sub(r"^Error parsing \w+(\.\w+)*: ", "", complaint)
+    complaint = re.sub(
+        r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", complaint
+    )
+    return re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", complaint)
 
 
 def fail(sentence: str) -> None:

@@ -174,6 +174,7 @@ class TrainConfig:
         require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
         require(self, "evaluations", self.evaluations >= 1, "at least 1")
         require(self, "wait_seconds", self.wait_seconds > 0, "above 0")
+        require(self, "save_seconds", self.save_seconds >= 0, "at least 0")
         require(self, "smoothing", 0 <= self.smoothing < 1, "at least 0 and below 1")
         for name in ("steps", "epochs", "minutes", "clip", "patience", "threads", "tokens"):
             value = getattr(self, name)

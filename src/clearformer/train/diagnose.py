@@ -44,7 +44,7 @@ def stuck(losses: Sequence[float], chance: float) -> str | None:
     recent = sum(losses[-20:]) / 20
     if recent > 0.99 * chance:  # or worse than knowing nothing
         return (
-            f"the loss stays at {recent:.3f}, which is what knowing nothing gives "
+            f"the loss stays at {recent:.3f}, no better than what knowing nothing gives "
             f"({chance:.3f}): try another learning rate, and look at the data"
         )
     return None

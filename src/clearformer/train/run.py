@@ -565,13 +565,13 @@ class Run:
 def device_of(name: str) -> torch.device:
     if name != "auto":
         try:
-            return torch.empty(0, device=name).device
+            torch.empty(0, device=name)
         except (RuntimeError, AssertionError) as problem:
-            reason = str(problem).splitlines()[0]
             raise ValueError(
-                f"the device {name!r} cannot be used here ({reason:.120}): use cpu, or auto for "
-                f"the fastest there is"
+                f"train.device is {name!r}, which this torch cannot use "
+                f"({str(problem).splitlines()[0][:80]}): choose auto, cpu, cuda or mps"
             ) from None
+        return torch.device(name)
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

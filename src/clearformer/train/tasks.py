@@ -7,6 +7,7 @@ with what only the data can tell, the size of the vocabulary and the number of c
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -263,10 +264,21 @@ def texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.Te
         if config.validation is None and "validation" in corpus.parts:
             return training, corpus.read("validation", places)
     else:
-        training = data.open_text(config.source)
+        training = own_text(config.source)
     if config.validation is not None:
         return training, data.open_text(config.validation)
     return data.split_text(training, config.validation_share, minimum=length + 1)
+
+
+def own_text(source: str) -> data.Text:
+    """A text of one's own; a name that is nearly a corpus's is told so."""
+    try:
+        return data.open_text(source)
+    except ValueError as problem:
+        near = difflib.get_close_matches(source, data.CORPORA, n=1)
+        if not near or Path(source).exists():
+            raise
+        raise ValueError(f"{problem}; did you mean the corpus {near[0]!r}?") from None
 
 
 def beginning(text: data.Text, size: int) -> data.Text:
