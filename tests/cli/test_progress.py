@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from clearformer.cli.progress import JsonLines, Live, Plain, Reporter, clock, reporter
-from clearformer.train.run import Evaluation
+from clearformer.train.events import Evaluation
 
 
 def test_times_read_as_a_clock():

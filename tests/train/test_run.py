@@ -16,7 +16,8 @@ from clearformer.data import Places
 from clearformer.families import modern, xl
 from clearformer.train import checkpoint, records
 from clearformer.train.continuing import continued
-from clearformer.train.run import Ended, Evaluation, Run, Saved, Step
+from clearformer.train.events import Ended, Evaluation, Saved, Step
+from clearformer.train.run import Run
 from clearformer.train.step import NotFiniteError
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 200
@@ -282,12 +283,12 @@ def test_compiling_is_decided_by_the_config_alone(config, tmp_path, monkeypatch)
         train = replace(config.train, **{"steps": None, **changed})
         return start(replace(config, train=train), tmp_path / "run")._compiles()
 
-    monkeypatch.setattr("clearformer.train.run.shutil.which", lambda name: "/usr/bin/c++")
+    monkeypatch.setattr("clearformer.train.compiling.shutil.which", lambda name: "/usr/bin/c++")
     assert not compiles(steps=5), "a run of seconds"
     assert compiles(steps=10**9)
     assert compiles(minutes=60)
     assert not compiles(minutes=60, compile="off")
-    monkeypatch.setattr("clearformer.train.run.shutil.which", lambda name: None)
+    monkeypatch.setattr("clearformer.train.compiling.shutil.which", lambda name: None)
     assert not compiles(minutes=60), "there is no compiler"
 
 

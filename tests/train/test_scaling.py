@@ -10,8 +10,9 @@ from clearformer.core.model import Batch
 from clearformer.data import Places
 from clearformer.families import modern, xl
 from clearformer.train import checkpoint, precision, records
+from clearformer.train.events import Skipped, Step
 from clearformer.train.optim import optimizers
-from clearformer.train.run import Run, Skipped, Step
+from clearformer.train.run import Run
 from clearformer.train.scaling import LossScaling, Scaling, suited
 from clearformer.train.step import NotFiniteError, take
 

@@ -20,7 +20,8 @@ from clearformer.config import (
 from clearformer.data import Places
 from clearformer.families import gpt2, modern, original, xl
 from clearformer.train import checkpoint, together
-from clearformer.train.run import Run, Step
+from clearformer.train.events import Step
+from clearformer.train.run import Run
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60
 

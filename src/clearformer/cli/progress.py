@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearformer.train.run import Event, Run
+    from clearformer.train.events import Event
+    from clearformer.train.run import Run
 
 PLAIN_SECONDS = 5.0  # between two plain lines
 
@@ -90,7 +91,7 @@ class Plain(Reporter):
         sys.stdout.flush()
 
     def event(self, event: Event) -> None:
-        from clearformer.train.run import Ended, Evaluation, Skipped, Step
+        from clearformer.train.events import Ended, Evaluation, Skipped, Step
 
         match event:
             case Skipped():
@@ -128,7 +129,7 @@ class Live(Plain):
         self.row = self.bar.add_task("starting", total=1.0)
 
     def event(self, event: Event) -> None:
-        from clearformer.train.run import Evaluation, Skipped, Step
+        from clearformer.train.events import Evaluation, Skipped, Step
 
         match event:
             case Skipped():

@@ -104,7 +104,8 @@ class Train:
         from clearformer.cli.progress import Nobody, reporter
         from clearformer.train import faults
         from clearformer.train.ending import is_out_of_memory
-        from clearformer.train.run import Ended, Run, Step
+        from clearformer.train.events import Ended, Step
+        from clearformer.train.run import Run
 
         out = self.folder
         planned = faults.parse(os.environ.get(faults.VARIABLE))

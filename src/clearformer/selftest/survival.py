@@ -24,8 +24,9 @@ from clearformer.selftest.inside import command
 from clearformer.selftest.nursery import Missed, require
 from clearformer.selftest.toy import TEXT, Toy, end_line, newest_step, require_same
 from clearformer.train import checkpoint
+from clearformer.train.events import Step
 from clearformer.train.faults import POINTS, VARIABLE
-from clearformer.train.run import Run, Step
+from clearformer.train.run import Run
 
 STEPS_A_KILL = 8  # more than a start of training lives to see, so that the kills find it running
 

@@ -5,15 +5,33 @@ Only the loss is compiled and never the model itself, so no parameter gets anoth
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from clearformer.core.heads import Head
 from clearformer.core.vocabulary import in_chunks, summed_in_chunks
 from clearformer.train.step import Loss
+
+WORTH_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
+# What a device does when nothing is known of it but its kind: two cores, a middling GPU.
+OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
+
+
+def pays(model: nn.Module, minutes: float | None, tokens: int) -> bool:
+    """Whether compiling is worth its time: in a run of so many minutes, or else tokens."""
+    if shutil.which("c++") is None:
+        return False
+    if minutes is None:
+        # The usual count of six operations a weight and token.
+        weights = sum(each.numel() for each in model.parameters())
+        kind = next(model.parameters()).device.type
+        minutes = 6 * weights * tokens / OPERATIONS_A_MINUTE.get(kind, 1e15)
+    return minutes >= WORTH_FROM_MINUTES
 
 
 def compiled(model: Any, say: Callable[[str], None] = print, **how: Any) -> Loss:

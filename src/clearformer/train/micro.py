@@ -12,9 +12,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearformer.core.heads import IGNORE
+from clearformer.train.ending import is_out_of_memory
 
 
 def counts(batch: Any) -> Tensor:
@@ -54,6 +55,24 @@ def cut(
     taken = sum(len(_first(each)) > 0 for each in cuts[:parts])
     own = cuts[rank * parts : rank * parts + taken]
     return [each if len(_first(each)) else _without_targets(cuts[0]) for each in own]
+
+
+def fewest_that_fit(model: nn.Module, batch: Any, rows: int, parts: int) -> int | None:
+    """In how many micro-batches, more than `parts`, a step has room, tried; None: in none."""
+    device = next(model.parameters()).device
+    for more in range(parts + 1, rows + 1):
+        if rows % more:
+            continue
+        try:
+            sums, _ = model.loss(cut(batch, more, device)[0])  # type: ignore[operator]
+            sums.sum().backward()
+            return more
+        except RuntimeError as problem:
+            if not is_out_of_memory(problem):
+                raise
+        finally:
+            model.zero_grad()
+    return None
 
 
 def _first(batch: Any) -> Tensor:

@@ -13,11 +13,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,70 +47,17 @@ from clearformer.train import (
     tasks,
 )
 from clearformer.train.average import Average
-from clearformer.train.compiling import compiled
+from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
-from clearformer.train.ending import exit_code, is_out_of_memory
+from clearformer.train.device import device_of
+from clearformer.train.ending import exit_code
+from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
 from clearformer.train.lock import Lock, require_writable
 from clearformer.train.records import Records, Unwritten
 from clearformer.train.spread import spread
 from clearformer.train.together import ALONE, Alone
 
-COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
-# What a device does when nothing is known of it but its kind: two cores, a middling GPU.
-OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One optimizer step."""
-
-    step: int
-    loss: float
-    lr: float
-    gradient_norm: float
-    tokens: int  # targets so far in this start
-    seconds: float  # of training, over all starts
-    progress: float
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A step that was left out: its gradient overflowed float16."""
-
-    step: int
-    scale: float  # of the loss, from now on
-    skipped: int  # such steps so far
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The figures of a step on the validation data; best = better than all before."""
-
-    step: int
-    figures: dict[str, float]
-    best: bool
-    sample: str | None = None  # what the model says, if it was asked to
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A checkpoint is on disk."""
-
-    step: int
-    folder: Path
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The last event: why it ended."""
-
-    step: int
-    reason: str  # finished, stopped
-    exit: int = 0  # the code to leave with
-
-
-Event = Step | Skipped | Evaluation | Saved | Ended
 Model = Transformer | Seq2Seq
 
 
@@ -426,18 +371,9 @@ class Run:
         if train.compile != "auto":
             return train.compile == "on"
         # Rows come in many lengths, and every new one would be compiled again.
-        fits = type(self.task) is tasks.Stream and shutil.which("c++") is not None
-        return fits and self._expected_minutes() >= COMPILE_FROM_MINUTES
-
-    def _expected_minutes(self) -> float:
-        """How long the run takes: as told, or by the usual count of 6 operations a weight."""
-        train = self.config.train
-        if train.minutes is not None:
-            return train.minutes
-        weights = sum(each.numel() for each in self.model.parameters())
-        tokens = self.total_steps * train.batch * self.config.model.length
-        device = next(self.model.parameters()).device
-        return 6 * weights * tokens / OPERATIONS_A_MINUTE.get(device.type, 1e15)
+        alike = type(self.task) is tasks.Stream
+        tokens = 0 if train.minutes else self.total_steps * train.batch * self.config.model.length
+        return alike and pays(self.model, train.minutes, tokens)
 
     def _step(self, loss: step.Loss, rate: float) -> step.Outcome:
         train = self.config.train
@@ -524,21 +460,8 @@ class Run:
 
     def fitting(self) -> int | None:
         """The fewest micro-batches with which a step has room, tried; None: not one sequence."""
-        train, device = self.config.train, next(self.model.parameters()).device
-        batch = self.task.batch(self.state.step)
-        for parts in range(train.accumulate + 1, train.batch + 1):
-            if train.batch % parts:
-                continue
-            try:
-                sums, _ = self.model.loss(micro.cut(batch, parts, device)[0])
-                sums.sum().backward()
-                return parts
-            except RuntimeError as problem:
-                if not is_out_of_memory(problem):
-                    raise
-            finally:
-                self.model.zero_grad()
-        return None
+        train, batch = self.config.train, self.task.batch(self.state.step)
+        return micro.fewest_that_fit(self.model, batch, train.batch, train.accumulate)
 
     def _lost_patience(self) -> bool:
         patience = self.config.train.patience
@@ -560,21 +483,6 @@ class Run:
         """What the folder needs besides checkpoints, to be opened by any verb."""
         write_json(self.folder / "config.json", to_json(self.config))
         write_json(self.folder / "tokenizer.json", self.task.tokenizer.to_json())
-
-
-def device_of(name: str) -> torch.device:
-    if name != "auto":
-        try:
-            torch.empty(0, device=name)
-        except (RuntimeError, AssertionError) as problem:
-            raise ValueError(
-                f"train.device is {name!r}, which this torch cannot use "
-                f"({str(problem).splitlines()[0][:80]}): choose auto, cpu, cuda or mps"
-            ) from None
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def write_json(path: Path, value: Any) -> None:
