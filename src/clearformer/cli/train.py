@@ -62,7 +62,8 @@ class Train:
         )
         report = reporter(quiet=self.quiet, json=self.json)
         if self.fit is not None:
-            config = fitted(config, self.fit, self.data_dir, report.say)
+            saved = own_config(out) if self.resume else None
+            config = fitted(config, self.fit, self.data_dir, report.say, saved)
         stopping = Stopping()
         try:
             run = Run(
@@ -106,14 +107,27 @@ class Train:
 
 
 def fitted(
-    config: RunConfig, limit: str, data_dir: Path | None, say: Callable[[str], None]
+    config: RunConfig,
+    limit: str,
+    data_dir: Path | None,
+    say: Callable[[str], None],
+    saved: RunConfig | None = None,
 ) -> RunConfig:
-    """The config with what makes it fit, as `clearformer plan --memory` finds it."""
+    """The config with what makes it fit, as `clearformer plan --memory` finds it.
+
+    A run that goes on was planned when it began, and stays as it is.
+    """
     from clearformer.cli.plan import known
     from clearformer.train import plan, recompute, tidy
 
+    bytes_allowed = plan.size(limit)
     tidy.keep_heap_small()
-    found = plan.plan(known(config, data_dir)[0], plan.size(limit))
+    if saved is not None:
+        own = {
+            name: getattr(saved.train, name) for name in ("accumulate", "recompute", "precision")
+        }
+        return replace(config, train=replace(config.train, **own))
+    found = plan.plan(known(config, data_dir)[0], bytes_allowed)
     train = found.config.train
     say(
         f"note: to fit into {limit}, {train.accumulate} micro-batches a step, recomputing "
