@@ -38,6 +38,11 @@ def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path
     ran = clearformer(*words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet")
     assert ran.code == 0, ran.err
     assert "to fit into 2GB, 1 micro-batches a step, recomputing nothing" in ran.err
+    goes_on = clearformer(
+        *words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet", "--resume"
+    )
+    assert goes_on.code == 0, goes_on.err
+    assert "micro-batches" not in goes_on.err
     again = clearformer("plan", str(tmp_path / "run"), "--minutes", "1")
     assert "1 minutes" in again.out
     assert "steps" in again.out

@@ -150,6 +150,28 @@ def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch)
     assert "use a shorter --length than 16 (not even one sequence fits)" in complaint
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on memory")
+def test_out_of_memory_is_one_clean_line(tmp_path):
+    """A step of 9 GB in a process that may have 4."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat. " * 2000)
+    limit = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); "
+        "from clearformer.cli.main import main; main(sys.argv[1:])"
+    )
+    words = ["train", "modern-tiny", "--data", str(text), "--length", "4096", "--batch", "4096"]
+    words += ["--steps", "1", "--compile", "off", "--threads", "1", "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        [sys.executable, "-c", limit, *words, "--quiet"], capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = [each for each in done.stderr.splitlines() if "note:" not in each]
+    assert line.startswith("clearformer: out of memory (")
+    assert "4096 sequences of 4096 tokens at a time" in line
+    assert "--accumulate 2" in line
+    assert "--recompute 1" in line
+
+
 def test_too_short_a_text_is_said(clearformer, text, tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("short")

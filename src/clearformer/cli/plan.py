@@ -16,6 +16,8 @@ from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 if TYPE_CHECKING:
     from clearformer.train.plan import Plan as Found
 
+TOLD_BY_DATA = ("--model.vocabulary", "--model.marks", "--model.sides", "--model.head.names")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -64,7 +66,9 @@ class Plan:
         for note in notes:
             print(f"note: {note}")
         print("\nrun it:")
-        words = command(self, found)
+        words, silent = command(self, found)
+        if silent:
+            print(f"  (no flag can say {', '.join(silent)}: they are as in the preset)")
         if limit is not None:
             words.append(f"--fit {self.memory or plan.shown(limit).replace(' ', '')}")
         print(f"  clearformer train {' '.join(words)}")
@@ -232,32 +236,48 @@ def on_paper(config: RunConfig, asked: Plan) -> list[str]:
     return lines
 
 
-def command(asked: Plan, found: Found) -> list[str]:
-    """The words for `clearformer train`: what differs from the preset, and what was chosen."""
-    name = found.config.model.name
-    base = train_verb.defaults([name])
-    wanted = replace(found.config.train)
-    flags: list[str] = []
+def command(asked: Plan, found: Found) -> tuple[list[str], list[str]]:
+    """The words for `clearformer train`: what differs from the preset, and what was chosen.
+
+    The second list is what differs and cannot be said in words.
+    """
+    name, wanted = found.config.model.name, found.config.train
+    try:
+        base = train_verb.defaults([name])
+    except ValueError:  # somebody else's model, which is a run here
+        flags, silent = differences("--train", wanted, asked.train)
+        return ["--from", shlex.quote(asked.preset), *flags], silent
+    words, silent = [name], []
     for part, own, usual in (
         ("model", asked.model, base.model),
         ("data", asked.data, base.data),
         ("train", wanted, base.train),
     ):
-        flags += differences(f"--{part}", own, usual)
-    return [name, *flags]
+        flags, unsaid = differences(f"--{part}", own, usual)
+        words += flags
+        silent += unsaid
+    return words, silent
 
 
-def differences(path: str, own: Any, usual: Any) -> list[str]:
-    """Flags for what is not as usual; what the data tells by itself is left out."""
-    found = []
+def differences(path: str, own: Any, usual: Any) -> tuple[list[str], list[str]]:
+    """Flags for what is not as usual, and names of what no flag can say; what the data tells by
+    itself is left out."""
+    found: list[str] = []
+    unsaid: list[str] = []
     for field in fields(own):
         one, other = getattr(own, field.name), getattr(usual, field.name, None)
         name = f"{path}.{field.name.replace('_', '-')}"
-        if is_dataclass(one) and is_dataclass(other):
-            found += differences(name, one, other)
-        elif one != other and one is not None and name not in ("--model.vocabulary",):
+        if one == other or name in TOLD_BY_DATA:
+            continue
+        if is_dataclass(one) and type(one) is type(other):
+            inner, more = differences(name, one, other)
+            found += inner
+            unsaid += more
+        elif is_dataclass(one) or isinstance(one, tuple):
+            unsaid.append(name.removeprefix("--"))
+        elif one is not None:
             found.append(f"{name} {shlex.quote(str(one))}")
-    return found
+    return found, unsaid
 
 
 def parse(arguments: Sequence[str]) -> Plan:

@@ -12,14 +12,27 @@ from clearformer.config import RunConfig
 
 
 def fitted(
-    config: RunConfig, limit: str, data_dir: Path | None, say: Callable[[str], Any]
+    config: RunConfig,
+    limit: str,
+    data_dir: Path | None,
+    say: Callable[[str], Any],
+    saved: RunConfig | None = None,
 ) -> RunConfig:
-    """The config with what makes it fit, as `clearformer plan --memory` finds it."""
+    """The config with what makes it fit, as `clearformer plan --memory` finds it.
+
+    A run that goes on was planned when it began, and stays as it is.
+    """
     from clearformer.cli.plan import known
     from clearformer.train import plan, recompute, tidy
 
+    bytes_allowed = plan.size(limit)
     tidy.keep_heap_small()
-    found = plan.plan(known(config, data_dir)[0], plan.size(limit))
+    if saved is not None:
+        own = {
+            name: getattr(saved.train, name) for name in ("accumulate", "recompute", "precision")
+        }
+        return replace(config, train=replace(config.train, **own))
+    found = plan.plan(known(config, data_dir)[0], bytes_allowed)
     train = found.config.train
     say(
         f"note: to fit into {limit}, {train.accumulate} micro-batches a step, recomputing "

@@ -119,7 +119,8 @@ class Train:
         if ranks.restarts:
             require_another_end(out)
         if self.fit is not None:
-            config = fitted(config, self.fit, self.data_dir, report.say)
+            saved = own_config(out) if self.resume else None
+            config = fitted(config, self.fit, self.data_dir, report.say, saved)
         stopping = Stopping()
         full, fitting, code = "", None, 0
         try:

@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from clearformer.config import RunConfig
+from torch import nn
+
+from clearformer.build import outline
+from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.train import footprint
 from clearformer.train.footprint import Footprint
 from clearformer.train.recompute import Recompute
@@ -66,7 +69,7 @@ def on_paper(
     choices: tuple[Recompute, ...] = (None, 1)
     for what in choices:
         one, two = _counted(config, 1, what), _counted(config, 2, what)
-        states = _states(one, config.model.layers, gpus, distribute)
+        states = _states(one, config.model, gpus, distribute)
         each = max(1, two.activations - one.activations)
         room = gpu.memory - CONTEXT - states - one.activations
         rows = 1 + math.floor(room / each) if room >= 0 else 0
@@ -100,11 +103,13 @@ def _counted(config: RunConfig, rows: int, what: Recompute) -> Footprint:
     return footprint.footprint(config, rows, what, accumulated=True)
 
 
-def _states(one: Footprint, layers: int, gpus: int, distribute: str) -> int:
+def _states(one: Footprint, model: AnyModelConfig, gpus: int, distribute: str) -> int:
     whole = one.weights + one.gradients + one.optimizer + one.average
     if distribute == "ddp" or gpus == 1:
         return whole
     # Two blocks at a time are whole (the one at work, the next one on its way), and what lies
     # outside the blocks.
-    gathered = one.weights * 2 // layers
-    return whole // gpus + gathered
+    lists = [m for m in outline(model).modules() if isinstance(m, nn.ModuleList)]
+    blocks = [4 * sum(p.numel() for p in block.parameters()) for each in lists for block in each]
+    gathered = 2 * max(blocks) + one.weights - sum(blocks)
+    return whole // gpus + min(one.weights, gathered)
