@@ -371,7 +371,7 @@ class Run:
         if train.compile != "auto":
             return train.compile == "on"
         # Rows come in many lengths, and every new one would be compiled again.
-        alike = type(self.task) is tasks.Stream
+        alike = type(self.task) is tasks.Stream and self.spread.compiles
         tokens = 0 if train.minutes else self.total_steps * train.batch * self.config.model.length
         return alike and pays(self.model, train.minutes, tokens)
 
