@@ -217,7 +217,7 @@ def full_disk(place: Path, *, count: int) -> str:
         if number % 2 and _small_disks():
             words = longer.words(folder / "run")
             whole = place / "whole"
-            said = nursery.ask(_small_disk, words, str(whole), str(folder), 64 * (number + 1))
+            said = nursery.ask(_small_disk, words, str(whole), str(folder), 200 + 40 * number)
             small += 1
         else:
             shutil.copytree(place / "whole", folder)
@@ -260,7 +260,7 @@ def _small_disk(words: list[str], whole: str, folder: str, kilobytes: int) -> di
         raise Missed("no mounts of one's own")
     os.makedirs(folder)
     used = sum(path.stat().st_size for path in Path(whole).rglob("*") if path.is_file())
-    size = f"size={used // 1024 + 1024 + kilobytes}k".encode()
+    size = f"size={used // 1024 + kilobytes}k".encode()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, size):
         raise Missed(f"tmpfs: {os.strerror(ctypes.get_errno())}")
