@@ -9,23 +9,25 @@ from starlette.responses import Response
 
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import experiments, views
+from clearformer.explore.answers import (
+    AttentionTold,
+    HeadTold,
+    LogitsTold,
+    PermuteTold,
+    ProbeTold,
+    ProjectionTold,
+    QueryTold,
+    TraceTold,
+)
 from clearformer.explore.asking import masked, own_ids, own_target, permuted, require_ids
 from clearformer.explore.explorer import Explorer, Here
 from clearformer.explore.library import Opened
 from clearformer.explore.schemas import (
-    AttentionTold,
-    HeadTold,
-    LogitsTold,
     Part,
     PermuteAsked,
-    PermuteTold,
     ProbeAsked,
-    ProbeTold,
-    ProjectionTold,
-    QueryTold,
     Stage,
     TraceAsked,
-    TraceTold,
 )
 from clearformer.explore.schemas import Place as At
 
