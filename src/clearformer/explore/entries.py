@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer.build import outline
-from clearformer.config import AnyModelConfig, NextToken, run_from_json
+from clearformer.config import AnyModelConfig, NextToken, Seq2SeqConfig, run_from_json
 from clearformer.core.layout import lay_out
 from clearformer.explore.jobs import Worker
 from clearformer.explore.subject import Subject
@@ -107,7 +107,8 @@ class Entry:
             return self._open_weights()
         path = self.path / "checkpoints" / checkpoint_id
         model, config, tokenizer, _ = folder.open_any(path)
-        if isinstance(config.model.head, NextToken) and not hasattr(config.model, "marks"):
+        two_stacks = isinstance(config.model, Seq2SeqConfig)
+        if isinstance(config.model.head, NextToken) and not two_stacks:
             lay_out(model)  # as `clearformer generate` has it, for the same text to the last bit
         return Subject(model, config.model, tokenizer, self.name)
 
