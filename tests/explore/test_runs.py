@@ -44,7 +44,9 @@ def test_a_line_that_is_not_whole_waits(run):
     assert news(run, mark).records == []
     with (run / "metrics.jsonl").open("a") as file:
         file.write(': 1.0}\n{"step": broken}\n[1]\n')
-    assert news(run, mark).records == [{"step": 21, "loss": 1.0}]
+        file.write('{"step": 22, "loss": NaN}\n')  # as others' trainers write it
+    found = news(run, mark).records
+    assert found == [{"step": 21, "loss": 1.0}, {"step": 22, "loss": "nan"}]
 
 
 def test_a_run_that_goes_back_begins_anew(run):

@@ -128,7 +128,15 @@ def first_model() -> Path:
 
 def first_config() -> RunConfig:
     """GPT-2 in small: learned positions, words in pieces."""
-    from clearformer.config import AdamW, Cosine, DataConfig, Dropout, RunConfig, TrainConfig
+    from clearformer.config import (
+        AdamW,
+        DataConfig,
+        Dropout,
+        Muon,
+        RunConfig,
+        StableThenDecay,
+        TrainConfig,
+    )
     from clearformer.families import preset
 
     model = replace(
@@ -136,22 +144,23 @@ def first_config() -> RunConfig:
         name="gpt2-first",
         vocabulary=1024,
         length=128,
-        layers=4,
-        width=96,
+        layers=3,
+        width=64,
         heads=4,
-        hidden=384,
+        hidden=256,
         dropout=Dropout(),
     )
     data = DataConfig(source="python-docs", tokenizer="bpe", vocabulary=1024)
     train = TrainConfig(
-        lr=3e-3,
+        lr=0.02,
         batch=8,
         steps=FIRST_STEPS,
-        optimizer=AdamW(),
-        schedule=Cosine(warmup=20, final=0.1),
+        optimizer=Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)),
+        schedule=StableThenDecay(warmup=20, decay=0.5),
         evaluations=5,
         keep=5,
         compile="off",
+        precision="float32",  # so small that half of it is slower
     )
     return RunConfig(model=model, data=data, train=train)
 

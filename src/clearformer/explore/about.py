@@ -18,7 +18,7 @@ from clearformer.config import (
     Pretraining,
     Seq2SeqConfig,
 )
-from clearformer.explore.library import Entry
+from clearformer.explore.entries import Entry
 from clearformer.explore.views import family
 
 POSITIONS = {

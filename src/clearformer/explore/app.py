@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import clearformer
+from clearformer.explore.answers import Failed
 from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import Explorer
 from clearformer.explore.library import Library
@@ -32,7 +33,6 @@ from clearformer.explore.routes import (
     tasks,
     traces,
 )
-from clearformer.explore.schemas import Failed
 from clearformer.explore.security import LOOPBACK, Gate, answer
 
 ROUTERS = [each.router for each in (models, traces, stream, generate, runs, tasks, lessons, export)]

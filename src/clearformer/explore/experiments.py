@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearformer.config import HiddenMemory, Seq2SeqConfig
 from clearformer.explore import arrays, words
 from clearformer.explore.asking import one_token, own_ids, permuted
 from clearformer.explore.library import Opened
@@ -80,7 +81,7 @@ def states(
         positions=positions,
         # In one segment, and nothing remembered: all tokens are before our eyes.
         segment=len(ids),
-        memory=0 if _remembers(opened) else None,
+        memory=0 if isinstance(opened.config.past, HiddenMemory) else None,
     )
     part = found.parts[0]
     return _stage(found, part, 0, "resid_pre"), _stage(found, part, layers - 1, "resid_post")
@@ -88,11 +89,7 @@ def states(
 
 def _one_sequence(opened: Opened, ids: Sequence[int]) -> Any:
     row = torch.tensor([list(ids)])
-    return (row, row) if "decoder_layers" in vars(opened.config) else row
-
-
-def _remembers(opened: Opened) -> bool:
-    return opened.config.past is not None and hasattr(opened.config.past, "length")
+    return (row, row) if isinstance(opened.config, Seq2SeqConfig) else row
 
 
 def _stage(found: Trace, part: str, layer: int, stage: str) -> Tensor:

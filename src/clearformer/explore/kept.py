@@ -37,19 +37,19 @@ class Kept:
 
     def layer(self, number: int) -> Trace:
         """Every stage of one layer; to be called on the model's worker."""
-        if number not in self.layers:
-            self.layers[number] = trace(
-                self.opened.subject, self.tokens, WHOLE, layers=[number], **self.settings
-            )
-        self.layers.move_to_end(number)
-        return self.layers[number]
+        # Another model's thread may be making room among these layers at the same time.
+        found = self.layers.pop(number, None)
+        if found is None:
+            found = trace(self.opened.subject, self.tokens, WHOLE, layers=[number], **self.settings)
+        self.layers[number] = found
+        return found
 
     def all_layers(self, capture: Sequence[str]) -> Trace:
         """Some stages of all layers, not kept."""
         return trace(self.opened.subject, self.tokens, capture, **self.settings)
 
     def bytes(self) -> int:
-        return size(self.overview) + sum(map(size, self.layers.values()))
+        return size(self.overview) + sum(map(size, list(self.layers.values())))
 
 
 class KeptTraces:
@@ -86,7 +86,7 @@ class KeptTraces:
                     total -= size(each.layers.popitem(last=False)[1])
             for each in list(self.kept.values())[:-1]:
                 if total > KEPT_TRACE_BYTES:
-                    total -= sum(map(size, each.layers.values()))
+                    total -= sum(map(size, list(each.layers.values())))
                     each.layers.clear()
 
 

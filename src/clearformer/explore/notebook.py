@@ -36,8 +36,9 @@ def frame(page: str) -> str:
 def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
     """The attention page of one trace as a file of its own."""
     from clearformer.explore.app import create_app
+    from clearformer.explore.entries import Given
     from clearformer.explore.kept import Kept
-    from clearformer.explore.library import Given, Library, Opened, slug
+    from clearformer.explore.library import Library, Opened, slug
 
     subject = trace.subject
     if subject.config is None:

@@ -25,6 +25,7 @@ Series = dict[str, list[Point]]
 NAMES = {"loss": "train_loss", "lr": "learning_rate", "gradient_norm": "gradient_norm"}
 EVALUATED = {"loss": "val_loss"}
 LONGEST_LINE = 2**20
+NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         if 0 < len(line) <= LONGEST_LINE:
             try:
-                record = json.loads(line)
+                record = json.loads(line, parse_constant=NOT_FINITE.get)
             except (ValueError, RecursionError):
                 continue
             if isinstance(record, dict):

@@ -201,3 +201,16 @@ def test_reduced_motion_has_no_tween(open_visit):
         page.wait_for_function("() => location.hash.includes('stage=scores_raw')")
         style = "getComputedStyle(document.querySelector('table.ladder td')).animationName"
         assert page.evaluate(style) == "none"
+
+
+def test_a_head_too_large_to_send_is_asked_row_by_row(visit):
+    """What the server refuses as a whole (above 4 MB) comes a query at a time, the same."""
+    page = visit.go(model="gpt2", text=TEXT, i=3, ready=LADDER)
+    whole = row(visit, "weights")
+    error = '{"error": {"code": "too_big", "message": "4.2 MB, limit 4"}}'
+    refuse = {"status": 413, "content_type": "application/json", "body": error}
+    page.route("**/head?*", lambda route: route.fulfill(**refuse))
+    visit.go(model="gpt2", text=TEXT, i=3, ready=LADDER)
+    assert torch.equal(row(visit, "weights"), whole)
+    page.wait_for_selector("figure.heat canvas")
+    visit.errors.clear()  # the browser itself notes the 413

@@ -11,7 +11,7 @@ def errors(visit):
     ]
 
 
-@pytest.mark.parametrize("family", ["gpt2", "classifier"])
+@pytest.mark.parametrize("family", ["gpt2", "classifier", "xl"])
 def test_a_shuffle_is_followed_without_positions_and_noticed_with_them(visit, family):
     page = visit.go("order", model=family, text="the cat sat on the mat", ready="#verdict-off b")
     page.wait_for_selector("#verdict-on b")

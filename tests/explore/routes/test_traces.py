@@ -36,12 +36,13 @@ def test_a_translation_has_three_parts(client, traced):
     assert [token["id"] for token in again["target_tokens"]] == ids
 
 
-def test_a_word_can_be_masked_and_shown_again(client, traced):
+def test_a_word_can_be_masked_and_shown_again(client, traced, opened):
     before = traced("bert")
     masked = traced("bert", mask_at=[2])
     assert masked["tokens"][2]["text"] == "[MASK]"
     place = client.get(f"/api/traces/{masked['id']}/logits?i=2")
-    assert len(unpack(place["values"])) == 120  # the whole vocabulary
+    vocabulary = opened("bert").config.vocabulary
+    assert len(unpack(place["values"])) == vocabulary
     assert unpack(place["values"]).max() == 0
     again = traced("bert")
     assert {**again, "id": ""} == {**before, "id": ""}
@@ -63,6 +64,9 @@ def test_too_many_tokens_are_refused_with_the_limit(client):
     assert error["code"] == "too_long"
     assert error["limit"] == 512
     assert "512" in error["message"]
+    client.post("/api/traces", {"model": "modern", "text": "x", "pad_to": 600}, status=413)
+    asked = {"model": "original", "text": "x", "target_tokens": [0] * 600}
+    client.post("/api/traces", asked, status=413)
 
 
 def test_probe_and_permute(client):

@@ -2,7 +2,7 @@ import type { Api } from "./api";
 import { Asking } from "./asking.svelte";
 import { page } from "./page.svelte";
 import { Tensor } from "./tensor";
-import type { Head, Model, Query, Trace } from "./types";
+import type { Head, Model, Query, Token, Trace } from "./types";
 
 /** The text that is looked at: what was typed, or the model's own example. */
 export function wording(model: Model): string {
@@ -36,6 +36,24 @@ export function followed(api: Api, asked: () => Record<string, unknown> | null):
     void tracing.ask((signal) => api.send<Trace>("/api/traces", body, signal));
   });
   return tracing;
+}
+
+/** The tokens of the whole text: a model with a memory traces only its last segment, so it is asked by a change of nothing. */
+export function spelled(api: Api, model: () => Model, trace: () => Trace | undefined): { readonly tokens: Token[] } {
+  const asking = new Asking<{ tokens: Token[]; of: string }>();
+  $effect(() => {
+    const [own, found] = [model(), trace()];
+    const last = found?.tokens.at(-1);
+    if (!own.memory || !found || !last) return;
+    const body = { model: own.id, checkpoint: found.checkpoint, text: wording(own), edit: { i: -1, text: last.text }, mask: "none" };
+    void asking.ask(async (signal) => ({ ...(await api.send<{ tokens: Token[] }>("/api/probe", body, signal, "#whole")), of: found.id }));
+  });
+  return {
+    get tokens() {
+      if (!model().memory) return trace()?.tokens ?? [];
+      return asking.answer && asking.answer.of === trace()?.id ? asking.answer.tokens : [];
+    },
+  };
 }
 
 /** One query of a head: its row of every matrix, and the products that lead to and from them. */

@@ -41,7 +41,6 @@ export interface Trace {
   checkpoint: string;
   family: string;
   tokens: Token[];
-  text_tokens?: Token[] | null; // the whole text, where the trace shows only its last segment
   target_tokens?: Token[];
   parts: { part: string; n_layers: number; rows: number; cols: number }[];
   query_tokens: Record<string, Token[]>;

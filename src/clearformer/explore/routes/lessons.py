@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from clearformer.explore import lessons
-from clearformer.explore.schemas import MemoryTold, PatternsTold, ScalingTold
+from clearformer.explore.answers import MemoryTold, PatternsTold, ScalingTold
 
 router = APIRouter(prefix="/api")
 

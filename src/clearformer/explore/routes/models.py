@@ -10,8 +10,15 @@ from fastapi import APIRouter, Query
 
 import clearformer
 from clearformer.explore import about, source
+from clearformer.explore.answers import (
+    Info,
+    ModelTold,
+    Parameters,
+    SourceTold,
+    Symbols,
+)
 from clearformer.explore.explorer import Here
-from clearformer.explore.schemas import Id, Info, ModelTold, Parameters, SourceTold, Symbols
+from clearformer.explore.schemas import Id
 
 router = APIRouter(prefix="/api")
 

@@ -12,12 +12,13 @@ from fastapi import APIRouter, Header, Query
 from fastapi.sse import KEEPALIVE_COMMENT
 
 from clearformer.explore import runs
+from clearformer.explore.answers import Metrics, RunTold, Stopping
+from clearformer.explore.entries import Entry
 from clearformer.explore.errors import unknown
 from clearformer.explore.explorer import Explorer, Here
-from clearformer.explore.library import Entry
 from clearformer.explore.limits import POLL_SECONDS
 from clearformer.explore.routes.generate import EVENTS, EventStream, event
-from clearformer.explore.schemas import Id, Metrics, Nothing, RunTold, Stopping
+from clearformer.explore.schemas import Id, Nothing
 from clearformer.explore.views import family
 
 router = APIRouter(prefix="/api/runs")

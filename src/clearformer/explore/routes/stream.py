@@ -8,10 +8,16 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clearformer.explore import lens as looking
+from clearformer.explore.answers import (
+    LensTold,
+    ResidualTold,
+    UnitsTold,
+    VectorsTold,
+)
 from clearformer.explore.errors import bad_field
 from clearformer.explore.explorer import Here
 from clearformer.explore.routes.traces import TraceId
-from clearformer.explore.schemas import LensTold, Part, ResidualTold, UnitsTold, VectorsTold
+from clearformer.explore.schemas import Part
 from clearformer.explore.schemas import Place as At
 
 router = APIRouter(prefix="/api/traces")

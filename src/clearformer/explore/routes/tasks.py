@@ -8,16 +8,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clearformer.explore import attribution, compare, hiding, places
-from clearformer.explore.explorer import Here, as_json
-from clearformer.explore.schemas import (
-    AttributeAsked,
+from clearformer.explore.answers import (
     AttributeTold,
-    CompareAsked,
     CompareTold,
-    CorruptAsked,
     CorruptTold,
     PositionsTold,
 )
+from clearformer.explore.explorer import Here, as_json
+from clearformer.explore.schemas import AttributeAsked, CompareAsked, CorruptAsked
 
 router = APIRouter(prefix="/api")
 Named = Annotated[str, Query(max_length=100)]

@@ -9,23 +9,32 @@ from starlette.responses import Response
 
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import experiments, views
-from clearformer.explore.asking import masked, own_ids, own_target, permuted, require_ids
-from clearformer.explore.explorer import Explorer, Here
-from clearformer.explore.library import Opened
-from clearformer.explore.schemas import (
+from clearformer.explore.answers import (
     AttentionTold,
     HeadTold,
     LogitsTold,
-    Part,
-    PermuteAsked,
     PermuteTold,
-    ProbeAsked,
     ProbeTold,
     ProjectionTold,
     QueryTold,
+    TraceTold,
+)
+from clearformer.explore.asking import (
+    masked,
+    own_ids,
+    own_target,
+    permuted,
+    require_ids,
+    require_room,
+)
+from clearformer.explore.explorer import Explorer, Here
+from clearformer.explore.library import Opened
+from clearformer.explore.schemas import (
+    Part,
+    PermuteAsked,
+    ProbeAsked,
     Stage,
     TraceAsked,
-    TraceTold,
 )
 from clearformer.explore.schemas import Place as At
 
@@ -49,9 +58,12 @@ def _traced(here: Explorer, opened: Opened, asked: TraceAsked) -> dict[str, Any]
     if isinstance(opened.subject.model, Seq2Seq):
         if asked.target_tokens is not None:
             target = require_ids(opened, asked.target_tokens, "target_tokens")
+            require_room(opened, len(target), here.limits)
         else:
             target = own_target(opened, tokens, asked.target, here.limits)
         tokens = (tokens, target)
+    if asked.pad_to is not None:
+        require_room(opened, asked.pad_to, here.limits)
     settings = {"mask": asked.mask, "positions": asked.positions, "pad_to": asked.pad_to}
     return views.overview(here.traces.make(opened, tokens, settings))
 
