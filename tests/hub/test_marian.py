@@ -199,7 +199,7 @@ def test_logits_and_gradients_are_theirs(theirs, seed, changes):
     )
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("beams", "penalty"), [(1, 1.0), (4, 1.0), (3, 0.4)])
 @pytest.mark.parametrize(
     "generation",
