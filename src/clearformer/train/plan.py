@@ -121,6 +121,7 @@ def available_bytes() -> int | None:
 def base_bytes() -> int:
     """What this process takes before there is a model, once torch has loaded what it needs."""
     import torch._subclasses.fake_tensor  # which planning itself brings along
+
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     rule = torch.optim.AdamW(layer.parameters(), fused=True)
     with torch.random.fork_rng(devices=[]):
