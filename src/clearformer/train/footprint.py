@@ -128,13 +128,14 @@ class Ledger(TorchDispatchMode):
             found = function(*args, **(kwargs or {}))
         for each in tree_iter(found):
             if isinstance(each, Tensor):
-                self._note(each.untyped_storage())
+                self.note(each.untyped_storage())
         count = COUNTS.get(function.overloadpacket._qualified_op_name)
         if count is not None:
             self.operations += count(args, found)
         return found
 
-    def _note(self, storage: torch.UntypedStorage) -> None:
+    def note(self, storage: torch.UntypedStorage) -> None:
+        """Count this memory from now on, if it is not counted yet."""
         key, size = storage._cdata, storage.nbytes()
         if key in self.alive:
             return
