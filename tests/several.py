@@ -13,7 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["torch", "clearformer.train.run", "clearformer.cli.main"])
+SERVER.set_forkserver_preload(
+    [
+        "clearformer.train.run",
+        "clearformer.cli.main",
+        "torch.distributed.fsdp",
+        "torch.distributed.checkpoint.state_dict_saver",
+    ]
+)
 
 
 @contextmanager

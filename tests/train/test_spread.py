@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from clearformer.build import build
 from clearformer.config import (
     AdamW,
     Constant,
@@ -17,10 +18,12 @@ from clearformer.config import (
     run_from_json,
     to_json,
 )
+from clearformer.core.stack import recomputed
 from clearformer.data import Places
 from clearformer.families import gpt2, modern, original, xl
 from clearformer.train import checkpoint, together
 from clearformer.train.run import Run, Step
+from clearformer.train.step import NotFiniteError
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60
 
@@ -153,3 +156,44 @@ def test_bits_survive_a_stop_of_several_ranks(tmp_path, several):
     assert farthest(weights(tmp_path / "whole"), weights(tmp_path / "half")) == 0
     states = checkpoint.newest(tmp_path / "half/checkpoints", print).tensors("state.safetensors")
     assert not states["generator.cpu"].equal(states["generator.cpu.1"])
+
+
+def poisoned(settings, folder):
+    """One rank computes nonsense in the third step, with blocks in parts and recomputed."""
+    ranks = together.join(os.environ, seconds=60)
+
+    def make(config, seed):
+        model = build(config, seed)
+        model.stack.runs = (recomputed,)
+
+        def spoil(module, inputs, output):
+            return output * float("nan") if ranks.rank == 1 and run.state.step == 2 else output
+
+        model.stack.norm.register_forward_hook(spoil)
+        return model
+
+    places = Places(cache=folder.parent / "cache")
+    run = Run(run_from_json(settings), folder, places, make=make, ranks=ranks)
+    found = []
+    try:
+        found.extend(event.loss for event in run.events() if isinstance(event, Step))
+    except NotFiniteError as problem:
+        found.append(str(problem))
+    own = [run.spread.whole(each.detach()) for each in run.model.parameters()]
+    ranks.pulse.stop()
+    ranks.gather("done")
+    return [found, all(bool(each.isfinite().all()) for each in own)]
+
+
+def test_nonsense_on_one_rank_stops_all_before_a_weight_moves(tmp_path, several):
+    config = generator(tmp_path, distribute="fsdp2", evaluations=1)
+    expected = alone(config, tmp_path / "whole")
+    one, other = several.run(2, poisoned, tmp_path, to_json(config), tmp_path / "run")
+    assert one == other
+    (*curve, sentence), finite = one
+    assert curve == pytest.approx(expected[:2], abs=1e-6)
+    assert finite
+    assert sentence.startswith("step 3: the loss is nan")
+    assert "it arose in stack.norm." in sentence, "the rank that knows tells all"
+    records = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert '"exit": 3' in records[-1]

@@ -340,7 +340,8 @@ class Run:
             return train.compile == "on"
         # Rows come in many lengths, and every new one would be compiled again.
         fits = type(self.task) is tasks.Stream and shutil.which("c++") is not None
-        return fits and self._expected_minutes() >= COMPILE_FROM_MINUTES
+        wanted = fits and self.spread.compiles
+        return wanted and self._expected_minutes() >= COMPILE_FROM_MINUTES
 
     def _expected_minutes(self) -> float:
         """How long the run takes: as told, or by the usual count of 6 operations a weight."""

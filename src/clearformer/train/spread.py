@@ -26,6 +26,8 @@ Model = TypeVar("Model", bound=nn.Module)
 class Single:
     """One process has the whole model."""
 
+    compiles = True  # if nobody says whether to
+
     def __init__(self, ranks: Alone) -> None:
         self.ranks = ranks
         self.world = ranks.world
@@ -83,6 +85,8 @@ class Replicated(Single):
 
 class Sharded(Single):
     """Every rank has a part of each block, and has a block whole only to use it: FSDP2."""
+
+    compiles = False  # block by block it gains little, and takes long to begin
 
     def apply(self, model: nn.Module) -> None:
         from torch.distributed.device_mesh import init_device_mesh
