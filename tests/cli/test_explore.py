@@ -34,14 +34,17 @@ def test_a_real_server_answers_and_ends_with_ctrl_c(tmp_path):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        line = running.stdout.readline()
-        place = re.search(r"http://(127\.0\.0\.1:\d+)/", line)[1]
-        connection = http.client.HTTPConnection(place, timeout=30)
-        connection.request("GET", "/api/models")
-        assert json.loads(connection.getresponse().read()) == []
-        connection.close()
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=30)
+        try:
+            line = running.stdout.readline()
+            place = re.search(r"http://(127\.0\.0\.1:\d+)/", line)[1]
+            connection = http.client.HTTPConnection(place, timeout=60)
+            connection.request("GET", "/api/models")  # at once: the address holds when it is told
+            assert json.loads(connection.getresponse().read()) == []
+            connection.close()
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=60)
+        finally:
+            running.kill()
     assert running.returncode == 0, err
     assert line.startswith("explore 0 models at http://127.0.0.1:")
     assert "Traceback" not in err

@@ -57,6 +57,7 @@ def test_weights_of_hugging_face_are_opened_as_they_are(kind, tmp_path):
     assert entry.checkpoints() == [{"id": "weights", "step": None, "val_loss": None}]
     assert entry.tokenizer_kind is None
     found = library.open(entry, "weights").subject
+    assert entry.config == found.config  # told before a number was read
     ids = torch.tensor([[5, 3, 1, 7]])
     with torch.inference_mode():
         logits = found.model(ids)

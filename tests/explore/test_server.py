@@ -21,7 +21,6 @@ def impatient(monkeypatch):
 
 def test_a_port_that_is_taken_gives_way_to_a_free_one():
     first = bound("127.0.0.1", 0)
-    first.listen()
     port = first.getsockname()[1]
     second = bound("127.0.0.1", port)
     assert second.getsockname()[1] != port
@@ -29,6 +28,14 @@ def test_a_port_that_is_taken_gives_way_to_a_free_one():
     second.close()
     with pytest.raises(ValueError, match="there is no host 'no such host'"):
         bound("no such host", 0)
+
+
+def test_whoever_comes_before_the_server_has_started_waits_for_it():
+    server = Server(create_app(Library([])), "127.0.0.1", 0)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as early:
+        early.sendall(b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with server.in_background():
+            assert early.recv(4096).startswith(b"HTTP/1.1 200")
 
 
 def test_a_request_that_does_not_arrive_is_closed(impatient):

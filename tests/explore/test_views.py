@@ -82,6 +82,13 @@ def test_remembered_tokens_are_known_by_their_keys_alone(opened):
     assert problem.value.status == 409
 
 
+def test_the_whole_text_is_told_where_only_its_last_segment_looks(opened):
+    told = views.overview(keep(opened, "xl"))
+    assert "".join(token["text"] for token in told["text_tokens"]) == TEXT
+    assert len(told["tokens"]) == 6
+    assert views.overview(keep(opened, "gpt2"))["text_tokens"] is None
+
+
 def test_query_heads_that_share_keys_say_so(opened):
     kept = keep(opened, "modern")
     assert views.query(kept, 0, 1, 0, None)["group"] == {"key_head": 0, "of": 1}

@@ -134,6 +134,7 @@ class TraceTold(Model):
     family: str
     tokens: list[Token]
     target_tokens: list[Token] | None
+    text_tokens: list[Token] | None
     query_tokens: dict[str, list[Token]]
     key_tokens: dict[str, list[Token]]
     parts: list[PartTold]

@@ -132,6 +132,7 @@ def bound(host: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(address)
+        found.listen(CONNECTIONS)  # whoever comes before the server has started waits for it
     except OSError as problem:
         found.close()
         if port == 0:

@@ -39,7 +39,7 @@ def overview(kept: Kept) -> dict[str, Any]:
         part: words.tokens(found.subject, given.keys(part), first=-given.remembered)
         for part in parts
     }
-    main = parts[0]
+    main, everything = parts[0], given.tokens[0].tolist()
     answer: dict[str, Any] = {
         "id": kept.id,
         "model": opened.entry.id,
@@ -47,6 +47,7 @@ def overview(kept: Kept) -> dict[str, Any]:
         "family": family(opened.config.name),
         "tokens": tokens[main],
         "target_tokens": tokens.get("decoder"),
+        "text_tokens": words.tokens(found.subject, everything) if given.start else None,
         "query_tokens": tokens,
         "key_tokens": keys,
         "parts": [

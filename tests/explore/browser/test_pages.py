@@ -107,3 +107,16 @@ def test_the_back_button_turns_pages(visit):
     page.wait_for_selector("[data-count]")
     page.go_back()
     page.wait_for_selector("table.ladder")
+
+
+def test_without_a_model_the_lessons_are_there(visit):
+    nothing = {"status": 200, "content_type": "application/json", "body": "[]"}
+    visit.page.route("**/api/models", lambda route: route.fulfill(**nothing))
+    page = visit.go(ready="output[data-n]")  # attention without parameters
+    page.click("nav a:has-text('Order')")
+    page.wait_for_selector("h2:has-text('No model yet')")
+    assert "clearformer train" in page.inner_text("pre")
+    page.click("nav a:has-text('Reach')")
+    page.wait_for_selector("[data-count]")
+    page.click("nav a:has-text('Tasks')")
+    page.wait_for_selector("pre >> nth=2")

@@ -43,10 +43,14 @@ export interface Kept {
   full: Float64Array; // probability of every token before keeping, at this temperature
 }
 
+/** Every token by falling logit, ties by id: the same at every temperature, so sorted once. */
+export function falling(logits: ArrayLike<number>): Int32Array {
+  return Int32Array.from({ length: logits.length }, (_, i) => i).sort((a, b) => logits[b] - logits[a] || a - b);
+}
+
 /** The distribution a token is drawn from: temperature, then the k best, then the smallest set that holds top-p. */
-export function kept(logits: ArrayLike<number>, temperature: number, topK: number | null, topP: number): Kept {
+export function kept(logits: ArrayLike<number>, order: Int32Array, temperature: number, topK: number | null, topP: number): Kept {
   const scaled = Float64Array.from(logits as ArrayLike<number>, (x) => (temperature > 0 ? x / temperature : x));
-  const order = Int32Array.from({ length: scaled.length }, (_, i) => i).sort((a, b) => scaled[b] - scaled[a] || a - b);
   if (temperature === 0) {
     const full = new Float64Array(scaled.length);
     full[order[0]] = 1;
