@@ -173,7 +173,8 @@ def poisoned(settings, folder):
         model.stack.norm.register_forward_hook(spoil)
         return model
 
-    run = Run(run_from_json(settings), folder, Places(), make=make, ranks=ranks)
+    places = Places(cache=folder.parent / "cache")
+    run = Run(run_from_json(settings), folder, places, make=make, ranks=ranks)
     found = []
     try:
         found.extend(event.loss for event in run.events() if isinstance(event, Step))
