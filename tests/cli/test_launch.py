@@ -77,7 +77,7 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     assert agent.wait(120) == 143
     stopped = checkpoint.newest(tmp_path / "disturbed/checkpoints", print).step
     last = records.read(tmp_path / "disturbed/metrics.jsonl")[-1]
-    assert last == {"event": "end", "step": stopped, "reason": "stopped", "exit": 0}
+    assert last == {"event": "end", "step": stopped, "reason": "stopped", "exit": 143}
     torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     agent = start(*torchrun, "--max-restarts", "2", "-m", "clearformer", *words("disturbed"))
     until(tmp_path / f"disturbed/checkpoints/step-{stopped + 5}", agent)

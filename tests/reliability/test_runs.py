@@ -12,9 +12,12 @@ import pytest
 import torch
 
 from clearformer.selftest.toy import Toy, end_line, fingerprint, newest_step
-from clearformer.train import chance, checkpoint, records
+from clearformer.train import checkpoint, draws, records
 from clearformer.train.faults import VARIABLE
 from clearformer.train.lock import Lock
+from clearformer.train.together import ALONE
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("point", ["after_model", "before_rename", "during_swap"])
@@ -137,13 +140,13 @@ def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
 
 
 def test_f11_every_generator_goes_on_where_it_was():
-    chance.seed(3)
+    draws.seed(3)
     random.gauss(0, 1)
     np.random.standard_normal()
-    saved = chance.capture()
+    saved = draws.states(CPU, ALONE)
     wanted = (random.gauss(0, 1), random.random(), np.random.standard_normal(3), torch.rand(2))
-    chance.seed(4)
-    chance.restore(saved)
+    draws.seed(4)
+    draws.restore(saved, CPU, rank=0)
     again = (random.gauss(0, 1), random.random(), np.random.standard_normal(3), torch.rand(2))
     assert wanted[:2] == again[:2]
     assert np.array_equal(wanted[2], again[2])

@@ -18,7 +18,7 @@ from clearformer.config import (
     run_from_json,
     to_json,
 )
-from clearformer.core.stack import recomputed
+from clearformer.core.block import recomputed
 from clearformer.data import Places
 from clearformer.families import gpt2, modern, original, xl
 from clearformer.train import checkpoint, together

@@ -7,6 +7,7 @@ tensors (two objectives) or absent. Its `targets` are what the loss counts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 
 from clearformer.core.heads import IGNORE
 from clearformer.train.ending import is_out_of_memory
+
+TRYING_SECONDS = 60  # who is out of memory wants to know soon
 
 
 def counts(batch: Any) -> Tensor:
@@ -59,10 +62,12 @@ def cut(
 
 def fewest_that_fit(model: nn.Module, batch: Any, rows: int, parts: int) -> int | None:
     """In how many micro-batches, more than `parts`, a step has room, tried; None: in none."""
-    device = next(model.parameters()).device
+    device, began = next(model.parameters()).device, time.monotonic()
     for more in range(parts + 1, rows + 1):
         if rows % more:
             continue
+        if time.monotonic() - began > TRYING_SECONDS:
+            return None
         try:
             sums, _ = model.loss(cut(batch, more, device)[0])  # type: ignore[operator]
             sums.sum().backward()

@@ -48,7 +48,7 @@ class Unwritten(Records):
     """What a process keeps that is not the one to write."""
 
     def __init__(self) -> None:
-        pass
+        self.begun = False
 
     def append(self, record: Mapping[str, Any]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""One headless Chromium for all browser tests, which may speak to 127.0.0.1 and nobody else."""
+"""One headless Chromium for each file of tests, which may speak to 127.0.0.1 and nobody else."""
 
 import os
 import shutil
@@ -24,7 +24,8 @@ def missing(reason):
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
+# Of a file and not the session: while it is open, an event loop runs on this thread.
+@pytest.fixture(scope="module")
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make test")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
