@@ -1,18 +1,20 @@
-"""G12 and G13: named as skipped as long as a run is one process."""
-
-from dataclasses import fields
+"""G12 and G13 in a small dose; tests/cli/test_launch.py has more."""
 
 import pytest
 
-from clearformer.config import TrainConfig
 from clearformer.selftest import ranks
-from clearformer.selftest.nursery import Skipped
+from clearformer.selftest.nursery import Missed
 
 
-@pytest.mark.skipif(
-    "distribute" in {field.name for field in fields(TrainConfig)}, reason="runs can be distributed"
-)
-def test_skipped_by_name(tmp_path):
-    for check, count in ((ranks.elastic, {"kills": 1}), (ranks.clean_exit, {"count": 1})):
-        with pytest.raises(Skipped, match="trains in one process"):
-            check(tmp_path, **count)
+def test_f32_g13_success_is_success(tmp_path):
+    assert ranks.clean_exit(tmp_path, count=1) == "1 of 1 runs of 2 processes left with 0"
+
+
+def test_a_run_that_fails_is_missed(tmp_path, monkeypatch):
+    class Failed:
+        def wait(self):
+            return 1
+
+    monkeypatch.setattr(ranks, "_torchrun", lambda *words: Failed())
+    with pytest.raises(Missed, match="ddp: run 0 left with 1"):
+        ranks.clean_exit(tmp_path, count=1)

@@ -1,4 +1,4 @@
-"""G12 and G13: runs of several processes. They need a run that can be distributed."""
+"""G12 and G13: runs of several processes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 
-from clearformer.config import TrainConfig
 from clearformer.selftest.nursery import Missed, Skipped, require
 from clearformer.selftest.toy import Toy, require_same
 from clearformer.train import records
 
-ABSENT = "this clearformer trains in one process: TrainConfig has no `distribute`"
 LOSS = 1e-5
-
-
-def require_ranks() -> None:
-    if "distribute" not in {field.name for field in fields(TrainConfig)}:
-        raise Skipped(ABSENT)
+# Muon works in bfloat16, whose last digit depends on how a gradient was added up.
+EXACT = "--model.dropout.residual 0 --optimizer adamw --lr 1e-3 --precision float32"
 
 
 def elastic(place: Path, *, kills: int) -> str:
     """G12: workers killed, and the world changed, and the curve stays what it was."""
-    require_ranks()
     toy = Toy(place, 60)
     require(_torchrun(toy, place / "whole", 2).wait() == 0, "a run of 2 processes did not finish")
     for number in range(kills):
@@ -36,7 +29,7 @@ def elastic(place: Path, *, kills: int) -> str:
         os.kill(_workers(torchrun.pid)[1], signal.SIGKILL)
         require(torchrun.wait() == 0, f"kill {number}: torchrun left with {torchrun.returncode}")
         require_same(folder, place / "whole")
-    plain = Toy(place, 60, more="--model.dropout.residual 0")
+    plain = Toy(place, 60, more=EXACT)
     require(_torchrun(plain, place / "one", 1).wait() == 0, "a run of 1 process did not finish")
     folder = place / "changing"
     for step, world in ((20, 1), (40, 2), (None, 1)):
@@ -52,7 +45,6 @@ def elastic(place: Path, *, kills: int) -> str:
 
 def clean_exit(place: Path, *, count: int) -> str:
     """G13: a run that succeeded says so, with every way to distribute it."""
-    require_ranks()
     for number in range(count):
         kind = ("ddp", "fsdp2")[number % 2]
         toy = Toy(place, 3, more=f"--train.distribute {kind}")
