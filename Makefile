@@ -2,13 +2,15 @@
 # make test   set up .venv and run all tests
 # make check  lint, types, import contracts, tests (what CI runs)
 # make fix    format and mend what can be mended
+# make web    build the explorer's page from web/ (needs Node; the built page is committed)
 # make bench  the benchmarks of docs/results.md
+# make soak   every promise of docs/reliability.md in its full dose, about an hour
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: run test check fix bench clean
+.PHONY: run test check fix web chromium bench soak clean
 
 run: .venv/ready
 	@$(BIN)/clearformer train --minutes 2 --out runs/first --resume
@@ -19,9 +21,11 @@ run: .venv/ready
 	@echo "next:  source .venv/bin/activate"
 	@echo "       clearformer train --data YOUR.txt --minutes 10 --out runs/mine"
 	@echo "       clearformer attend 'mary gave roses to susan'"
+	@echo "       clearformer explore"
 
-test: .venv/ready-dev
-	@$(BIN)/python -m pytest --numprocesses auto --quiet
+# Tests of one group share a server and a browser, so they run in one process.
+test: .venv/ready-dev chromium
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --quiet
 
 check: .venv/ready-dev
 	@$(BIN)/ruff check .
@@ -34,6 +38,16 @@ fix: .venv/ready-dev
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+web:
+	@cd web && npm ci && npm run check && npm run build
+
+# The browser tests want Chromium: where it is missing and may be installed, it is.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	  || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null \
+	  || { echo "installing chromium (once)"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	  || echo "chromium could not be installed: the browser tests say what is missing"
+
 bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/train_step.py
 	@$(BIN)/python benchmarks/enwik8.py
@@ -44,6 +58,13 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/attention.py
 	@$(BIN)/python benchmarks/xl.py
 	@$(BIN)/python benchmarks/kills.py
+	@$(BIN)/python benchmarks/checkpoints.py
+	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/plan.py
+
+soak: .venv/ready-dev
+	@$(BIN)/clearformer selftest --full
+	@$(BIN)/python benchmarks/controls.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

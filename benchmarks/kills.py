@@ -1,11 +1,12 @@
 """Kill a training run at random moments, again and again, and compare what comes out.
 
-    python benchmarks/kills.py [--kills 100] [--seed 0] [--data FILE]
+    python benchmarks/kills.py [--kills 100] [--seed 0] [--model xl-tiny] [--data FILE]
 
-A small model with dropout trains in a process of its own and saves after every step; SIGKILL comes
-0 to 2 seconds after each start of training, and the same command goes on with --resume. In the
-end weights, optimizer, generators and the whole curve must be those of a run that nobody
-disturbed, bit for bit, and no start may have found less than the one before. Exit code 1 if not.
+A small model with dropout (a Transformer-XL if you like, with its memory) trains in a process of
+its own and saves after every step; SIGKILL comes 0 to 2 seconds after each start of training, and
+the same command goes on with --resume. In the end weights, optimizer, generators and the whole
+curve must be those of a run that nobody disturbed, bit for bit, and no start may have found less
+than the one before. Exit code 1 if not.
 """
 
 import argparse
@@ -24,9 +25,9 @@ from clearformer.train import checkpoint, records
 CLOCK = {"seconds", "tokens", "progress"}  # what depends on the clock and on the start
 
 
-def command(data: str, folder: Path, steps: int) -> list[str]:
+def command(model: str, data: str, folder: Path, steps: int) -> list[str]:
     flags = (
-        f"modern-tiny --data {data} --steps {steps} --layers 2 --width 32 --heads 2 --key-heads 2 "
+        f"{model} --data {data} --steps {steps} --layers 2 --width 32 --heads 2 --key-heads 2 "
         "--hidden 64 --length 32 --batch 4 --model.dropout.residual 0.1 --evaluations 4 "
         "--save-seconds 0 --threads 1 --quiet --resume"
     )
@@ -58,16 +59,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--model", default="modern-tiny")
     parser.add_argument("--data", default="python-docs")
     asked = parser.parse_args()
     moments, steps = random.Random(asked.seed), 40 * asked.kills
     with tempfile.TemporaryDirectory() as place:
         whole, killed = Path(place) / "whole", Path(place) / "killed"
-        subprocess.run(command(asked.data, whole, steps), check=True, capture_output=True)
+        subprocess.run(
+            command(asked.model, asked.data, whole, steps), check=True, capture_output=True
+        )
         kills, lost, before, began = 0, 0, -1, time.monotonic()
         while True:
             process = subprocess.Popen(
-                command(asked.data, killed, steps),
+                command(asked.model, asked.data, killed, steps),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )

@@ -3,7 +3,9 @@ and texts that are hard to encode.
 """
 
 import dataclasses
+import importlib.util
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -174,3 +176,13 @@ def prose():
     from pydoc_data.topics import topics
 
     return "\n".join(topics[name] for name in sorted(topics)[:25])
+
+
+@pytest.fixture(scope="session")
+def several():
+    """Several ranks for a test (several.py)."""
+    path = Path(__file__).with_name("several.py")
+    spec = importlib.util.spec_from_file_location("several", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

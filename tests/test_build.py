@@ -36,7 +36,7 @@ POSITIONS = {
     c.Sinusoidal(): (positions.Sinusoidal, positions.Position),
     c.Grid(columns=4): (positions.Grid, positions.Position),
     c.Rotary(base=99.0): (type(None), positions.Rotary),
-    c.RelativeXL(): (type(None), positions.RelativeXL),
+    c.RelativeXL(): (type(None), positions.RelativeBehind),
     c.ALiBi(): (type(None), positions.ALiBi),
 }
 ACTIVATIONS = {
@@ -231,6 +231,26 @@ def test_stacks_of_an_encoder_decoder(small):
     # Places of two sequences do not compare.
     assert type(layer.attention.position) is positions.Rotary
     assert type(layer.cross_attention.position) is positions.Position
+
+
+BEHIND = {
+    c.Causal(): True,
+    c.Local(window=3) & c.Causal(): True,
+    c.Causal() | c.Full(): False,
+    c.PerHead(patterns=(c.Causal(), c.Causal() & c.Strided(stride=2))): True,
+    c.PerHead(patterns=(c.Causal(), c.Full())): False,
+    c.Local(window=3): False,
+}
+
+
+@pytest.mark.parametrize("pattern", BEHIND, ids=str)
+def test_distances_ahead_are_left_out_where_nobody_looks_ahead(pattern, small):
+    kind = positions.RelativeBehind if BEHIND[pattern] else positions.RelativeXL
+    model = build(small("xl", patterns=(pattern,)))
+    assert type(model.stack.blocks[0].attention.position) is kind
+    pair = build(small("original", patterns=(pattern,), position=c.RelativeXL()))
+    assert type(pair.encoder.blocks[0].attention.position) is positions.RelativeXL
+    assert type(pair.decoder.blocks[0].attention.position) is kind
 
 
 def test_pasts_have_room_for_every_key_head(small):

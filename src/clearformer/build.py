@@ -7,6 +7,7 @@ drawn on the CPU before anything is moved or wrapped, so they depend on the seed
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, assert_never
 
 import torch
@@ -116,8 +117,9 @@ def transformer(config: c.ModelConfig) -> Transformer:
 
 def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
     table = nn.Embedding(config.vocabulary, config.width)
+    sees_all = replace(config, patterns=(c.Full(),))
     encoder = Stack(
-        [block(config) for _ in range(config.layers)], [patterns.Full()], final_norm(config)
+        [block(sees_all) for _ in range(config.layers)], [patterns.Full()], final_norm(config)
     )
     decoder = DecoderStack(
         [decoder_block(config) for _ in range(config.decoder_layers)],
@@ -148,6 +150,19 @@ def pasts(
             raise ValueError(f"{config.name} looks at whole sequences and keeps no past")
         case _:
             assert_never(config.past)
+
+
+def resting_pasts(
+    config: c.AnyModelConfig,
+    batch: int,
+    capacity: int,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> list[past.Past]:
+    """The same for a model that learns nothing meanwhile: a memory is not projected anew."""
+    if isinstance(config.past, c.HiddenMemory):
+        return [past.KVMemory(config.past.length) for _ in range(config.layers)]
+    return pasts(config, batch, capacity, dtype, device)
 
 
 def block(config: c.ModelConfig) -> Block:
@@ -254,16 +269,45 @@ def added_position(config: c.ModelConfig) -> nn.Module | None:
 def score_position(config: c.ModelConfig) -> positions.Position:
     """The position scheme that acts on the scores, if that is where it acts."""
     match config.position:
-        case c.Rotary(base=base, pairs=pairs):
-            return ROTARIES[pairs](base)
+        case c.Rotary(base=base, pairs=pairs, scaling=scaling):
+            return ROTARIES[pairs](base, frequencies(scaling))
         case c.RelativeXL():
-            return positions.RelativeXL(config.width, config.heads)
+            behind = all(looks_behind(each) for each in config.patterns)
+            kind = positions.RelativeBehind if behind else positions.RelativeXL
+            return kind(config.width, config.heads)
         case c.ALiBi():
             return positions.ALiBi(config.heads)
         case c.NoPosition() | c.Learned() | c.Sinusoidal() | c.Grid():
             return positions.Position()
         case _:
             assert_never(config.position)
+
+
+def looks_behind(config: c.Pattern) -> bool:
+    """Whether nobody can look ahead under this pattern, as far as its form tells."""
+    match config:
+        case c.Causal():
+            return True
+        case c.Both(first=first, second=second):
+            return looks_behind(first) or looks_behind(second)
+        case c.Either(first=first, second=second):
+            return looks_behind(first) and looks_behind(second)
+        case c.PerHead(patterns=several):
+            return all(looks_behind(each) for each in several)
+        case _:
+            return False
+
+
+def frequencies(scaling: c.Slower | c.SlowerBelow | None) -> positions.Frequencies:
+    match scaling:
+        case c.Slower(factor=factor):
+            return positions.slower(factor)
+        case c.SlowerBelow(factor=factor, low=low, high=high, length=length):
+            return positions.slower_below(factor, low, high, length)
+        case None:
+            return positions.unchanged
+        case _:
+            assert_never(scaling)
 
 
 def pattern(config: c.Pattern) -> patterns.Pattern:

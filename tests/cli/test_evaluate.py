@@ -46,8 +46,8 @@ def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
     assert int(rows) == 18
     assert "calibration" in text
     assert re.search(r"bad +9 +0", text.split("confusion")[1])
-    whole = clearformer("evaluate", run, "--data", str(folder / "reviews.csv"), "--text", "review",
-                        "--label", "verdict").out  # fmt: skip
+    # The columns are those of the training unless told.
+    whole = clearformer("evaluate", run, "--data", str(folder / "reviews.csv")).out
     assert "on 180 texts" in whole
     assert "accuracy     1.0000" in clearformer("evaluate", run, "--weights", "int8").out
 
@@ -57,8 +57,7 @@ def test_classify_texts_and_files(clearformer, run, folder):
     assert [line.split()[0] for line in said] == ["good", "bad"]
     assert clearformer("classify", run, "--file", str(folder / "some.txt")).out.splitlines() == said
     out = folder / "out.csv"
-    clearformer("classify", run, "--file", str(folder / "reviews.csv"), "--text", "review",
-                "--out", str(out))  # fmt: skip
+    clearformer("classify", run, "--file", str(folder / "reviews.csv"), "--out", str(out))
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 180
@@ -70,13 +69,15 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder):
     assert clearformer("classify", run).complaint == "give either texts or --file, and not both"
     complaint = clearformer("generate", run, "x").complaint
     assert "is no generator: use clearformer classify" in complaint
-    complaint = clearformer("evaluate", run, "--data", str(folder / "reviews.csv")).complaint
+    reviews = str(folder / "reviews.csv")
+    complaint = clearformer("evaluate", run, "--data", reviews, "--label", "mark").complaint
     assert "review, verdict" in complaint  # the columns there are
 
 
 def test_unseen_labels_are_listed(clearformer, run, folder):
     (folder / "odd.csv").write_text("text,label\na film,good\na film,odd\n")
-    complaint = clearformer("evaluate", run, "--data", str(folder / "odd.csv")).complaint
+    columns = ("--text", "text", "--label", "label")
+    complaint = clearformer("evaluate", run, "--data", str(folder / "odd.csv"), *columns).complaint
     assert "'odd'" in complaint
     assert "'bad', 'good'" in complaint
 
@@ -110,6 +111,16 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     after = float(re.search(r"bits per byte +([\d.]+)", text.split("int8 costs")[1])[1])
     assert after == pytest.approx(before + cost, abs=2e-4)
     assert abs(cost) < 0.05
+    # The same as a run of its own, measured beside the one it was made from.
+    small = str(tmp_path / "int8")
+    assert clearformer("export", out, "--to", "int8", "--out", small).code == 0
+    again = clearformer("evaluate", small, "--stride", "4").out
+    assert again.split("in float32")[1] == text.split("in float32")[1]
+    assert clearformer("generate", small, "10 green", "--length", "5").code == 0
+    wrong = clearformer("evaluate", out, "--against", small).complaint
+    assert wrong == f"--against is {small}, but {out} is no run in int8: leave it out"
+    wrong = clearformer("export", small, "--out", str(tmp_path / "x")).complaint
+    assert "has its weights in int8, which is good for use alone" in wrong
 
 
 def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_path, monkeypatch):

@@ -71,6 +71,8 @@ def test_a_file_gives_one_result_a_line(clearformer, run, folder):
 def test_prompts_may_be_json(folder, tmp_path):
     (tmp_path / "p.jsonl").write_text('{"prompt": "a\\nb"}\n{"prompt": "c", "id": 3}\n')
     assert read_prompts(tmp_path / "p.jsonl") == ["a\nb", "c"]
+    (tmp_path / "p.txt").write_bytes("a\u2028b\x85c\r\n\nd".encode())
+    assert read_prompts(tmp_path / "p.txt") == ["a\u2028b\x85c", "", "d"]
     (tmp_path / "bad.jsonl").write_text('{"prompt": "a"}\n[1]\n')
     with pytest.raises(
         ValueError, match=r"bad.jsonl, line 2: it must be a JSON object with a text"

@@ -1,6 +1,9 @@
 """How a run is shown."""
 
+from types import SimpleNamespace
+
 from clearformer.cli.progress import JsonLines, Live, Plain, Reporter, clock, reporter
+from clearformer.train.events import Evaluation
 
 
 def test_times_read_as_a_clock():
@@ -18,3 +21,14 @@ def test_the_way_of_showing_follows_from_where_it_is_shown(monkeypatch):
     assert type(reporter(quiet=False, json=False)) is Plain
     monkeypatch.delenv("CI")
     assert type(reporter(quiet=False, json=False)) is Live
+
+
+def test_a_sample_cannot_command_the_terminal(monkeypatch, capsys):
+    """In the beginning a model writes anything: rich's markup, escape sequences."""
+    monkeypatch.setattr("clearformer.cli.progress.summary", lambda run: ["training"])
+    live = Live()
+    live.start(SimpleNamespace(task=SimpleNamespace(notes=(), figure="loss")))
+    live.event(Evaluation(3, {"loss": 1.0}, True, "[/b] [red]x\x1b[2J"))
+    live.close()
+    shown = capsys.readouterr().out
+    assert "[/b] [red]x\ufffd[2J" in shown

@@ -14,9 +14,16 @@ def test_three_strided_layers_reach_everything(clearformer, tmp_path):
     assert picture.stat().st_size > 1000
 
 
+def test_a_picture_without_a_name_has_the_verbs(clearformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = clearformer("reach", "causal", "--picture", "--length", "4")
+    assert "picture: reach.png" in done.out
+    assert (tmp_path / "reach.png").exists()
+
+
 def test_a_memory_reaches_before_the_segment(clearformer):
     done = clearformer("reach", "xl-tiny", "--length", "8", "--layers", "2", "--memory", "4")
-    assert "can be changed by 16 of them and 8 before them" in done.out
+    assert "the last of 8 positions can be changed by 8 of them and 8 before them" in done.out
 
 
 @pytest.mark.parametrize("name", ["causal", "local", "merged", "heads", "fixed", "sparse-small"])

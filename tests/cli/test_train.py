@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from clearformer.cli.train import expand, parse
+from clearformer.cli.train import Stopping, parse
 
 TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--key-heads", "1",
         "--model.hidden", "32", "--batch", "4", "--threads", "1")  # fmt: skip
@@ -51,7 +51,7 @@ def test_every_event_as_json(clearformer, text, tmp_path):
     ).out
     events = [json.loads(line) for line in out.splitlines()]
     assert [e["step"] for e in events if e["event"] == "step"] == [1, 2, 3]
-    assert events[-1] == {"event": "ended", "step": 3, "reason": "finished"}
+    assert events[-1] == {"event": "ended", "step": 3, "reason": "finished", "exit": 0}
 
 
 def test_quiet_says_the_result(clearformer, text, tmp_path):
@@ -82,16 +82,15 @@ def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
     assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()
 
 
-def test_short_flags_are_expanded():
-    default = parse([])
-    assert expand("--minutes", default) == "--train.minutes"
-    assert expand("--lr=3", default) == "--train.lr=3"
-    assert expand("--data", default) == "--data.source"
-    assert expand("--width", default) == "--model.width"
-    assert expand("--resume", default) == "--resume"
-    assert expand("words", default) == "words"
-    # The longer path is another field: the shorter one wins.
-    assert expand("--vocabulary", default) in ("--vocabulary", "--model.vocabulary")
+def test_f27_twice_ends_at_once(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    stopping = Stopping()
+    assert stopping.asked() == 0
+    stopping._ask(signal.SIGINT, None)
+    assert (stopping.asked(), ended) == (130, [])
+    stopping._ask(signal.SIGINT, None)
+    assert ended == [130]
 
 
 def test_the_preset_gives_the_defaults():
@@ -110,7 +109,17 @@ def test_the_preset_gives_the_defaults():
         (("--steps", "3", "--minutes", "2"), "the budget is given in steps and minutes"),
         (("--batch", "6", "--accumulate", "4"), "it must divide the batch of 6: one of 1, 2, 3, 6"),
         (("--data", "no-such-file.txt"), "no-such-file.txt: there is no such file or folder"),
+        (("--data", "enwik"), "; did you mean the corpus 'enwik8'?"),
         (("--train.leanr", "3"), "--train.leanr"),
+        (("--steps", "1e3"), "--train.steps is '1e3', but it must be none or a whole number"),
+        (("--batch", "x"), "'x' is no whole number"),
+        (("--lr", "x"), "'x' is no number"),
+        (("--save-seconds", "-1"), "save_seconds is -1.0, but it must be at least 0"),
+        (
+            ("--validation-share", "2"),
+            "DataConfig: validation_share is 2.0, but it must be between",
+        ),
+        (("--device", "abacus"), "train.device is 'abacus', which this torch cannot use (Expected"),
         (("--tokenizer", "morse"), "--data.tokenizer"),
     ],
 )
@@ -119,13 +128,50 @@ def test_bad_input_is_one_line(clearformer, tmp_path, monkeypatch, arguments, wo
     assert words in clearformer("train", *arguments).complaint
 
 
-def test_out_of_memory_names_what_to_change():
-    from clearformer.cli.train import out_of_memory
-    from clearformer.config import TrainConfig
+def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch):
+    """A model that has no room for more than two sequences of the batch of four."""
+    from clearformer.core.model import Transformer
 
-    sentence = out_of_memory(TrainConfig(lr=1.0, batch=12, accumulate=2, steps=1))
-    assert sentence.startswith("out of memory with 6 sequences at a time: use --accumulate 3 ")
-    assert "--length" in out_of_memory(TrainConfig(lr=1.0, batch=1, steps=1))
+    whole = Transformer.loss
+
+    def narrow(self, batch, pasts=None):
+        if self.training and len(batch.tokens) > narrow.room:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")
+        return whole(self, batch, pasts)
+
+    monkeypatch.setattr(Transformer, "loss", narrow)
+    narrow.room = 2
+    train = ("train", "--data", text, "--steps", "1", *TINY)
+    complaint = clearformer(*train, "--out", str(tmp_path / "a")).complaint
+    assert "with 4 sequences of 16 tokens at a time" in complaint
+    assert "use --accumulate 2 (the same gradient; 2 at a time fit)" in complaint
+    narrow.room = 0
+    complaint = clearformer(*train, "--out", str(tmp_path / "b")).complaint
+    assert "use a shorter --length than 16 (not even one sequence fits)" in complaint
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on memory")
+def test_out_of_memory_is_one_clean_line(tmp_path):
+    """A step of 9 GB in a process that may have 4."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat. " * 2000)
+    limit = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); "
+        # Trying out what fits takes half a minute; test_micro does it.
+        "from clearformer.train import micro; micro.fewest_that_fit = lambda *rest: 2; "
+        "from clearformer.cli.main import main; main(sys.argv[1:])"
+    )
+    words = ["train", "modern-tiny", "--data", str(text), "--length", "4096", "--batch", "4096"]
+    words += ["--steps", "1", "--compile", "off", "--threads", "1", "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        [sys.executable, "-c", limit, *words, "--quiet"], capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = [each for each in done.stderr.splitlines() if "note:" not in each]
+    assert line.startswith("clearformer: out of memory (")
+    assert "4096 sequences of 4096 tokens at a time" in line
+    assert "--accumulate 2 (the same gradient; 2048 at a time fit)" in line
+    assert "--recompute 1" in line
 
 
 def test_too_short_a_text_is_said(clearformer, text, tmp_path):

@@ -21,13 +21,15 @@ def test_derived_numbers():
         *(
             (
                 lambda name=name: dataclasses.replace(preset("gpt2"), **{name: 0}),
-                f"ModelConfig: {name} is 0, but it must be between 1 and 2147483648",
+                f"ModelConfig: {name} is 0, but it must be between 1 and {c.model.MOST[name]} "
+                f"(MOST_{name.upper()})",
             )
             for name in ("vocabulary", "length", "layers", "width", "heads", "hidden")
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), vocabulary=2**31 + 1),
-            "ModelConfig: vocabulary is 2147483649, but it must be between 1 and 2147483648",
+            "ModelConfig: vocabulary is 2147483649, but it must be between 1 and 4194304 "
+            "(MOST_VOCABULARY)",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), key_heads=13),
@@ -39,7 +41,7 @@ def test_derived_numbers():
         ),
         (
             lambda: dataclasses.replace(preset("bert"), segments=0),
-            "ModelConfig: segments is 0, but it must be at least 1, or absent",
+            "ModelConfig: segments is 0, but it must be from 1 to 1024, or absent",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), patterns=()),
@@ -47,7 +49,7 @@ def test_derived_numbers():
         ),
         (
             lambda: dataclasses.replace(preset("original"), decoder_layers=0),
-            "Seq2SeqConfig: decoder_layers is 0, but it must be at least 1",
+            "Seq2SeqConfig: decoder_layers is 0, but it must be between 1 and 1000",
         ),
         (
             lambda: c.Dropout(hidden=1.0),
@@ -64,10 +66,13 @@ def test_derived_numbers():
             "Fixed: summary is 5, but it must be between 1 and the stride",
         ),
         (lambda: c.Rotary(base=0.0), "Rotary: base is 0.0, but it must be above 0"),
-        (lambda: c.Classifier(classes=1), "Classifier: classes is 1, but it must be at least 2"),
+        (
+            lambda: c.Classifier(classes=1),
+            "Classifier: classes is 1, but it must be at least 2 and at most 100000",
+        ),
         (
             lambda: c.HiddenMemory(length=-1),
-            "HiddenMemory: length is -1, but it must be at least 0",
+            "HiddenMemory: length is -1, but it must be at least 0 and at most 16777216",
         ),
     ],
 )

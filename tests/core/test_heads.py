@@ -188,11 +188,3 @@ def test_features_are_the_pooled_hidden_states_and_nothing_else(hidden):
     head = heads.Features(heads.mean_pool)
     assert head(hidden).equal(hidden.mean(dim=1))
     assert list(head.parameters()) == []
-
-
-@pytest.mark.parametrize("cap", [None, 2.0])
-@pytest.mark.parametrize("bias", [False, True])
-def test_columns_are_the_logits_the_other_way_round(bias, cap):
-    head = heads.NextToken(nn.Linear(8, 11, bias=bias), cap)
-    hidden = torch.randn(5, 8)
-    torch.testing.assert_close(head.columns(hidden), head(hidden[None])[0].T)

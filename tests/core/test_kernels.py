@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from clearformer.core import kernels
 from clearformer.core.masks import Mask
@@ -212,7 +213,7 @@ def test_in_half_precision_three_products_are_the_same_function(pattern, padded)
     keep = torch.ones(2, 40, dtype=torch.bool)
     keep[0, 25:] = keep[1] = False  # a row of padding only gives zeros
     mask = Mask(pattern, keep if padded else None)
-    assert kernels._quicker_unfused(q, k), "the path under test is not taken"
+    assert kernels._quicker_unfused(q, k, None, 0.0), "the path under test is not taken"
     y = kernels.fused(q, k, v, mask, None, 0.0)
     exact = [each.detach().double().requires_grad_() for each in (q, k, v)]
     wanted = kernels.explicit(*exact, mask, None, 0.0)
@@ -222,3 +223,11 @@ def test_in_half_precision_three_products_are_the_same_function(pattern, padded)
     right = torch.autograd.grad(wanted.square().sum(), exact)
     for ours, theirs in zip(found, right, strict=True):
         assert (ours.double() - theirs).norm() < 0.02 * theirs.norm()
+
+
+def test_a_bias_that_learns_goes_through_three_products(monkeypatch):
+    """What torch would fall back to is several times slower; values are compared above."""
+    q, k, v, bias = (tensor.requires_grad_() for tensor in inputs("square", "for each"))
+    monkeypatch.setattr(F, "scaled_dot_product_attention", None)
+    kernels.fused(q, k, v, Mask(Causal()), bias, 0.0).sum().backward()
+    assert bias.grad.abs().sum() > 0

@@ -56,3 +56,9 @@ def test_mask_is_pattern_and_padding(pattern, padding, queries):
 
 def test_the_first_real_token_is_found():
     assert first_kept(torch.tensor([[0, 0, 1], [1, 0, 1]], dtype=torch.bool)).tolist() == [2, 0]
+
+
+def test_more_queries_than_keys_see_every_key():
+    """A long target looks at a short source."""
+    q, k = torch.zeros(2, 3, 9, 4), torch.zeros(2, 3, 5, 4)
+    assert Mask(Full()).table(q, k).expand(2, 3, 9, 5).all()

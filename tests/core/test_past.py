@@ -7,7 +7,7 @@ import torch
 
 from clearformer.core.attention import Attention
 from clearformer.core.masks import Mask
-from clearformer.core.past import NOTHING, FrozenKV, HiddenMemory, KVCache
+from clearformer.core.past import NOTHING, FrozenKV, HiddenMemory, KVCache, KVMemory
 from clearformer.core.patterns import Causal, Full
 from clearformer.core.positions import Rotary
 
@@ -212,7 +212,7 @@ def test_a_cache_takes_tokens_back(attention, x):
 
 @torch.no_grad()
 def test_a_past_goes_on_with_some_sequences(attention, x):
-    for past in (cache(capacity=7), HiddenMemory(capacity=7)):
+    for past in (cache(capacity=7), HiddenMemory(capacity=7), KVMemory(capacity=7)):
         past.read(x[:, :4], attention)
         past.advance()
         past.select(torch.tensor([1, 1, 0]))
@@ -220,10 +220,39 @@ def test_a_past_goes_on_with_some_sequences(attention, x):
         assert_all_close(past.read(x[[1, 1, 0], 4:], attention)[1:], expected[1:])
 
 
-def test_a_memory_cannot_take_a_token_back():
-    HiddenMemory(capacity=4).forget(0)
-    with pytest.raises(ValueError, match=r"^a HiddenMemory has dropped what came before"):
-        HiddenMemory(capacity=4).forget(1)
+@pytest.mark.parametrize("kind", [HiddenMemory, KVMemory])
+def test_a_memory_cannot_take_a_token_back(kind):
+    kind(capacity=4).forget(0)
+    with pytest.raises(ValueError, match=f"^a {kind.__name__} has dropped what came before"):
+        kind(capacity=4).forget(1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("capacity", [0, 1, 4, 99])
+def test_keys_and_values_are_as_good_as_states_while_weights_rest(attention, capacity):
+    """Rotary keys stay turned as they were: only distances matter."""
+    x = torch.randn(BATCH, 17, WIDTH)
+    states, keys = HiddenMemory(capacity), KVMemory(capacity)
+    for part in x.split((3, 1, 1, 5, 2, 4, 1), dim=1):
+        assert states.length == keys.length
+        for _ in range(2):  # read again before it is committed: the same
+            y = attention(part, Mask(Causal()), keys)
+        torch.testing.assert_close(y, attention(part, Mask(Causal()), states))
+        states.advance()
+        keys.advance()
+        keys.advance()  # nothing is pending any more
+
+
+def test_a_memory_of_keys_refuses_gradients_and_other_batches(attention, x):
+    with pytest.raises(ValueError, match=r"^a KVMemory carries no gradient: train with a Hidden"):
+        KVMemory(4).read(x, attention)
+    memory = KVMemory(4)
+    with torch.no_grad():
+        memory.read(x, attention)
+        memory.advance()
+        message = "the memory holds 2 sequences, but the input has 1: start with a new memory"
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            memory.read(x[:1], attention)
 
 
 # --- going on with some of the sequences ---------------------------------------------------
@@ -234,7 +263,11 @@ def test_selected_and_copied_rows_go_on_as_what_they_were():
     attention = Attention(WIDTH, 4).eval()
     x = torch.randn(3, 5, WIDTH)
     mask = Mask(Causal())
-    for make in (lambda: KVCache(3, 4, 4, WIDTH // 4), lambda: HiddenMemory(9)):
+    for make in (
+        lambda: KVCache(3, 4, 4, WIDTH // 4),
+        lambda: HiddenMemory(9),
+        lambda: KVMemory(9),
+    ):
         past = make()
         attention(x[:, :3], mask, past)
         past.advance()

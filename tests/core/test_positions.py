@@ -12,6 +12,7 @@ from clearformer.core.positions import (
     Grid,
     Learned,
     Position,
+    RelativeBehind,
     RelativeXL,
     Rotary,
     Sinusoidal,
@@ -139,9 +140,23 @@ def relative():
     return position
 
 
-@pytest.mark.parametrize(
-    ("queries", "keys"), [(5, 5), (2, 5), (3, 4), (2, 2), (1, 5), (1, 2), (1, 1)]
-)
+SHAPES = [(5, 5), (2, 5), (3, 4), (2, 2), (1, 5), (1, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(("queries", "keys"), SHAPES)
+def test_distances_behind_are_enough_where_nobody_looks_ahead(relative, queries, keys):
+    behind = RelativeBehind(WIDTH, HEADS).double()
+    behind.load_state_dict(relative.state_dict())
+    q, k = heads(queries), heads(keys)
+    seen = torch.ones(queries, keys).tril(keys - queries).bool()
+    (moved, bias), (same, less) = relative.score(q, k), behind.score(q, k)
+    assert torch.equal(moved, same)
+    assert less.shape == bias.shape
+    torch.testing.assert_close(less[..., seen], bias[..., seen])
+    assert len(behind.distances(queries, keys, q)[0]) == keys + 1
+
+
+@pytest.mark.parametrize(("queries", "keys"), SHAPES)
 def test_relative_scores_are_the_four_terms(relative, queries, keys):
     """Eq. 20 for all pairs, also those of a query and a later key (negative distances)."""
     q, k = heads(queries), heads(keys)

@@ -8,13 +8,21 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearformer.core.attention import Attention
-from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm
+from clearformer.core.block import (
+    Block,
+    DecoderBlock,
+    FeedForward,
+    plainly,
+    post_norm,
+    pre_norm,
+    recomputed,
+)
 from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, HiddenMemory
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 from clearformer.core.positions import RelativeXL
 from clearformer.core.reach import reach
-from clearformer.core.stack import DecoderStack, Stack, plainly, recomputed
+from clearformer.core.stack import DecoderStack, Stack
 
 WIDTH, HEADS, LENGTH = 8, 2, 8
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from clearformer.data import files
 from clearformer.data.files import open_text
+from clearformer.data.texts import UTF8_MARK
 
 
 def test_a_file_is_its_bytes(tmp_path):
@@ -19,6 +21,22 @@ def test_a_file_is_its_bytes(tmp_path):
     assert text.read() == "é\r\nzwei\n".encode()  # line ends are kept
     assert "".join(text.decoded()) == "é\r\nzwei\n"
     assert open_text(str(path)).sha256 == text.sha256
+
+
+def test_a_part_of_a_file_is_read_without_the_rest(tmp_path, monkeypatch):
+    path = tmp_path / "long.txt"
+    whole = bytes(range(256)) * 40
+    path.write_bytes(UTF8_MARK + whole)
+    monkeypatch.setattr(files, "READ", 1000)
+    text = open_text(path)
+    packed = tmp_path / "long.txt.gz"
+    packed.write_bytes(gzip.compress(UTF8_MARK + whole))
+    for start, stop in [(0, None), (7, 9), (999, 3001), (5000, None), (0, 10**6), (20_000, None)]:
+        for each in (text, open_text(packed)):
+            part = each.part(start, stop)
+            assert part.read() == whole[start:stop]
+            assert part.size == len(whole[start:stop])
+    assert sum(map(len, text.part(5000, 5010).chunks())) == 10
 
 
 def test_the_mark_of_utf8_is_left_out(tmp_path):

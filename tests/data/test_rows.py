@@ -180,7 +180,8 @@ def test_labels_that_cannot_be():
     other = Table("test.csv", ("a", "b", "c", "d"), ("pos", "bad", "worse", "bad"))
     sentence = (
         "test.csv: 3 rows have labels that the training had not ('bad', 'worse'), "
-        "but there must be only 'neg', 'pos': leave these rows out"
+        "but there must be only 'neg', 'pos': leave these rows out, "
+        "in evaluate with --unknown-label skip"
     )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         label_ids(other, ("neg", "pos"))

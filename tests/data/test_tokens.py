@@ -194,6 +194,16 @@ def test_a_full_disk(source, cache, monkeypatch):
     assert files(cache) == []
 
 
+def test_a_text_that_does_not_fit_is_refused_before_it_is_read(tmp_path, cache):
+    huge = tmp_path / "huge.txt"
+    huge.write_bytes(b"a")
+    os.truncate(huge, 2**43)  # takes no space
+    held_back = open_text(huge).part(2**42)
+    assert held_back.size == 2**42
+    with pytest.raises(ValueError, match=r"^.*huge.txt is too large: its token file needs 4,096.0"):
+        prepare(held_back, Bytes(), cache)
+
+
 def test_a_folder_that_is_a_file(source, tmp_path):
     with pytest.raises(ValueError, match="cannot be written there"):
         prepare(open_text(source), Bytes(), source)

@@ -44,7 +44,7 @@ def test_layers_and_heads_are_averaged_or_chosen(translator):
     torch.testing.assert_close(alignment(translator, source, target, layer=1)[0], each[1].mean(0))
     torch.testing.assert_close(alignment(translator, source, target, head=2)[0], each[:, 2].mean(0))
     start = translator.config.marks.start
-    found = trace(translator.model, torch.tensor([source]), target=torch.tensor([[start, *target]]))
+    found = trace(translator.model, (source, [start, *target]))
     assert found.get("weights", 1, 2, "cross").equal(each[1, 2])
 
 

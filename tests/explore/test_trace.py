@@ -1,16 +1,22 @@
 """Tracing shows what the model computed, and leaves no trace in it."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.build import build, pasts
+from clearformer.config import HiddenMemory
 from clearformer.core.basic import attend
+from clearformer.core.block import post_norm
 from clearformer.core.model import Seq2Seq
 from clearformer.core.patterns import Causal, Full
+from clearformer.explore.recording import blocks
+from clearformer.explore.subject import Subject
 from clearformer.explore.trace import attentions, basic_stages, trace
 from clearformer.families import FAMILIES, preset
+from clearformer.text import Bytes
 
 LENGTH = 12
 
@@ -56,10 +62,19 @@ def test_traced_output_is_the_ordinary_output(model, tokens):
     torch.testing.assert_close(traced, ordinary(model, tokens), rtol=0, atol=1e-5)
 
 
+@torch.no_grad()
 def test_every_stage_follows_from_the_one_before(model, tokens):
     found = trace(model, tokens)
     assert len(found.recorded) == len(attentions(model))
-    for stages in found.recorded.values():
+    for (part, layer), stages in found.recorded.items():
+        assert {"attn_in", "attn_out", "q_proj", "k_proj", "thumbs"} <= stages.keys()
+        own = attentions(model)[part, layer]
+        merged = stages["head_out"].transpose(1, 2).flatten(2)
+        torch.testing.assert_close(own.output(merged), stages["attn_out"])
+        if part != "cross":
+            projected = own.project(stages["attn_in"])
+            queries = projected[..., : own.heads * own.head_width]
+            torch.testing.assert_close(stages["q_proj"].transpose(1, 2).flatten(2), queries)
         width = stages["q"].shape[-1]
         raw = torch.einsum("bhqd,bhkd->bhqk", stages["q"], stages["k"])
         torch.testing.assert_close(stages["scores_raw"], raw)
@@ -72,6 +87,109 @@ def test_every_stage_follows_from_the_one_before(model, tokens):
         torch.testing.assert_close(sums, torch.ones_like(sums))
         mixed = torch.einsum("bhqk,bhkd->bhqd", stages["weights"], stages["v"])
         torch.testing.assert_close(stages["head_out"], mixed)
+
+
+@torch.no_grad()
+def test_the_stream_is_the_sum_of_its_parts(model, tokens):
+    found = trace(model, tokens)
+    for part, layer, block in blocks(model):
+        own = found.recorded[part, layer]
+        middle = own["resid_mid"]
+        if part == "decoder":
+            cross = found.recorded["cross", layer]
+            torch.testing.assert_close(cross["resid_pre"], middle)
+            middle = cross["resid_mid"]
+        sums = own["resid_pre"] + own["attn_out"], middle + own["mlp_out"]
+        if block.residual is post_norm:
+            sums = block.attention_norm(sums[0]), block.feed_forward_norm(sums[1])
+        torch.testing.assert_close(own["resid_mid"], sums[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(own["resid_post"], sums[1], rtol=0, atol=1e-5)
+        down = block.feed_forward.down(own["mlp_hidden"])
+        torch.testing.assert_close(down, own["mlp_out"])
+
+
+def test_the_activation_is_applied_to_what_is_shown_before_it():
+    model = build(small("generator"))  # whose relu writes over its input
+    found = trace(model, torch.tensor([[1, 2, 3]]), ["mlp_pre", "mlp_hidden"])
+    before, after = found.get("mlp_pre", 0), found.get("mlp_hidden", 0)
+    assert (before < 0).any()
+    torch.testing.assert_close(before.relu(), after)
+
+
+def test_rotary_turns_what_was_projected_and_nothing_else_does():
+    for family, same in (("gpt2", True), ("modern", False), ("sparse", True)):
+        found = trace(build(small(family)), torch.arange(6))
+        equal = [
+            torch.equal(found.get(p, 1), found.get(n, 1))
+            for p, n in (("q_proj", "q"), ("k_proj", "k"))
+        ]
+        assert equal == [same, same], family
+
+
+def test_nobody_looks_at_padding(model, tokens):
+    shorter = tokens[:, :9]
+    given = (shorter, shorter) if isinstance(model, Seq2Seq) else shorter
+    plain, padded = trace(model, given), trace(model, given, pad_to=LENGTH)
+    for place, stages in padded.recorded.items():
+        assert stages["weights"].shape[-1] == LENGTH
+        assert (stages["weights"][..., 9:] == 0).all()
+        expected = plain.recorded[place]["weights"]
+        torch.testing.assert_close(stages["weights"][:, :, :9, :9], expected)
+    with pytest.raises(ValueError, match="pad_to is 3, but there are 9 tokens"):
+        trace(model, given, pad_to=3)
+
+
+def test_a_memory_is_looked_at_segment_by_segment(scrambled):
+    config = dataclasses.replace(small("xl"), length=4, past=HiddenMemory(length=4))
+    model = scrambled(build(config))
+    subject = Subject(model, config)
+    found = trace(subject, list(range(10)))
+    assert found.get("weights", 1).shape == (4, 2, 6)  # two queries, four remembered
+    assert found.get("bias", 1).shape == (4, 2, 6)
+    assert found.tokens() == ["8", "9"]
+    assert found.key_tokens() == ["4", "5", "6", "7", "8", "9"]
+    memories = pasts(config, 1, 10)
+    with torch.inference_mode():
+        for part in torch.arange(10)[None].split(4, dim=1):
+            expected = model.eval()(part, pasts=memories)
+            for past in memories:
+                past.advance()
+    torch.testing.assert_close(found.logits, expected[0], rtol=0, atol=1e-5)
+    assert found.get("k_proj", 1).shape == found.get("k", 1).shape
+    torch.testing.assert_close(found.get("k_proj", 1), found.get("k", 1))  # keys are not turned
+    with pytest.raises(ValueError, match="a model with a memory reads whole segments"):
+        trace(subject, list(range(10)), pad_to=12)
+
+
+def test_a_trace_reads_text_as_the_model_does():
+    tokenizer = Bytes()
+    config = dataclasses.replace(small("gpt2"), vocabulary=256)
+    opened = SimpleNamespace(model=build(config), config=config, tokenizer=tokenizer)
+    found = trace(opened, "to be", ["weights"])
+    assert found.tokens() == list("to be")
+    assert found.get("weights", layer=1, head=1).shape == (5, 5)
+    assert list(found.recorded["self", 0]) == ["weights"]
+
+
+def test_what_cannot_be_traced_is_said_in_a_sentence():
+    model = build(small("gpt2"))
+    for given, more, sentence in (
+        ([1, 2], {"capture": ["weight"]}, "there is no stage 'weight'"),
+        ([1, 2], {"mask": "some"}, "mask is 'some', but it must be model, none or causal"),
+        ([1, 2], {"layers": [7]}, "layer is 7, but the model has layers 0 to 1"),
+        ("text", {}, "the model comes without a tokenizer: give ids"),
+        ([[1], [2]], {}, r"tokens have shape \(2, 1\), but one sequence is traced"),
+        (([1], [2]), {}, "a pair is for an encoder-decoder"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            trace(model, given, **more)
+    with pytest.raises(ValueError, match="int is no model and has none"):
+        trace(7, [1])
+    found = trace(model, [1, 2])
+    with pytest.raises(ValueError, match="weights is computed in every layer: say which"):
+        found.get("weights")
+    with pytest.raises(ValueError, match="attn_in has no heads: leave head out"):
+        found.get("attn_in", 0, 0)
 
 
 def test_a_trace_leaves_the_model_as_it_was(model, tokens):
@@ -107,7 +225,7 @@ def test_layers_restrict_what_is_kept():
     assert list(found.recorded) == [("self", 1)]
     with pytest.raises(ValueError, match="self layer 0 was not recorded: there are self 1"):
         found.get("weights", 0, 0)
-    with pytest.raises(ValueError, match="there is no stage 'weight': there are q, k, v"):
+    with pytest.raises(ValueError, match="there is no stage 'weight': there are attn_in, attn_out"):
         found.get("weight", 1, 0)
     with pytest.raises(ValueError, match="head is 9, but the model has heads 0 to 3"):
         found.get("weights", 1, 9)

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_model, save_model
 
 from clearformer.build import build
-from clearformer.config import Seq2SeqConfig
+from clearformer.config import Muon, Seq2SeqConfig
 from clearformer.families import FAMILIES, preset, presets
 from clearformer.families.recipes import going_on, recipe
 
@@ -150,6 +150,8 @@ def test_recipes_fit_their_models():
             assert data.tokenizer == "wordpiece"
     assert recipe(preset("gpt2-xl"))[0].tokenizer == "bpe"
     assert recipe(preset("bert-mini"))[0].vocabulary == 8192
+    # Measured: docs/log.md.
+    assert isinstance(recipe(preset("xl-tiny"))[1].optimizer, Muon)
 
 
 def test_going_on_keeps_the_tokenizer_and_is_gentler():

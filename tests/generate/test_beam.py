@@ -7,7 +7,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from clearformer.build import build
-from clearformer.generate.beam import Beam, candidates, largest, search
+from clearformer.config import TargetRules
+from clearformer.generate.beam import Allowed, Beam, candidates, largest, search
 from clearformer.generate.grow import Continuing, Translating, resting
 
 LENGTHS = [9, 4, 1, 7, 6]
@@ -43,7 +44,9 @@ def found_by_us(model, config, tokens, keep, how, most=MOST):
     with resting(model):
         growing = Translating(model, config, tokens, keep)
         marks = config.marks
-        return search(growing, how, end=marks.end, most=most, never={marks.start})
+        return search(
+            growing, how, end=marks.end, most=most, rules=TargetRules(never=(marks.start,))
+        )
 
 
 @pytest.mark.parametrize("ending", [0.0, 2.0, 3.0])
@@ -182,7 +185,7 @@ def test_a_generator_continues_as_transformers_does(small, scrambled):
     expected = found_by_transformers(theirs, prompt, keep, how, most=12, prompt=6)
     with resting(ours):
         growing = Continuing(ours, config, prompt, keep)
-        given = search(growing, how, end=0, most=12, never={59})
+        given = search(growing, how, end=0, most=12, rules=TargetRules(never=(59,)))
     assert [each.tokens for several in given for each in several] == [row for row, _ in expected]
 
 
@@ -209,7 +212,7 @@ def test_every_family_with_a_past_can_be_searched(family, small, scrambled):
 @pytest.mark.parametrize("size", [10, 2047, 4096, 5001])
 def test_the_largest_are_those_of_topk(size):
     rows = torch.randn(6, size)
-    for given, expected in zip(largest(rows.T.contiguous(), 7), rows.topk(7), strict=True):
+    for given, expected in zip(largest(rows, 7), rows.topk(7), strict=True):
         assert given.equal(expected)
 
 
@@ -219,7 +222,8 @@ def test_candidates_are_the_best_of_all_versions():
     rows[:, 5] = float("-inf")
     total = (rows.view(2, 3, -1) + scores[:, :, None]).flatten(1)
     ahead, place = total.topk(6)
-    given = candidates(logits.T, scores, torch.tensor([5]))
+    allow = Allowed(TargetRules(never=(5,)), end=0, most=9, device=logits.device)
+    given = candidates(allow(logits, 1), scores)
     torch.testing.assert_close(given[0], ahead)
     assert given[1].equal(place % 3000)
     assert given[2].equal(place // 3000)

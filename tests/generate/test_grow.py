@@ -29,7 +29,7 @@ def test_steps_with_a_cache_are_the_whole(original, steps):
     tokens = torch.randint(config.vocabulary, (3, steps))
     with resting(model):
         growing = Translating(model, config, SOURCE, KEEP)
-        found = [growing.first().T, *(growing.step(token).T for token in tokens.T)]
+        found = [growing.first(), *(growing.step(token) for token in tokens.T)]
         start = torch.full((3, 1), config.marks.start)
         expected = model(SOURCE, torch.cat((start, tokens), dim=1), KEEP)
     assert_near(torch.stack(found, dim=1), expected)
@@ -47,7 +47,7 @@ def test_beams_share_their_source_and_have_pasts_of_their_own(original):
         growing.copy(torch.tensor([0, 5]), torch.tensor([1, 4]))  # 1 goes on as 0, 4 as 5
         growing.select(torch.tensor([2, 0]))
         second = torch.tensor([9, 10, 11, 12])
-        given = growing.step(second).T
+        given = growing.step(second)
         # Rows are now sentence 2 (both versions were 8) and sentence 0 (both were 3).
         targets = torch.tensor([[1, 8, 9], [1, 8, 10], [1, 3, 11], [1, 3, 12]])
         rows = torch.tensor([2, 2, 0, 0])
@@ -66,7 +66,7 @@ def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled):
         growing.widen(2)
         growing.step(torch.tensor([1, 2, 3, 4]))
         growing.copy(torch.tensor([3]), torch.tensor([2]))
-        given = growing.step(torch.tensor([5, 6, 7, 8])).T
+        given = growing.step(torch.tensor([5, 6, 7, 8]))
         for row, (start, tokens) in enumerate([(0, (1, 5)), (0, (2, 6)), (3, (4, 7)), (3, (4, 8))]):
             whole = torch.cat((prompt[row // 2, start:], torch.tensor(tokens)))
             assert_near(given[row], model(whole[None])[0, -1])

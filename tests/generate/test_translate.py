@@ -18,7 +18,13 @@ def found_by_us(model, config, tokens, keep):
     with resting(model):
         growing = Translating(model, config, tokens, keep)
         marks = config.marks
-        return greedy(growing, end=marks.end, most=MOST, never={marks.start}, how=Beam(width=1))
+        return greedy(
+            growing,
+            end=marks.end,
+            most=MOST,
+            rules=c.TargetRules(never=(marks.start,)),
+            how=Beam(width=1),
+        )
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish"])

@@ -18,6 +18,10 @@ BERT = {
     "max_position_embeddings": 32,
 }
 TURNING = {"rope_type": "default", "rope_theta": 500.0}
+SCALED = {
+    "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
+}  # fmt: skip
 NONE = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 # name: (their class, its config, settings)
 MODELS = {
@@ -36,6 +40,16 @@ MODELS = {
         "LlamaForCausalLM",
         "LlamaConfig",
         {**BERT, **NONE, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
+    "llama-linear": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {**BERT, **NONE, "rope_parameters": {**TURNING, "rope_type": "linear", "factor": 2.5}},
+    ),
+    "llama-scaled": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {**BERT, **NONE, "num_key_value_heads": 2, "hidden_size": 32, "rope_parameters": SCALED},
     ),
     "mistral": (
         "MistralForCausalLM",

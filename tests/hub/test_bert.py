@@ -5,7 +5,7 @@ import pytest
 from clearformer.config import Classifier, Features, MaskedToken, Pretraining
 from clearformer.families import bert
 from clearformer.hub.bert import BERT
-from clearformer.hub.exporting import fields_of
+from clearformer.hub.fitting import fields_of
 from clearformer.hub.settings import Settings
 
 # As the file of the released model has it.

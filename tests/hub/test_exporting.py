@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from clearformer.build import build
-from clearformer.config import Biases, Classifier, Features, LayerNorm, NextToken, RMSNorm
-from clearformer.hub import exporting
-from clearformer.hub.exporting import fitting, to_huggingface, to_safetensors
+from clearformer.hub import comparing
+from clearformer.hub.exporting import to_huggingface, to_safetensors
 from clearformer.hub.importing import read
 from clearformer.text import Bytes, Characters
 
@@ -20,59 +19,6 @@ def model(small, scrambled):
         return scrambled(build(config)).eval(), config
 
     return make
-
-
-@pytest.mark.parametrize(
-    ("family", "changes", "kind"),
-    [
-        ("gpt2", {}, "gpt2"),
-        ("gpt2", {"activation": "squared_relu", "head": NextToken(tied=False)}, "gpt2"),
-        ("bert", {}, "bert"),
-        ("bert", {"head": Classifier(classes=4, pool="pooler")}, "bert"),
-        ("modern", {}, "qwen3"),
-        ("modern", {"query_key_norm": None}, "llama"),
-        ("modern", {"key_heads": None}, "qwen3"),
-    ],
-)
-def test_which_form_fits(small, family, changes, kind):
-    _, settings = fitting(small(family, **changes))
-    assert settings["model_type"] == kind
-
-
-@pytest.mark.parametrize(
-    ("family", "changes", "reason"),
-    [
-        ("generator", {}, "residual is pre and not post"),
-        ("xl", {}, "position is .* and not RelativeXL"),
-        ("sparse", {}, "patterns is Causal and not Both"),
-        (
-            "gpt2",
-            {"head": NextToken(cap=30.0)},
-            r"its head is NextToken\(tied=True, cap=None\) and not .*cap=30",
-        ),
-        (
-            "gpt2",
-            {"embedding_scale": "sqrt_width"},
-            "its embedding_scale is one and not sqrt_width",
-        ),
-        ("modern", {"query_key_norm": RMSNorm(epsilon=1e-3)}, "query_key_norm"),
-        ("modern", {"norm": LayerNorm(), "query_key_norm": None}, "norm is|position is"),
-        ("modern", {"biases": Biases()}, "biases is"),
-        ("bert", {"head": Classifier(classes=2, pool="mean")}, "head"),
-        ("bert", {"head": Features(pool="max")}, "head"),
-    ],
-)
-def test_what_has_no_counterpart_is_said(small, family, changes, reason):
-    with pytest.raises(
-        ValueError, match=f"has no counterpart among gpt2, bert, modern.*(?:{reason})"
-    ):
-        fitting(small(family, **changes))
-
-
-def test_an_encoder_decoder_has_no_form_yet(model, tmp_path):
-    seq2seq, config = model("original")
-    with pytest.raises(ValueError, match="cannot be written for others yet"):
-        to_huggingface(seq2seq, config, Bytes(), tmp_path / "out")
 
 
 def test_a_folder_opens_again(model, tmp_path):
@@ -103,13 +49,13 @@ def test_shared_weights_are_written_once(model, tmp_path):
 @pytest.mark.parametrize("to", [to_huggingface, to_safetensors])
 def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
     ours, config = model()
-    monkeypatch.setattr(exporting, "_difference", lambda *arguments: float("nan"))
+    monkeypatch.setattr(comparing, "difference", lambda *arguments: float("nan"))
     with pytest.raises(ValueError, match=r"gives other logits .by nan.: nothing is kept"):
         to(ours, config, Bytes(), tmp_path / "out.safetensors")
     monkeypatch.undo()
     drawn = iter(range(1000))
     monkeypatch.setattr(
-        exporting, "stream", lambda *arguments, **named: [type("T", (), {"id": next(drawn)})]
+        comparing, "stream", lambda *arguments, **named: [type("T", (), {"id": next(drawn)})]
     )
     with pytest.raises(ValueError, match="goes on with other tokens: nothing is kept"):
         to(ours, config, Bytes(), tmp_path / "out.safetensors")

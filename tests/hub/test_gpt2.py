@@ -4,7 +4,7 @@ import pytest
 
 from clearformer.config import Dropout, LayerNorm, NextToken
 from clearformer.families import gpt2
-from clearformer.hub.exporting import BESIDE, fields_of
+from clearformer.hub.fitting import BESIDE, fields_of
 from clearformer.hub.gpt2 import GPT2
 from clearformer.hub.settings import Settings
 

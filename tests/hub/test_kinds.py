@@ -8,7 +8,7 @@ from clearformer.hub.kinds import KINDS, family_of
 
 def test_families_by_model_type():
     assert family_of({"model_type": "gpt2"}, "here") is GPT2
-    assert set(KINDS) == {"gpt2", "bert", "llama", "mistral", "qwen2", "qwen3"}
+    assert set(KINDS) == {"gpt2", "bert", "llama", "mistral", "qwen2", "qwen3", "marian"}
 
 
 @pytest.mark.parametrize("kind", ["t5", None, 3, "bret"])

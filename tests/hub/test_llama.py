@@ -3,8 +3,17 @@
 import pytest
 import torch
 
-from clearformer.config import Biases, Causal, Local, NextToken, RMSNorm, Rotary
-from clearformer.hub.exporting import fields_of
+from clearformer.config import (
+    Biases,
+    Causal,
+    Local,
+    NextToken,
+    RMSNorm,
+    Rotary,
+    Slower,
+    SlowerBelow,
+)
+from clearformer.hub.fitting import fields_of
 from clearformer.hub.llama import LLAMA, in_halves
 from clearformer.hub.settings import Settings
 
@@ -52,6 +61,23 @@ def test_settings_as_they_are_written_now():
     assert read(rope_theta=None, rope_parameters=new).position == Rotary(base=700.0)
 
 
+def test_scaled_positions():
+    """As in Llama 3.2's file, and as older ones have it."""
+    given = {
+        "factor": 32.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    }
+    scaling = SlowerBelow(factor=32.0, low=1.0, high=4.0, length=8192)
+    assert read(rope_scaling=given).position == Rotary(base=500_000.0, scaling=scaling)
+    older = read(rope_scaling={"type": "linear", "factor": 2.0}).position
+    assert older == Rotary(base=500_000.0, scaling=Slower(factor=2.0))
+    with pytest.raises(ValueError, match="rope_scaling: rope_type is 'yarn', but clearformer"):
+        read(rope_scaling={**given, "rope_type": "yarn"})
+
+
 def test_relatives():
     assert read(model_type="qwen3").query_key_norm == RMSNorm(epsilon=1e-5)
     assert read(model_type="qwen2").biases.attention
@@ -67,7 +93,9 @@ def test_relatives():
     ("name", "value"),
     [
         ("rope_scaling", {"rope_type": "llama3", "factor": 8.0}),
-        ("rope_scaling", {"type": "linear", "factor": 2.0}),
+        ("rope_scaling", {"type": "linear"}),
+        ("rope_scaling", {"type": "yarn", "factor": 2.0}),
+        ("rope_scaling", {"rope_type": "dynamic", "factor": 2.0}),
         ("rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "factor": 2.0}),
         ("rope_parameters", "yarn"),
         ("partial_rotary_factor", 0.5),
@@ -82,8 +110,7 @@ def test_relatives():
     ],
 )
 def test_what_we_do_not_compute_is_refused_by_name(name, value):
-    inner = {"rope_scaling": "type", "rope_parameters": "rope_parameters"}.get(name, name)
-    with pytest.raises(ValueError, match=inner):
+    with pytest.raises(ValueError, match=name):
         read(**{name: value})
 
 
@@ -94,6 +121,8 @@ CHANGES = [
     {"query_key_norm": None, "biases": Biases()},
     {"query_key_norm": None, "patterns": (Causal() & Local(window=5),)},
     {"head": NextToken(tied=True), "position": Rotary(base=300.0)},
+    {"position": Rotary(scaling=Slower(factor=3.0))},
+    {"position": Rotary(scaling=SlowerBelow(factor=8.0, low=1.0, high=4.0, length=64))},
 ]
 
 

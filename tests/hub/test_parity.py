@@ -11,7 +11,10 @@ from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.importing import read
 
 KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
-GENERATORS = ["gpt2", "gpt2-untied", "llama", "llama-biased", "mistral", "qwen2", "qwen3"]
+GENERATORS = [
+    "gpt2", "gpt2-untied", "llama", "llama-biased", "llama-linear", "llama-scaled", "mistral",
+    "qwen2", "qwen3",
+]  # fmt: skip
 ENCODERS = ["bert", "bert-masked", "bert-features", "bert-classes"]
 
 

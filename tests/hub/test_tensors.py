@@ -99,7 +99,7 @@ def test_a_forged_header_is_refused(forged, tmp_path, name):
 
 
 def test_a_header_larger_than_any_is_refused(forged, tmp_path, monkeypatch):
-    monkeypatch.setattr(tensors, "LONGEST_HEADER", 10)
+    monkeypatch.setattr("clearformer.limits.LONGEST_HEADER", 10)
     with pytest.raises(ValueError, match="its header has 61 bytes, but 10 are the most"):
         TensorFile(forged(tmp_path / "x.safetensors", {"a": FLOATS}, bytes(8)))
 
@@ -179,8 +179,8 @@ def test_json_is_read_within_reason(tmp_path, monkeypatch):
     path.write_text("{")
     with pytest.raises(ValueError, match=r"x.json is no JSON: Expecting property name"):
         read_json(path)
-    monkeypatch.setattr(tensors, "LARGEST_JSON", 0)
+    monkeypatch.setattr("clearformer.limits.LARGEST_JSON", 0)
     with pytest.raises(ValueError, match="has 1 bytes, but 0 are the most"):
         read_json(path)
-    monkeypatch.setattr(tensors, "MOST_FILES", 1)
+    monkeypatch.setattr("clearformer.limits.MOST_FILES", 1)
     assert inside(tmp_path, "x.json") == path

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clearformer.text import Bytes, Words, from_json, kinds, load, save, sha256, train
+from clearformer.text import Bytes, Words, from_json, load, save, sha256, train
 
 
 def test_unknown_kinds():
@@ -102,7 +102,7 @@ def test_missing_too_large_and_unreadable(tmp_path, monkeypatch):
         ValueError, match="it has 67,108,865 bytes, but a tokenizer has at most 67,108,864"
     ):
         load(path)
-    monkeypatch.setattr(kinds, "LARGEST", 3)
+    monkeypatch.setattr("clearformer.limits.LARGEST_JSON", 3)
     save(Bytes(), path)
     with pytest.raises(ValueError, match="but a tokenizer has at most 3"):
         load(path)

@@ -18,8 +18,9 @@ from clearformer.core.heads import IGNORE
 from clearformer.data import Places
 from clearformer.families import bert
 from clearformer.train import checkpoint, micro, records, tasks
+from clearformer.train.events import Evaluation, Step
 from clearformer.train.masking import by_frequency, measure, sources
-from clearformer.train.run import Evaluation, Run, Step
+from clearformer.train.run import Run
 
 ANIMALS = ("cat", "dog", "bird", "horse", "mouse")
 TEXT = "".join(

@@ -1,5 +1,6 @@
 """A batch of any kind in parts: nothing lost, every objective counted."""
 
+import pytest
 import torch
 
 from clearformer.core.heads import IGNORE
@@ -37,3 +38,37 @@ def test_a_pair_batch_is_a_batch():
     batch = PairBatch(source, target, torch.full((4, 3), 2), source_keep=source.bool())
     assert micro.counts(batch).tolist() == [12]
     assert micro.cut(batch, 2, CPU)[1].source_keep.shape == (2, 5)
+
+
+def test_the_rows_of_all_ranks_together_are_the_batch():
+    tokens = torch.arange(16).view(8, 2)
+    for world in (1, 2, 4):
+        parts = micro.parts_of_a_rank(8, accumulate=4, world=world)
+        cuts = [micro.cut(Batch(tokens, tokens), parts, CPU, r, world) for r in range(world)]
+        assert {len(each) for each in cuts} == {4 // world}
+        assert torch.equal(torch.cat([part.tokens for cut in cuts for part in cut]), tokens)
+
+
+def test_a_rank_without_rows_looks_on_without_targets():
+    batch = Batch(torch.ones(3, 2), (torch.ones(3, 2), torch.ones(3)))
+    own = [micro.cut(batch, 2, CPU, rank, 2) for rank in range(2)]
+    assert [len(each) for each in own] == [2, 2]
+    assert sum(int(micro.counts(part).sum()) for each in own for part in each) == 9
+    assert micro.counts(own[1][1]).tolist() == [0, 0]
+    assert own[1][1].tokens.shape == (1, 2)
+
+
+def test_micro_batches_do_not_grow_with_fewer_of_them():
+    assert micro.parts_of_a_rank(12, accumulate=1, world=3) == 1
+    assert micro.parts_of_a_rank(12, accumulate=4, world=2) == 2
+    assert micro.parts_of_a_rank(12, accumulate=4, world=3) == 2
+    assert micro.parts_of_a_rank(12, accumulate=4, world=12) == 1
+
+
+def test_a_batch_that_cannot_be_shared_says_what_could():
+    sentence = (
+        r"a batch of 6 cannot be shared evenly by 4 processes: use one of 1, 2, 3, 6 processes, "
+        r"or a batch of 4 or 8"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        micro.parts_of_a_rank(6, accumulate=1, world=4)

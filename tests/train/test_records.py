@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from clearformer.train.records import Records, read
 
 
@@ -43,3 +45,19 @@ def test_after_a_resume_earlier_records_of_later_steps_do_not_count(tmp_path):
 
 def test_a_missing_file_has_no_records(tmp_path):
     assert read(tmp_path / "none") == []
+
+
+def test_an_evaluation_that_a_resume_repeats_counts_once(tmp_path):
+    records = Records(tmp_path / "m.jsonl")
+    evaluation = {"event": "evaluation", "step": 2, "loss": 1.0}
+    saved = {"event": "checkpoint", "step": 2}
+    for record in ({"step": 2}, evaluation, saved, {"event": "resume", "step": 2}, evaluation):
+        records.append(record)
+    records.close()
+    assert read(tmp_path / "m.jsonl") == [{"step": 2}, evaluation]
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    (tmp_path / "m.jsonl").write_text('{"step": 1}\n{"step"\n')
+    with pytest.raises(ValueError, match=r"m\.jsonl is damaged: line 2 is no JSON object"):
+        read(tmp_path / "m.jsonl")

@@ -15,7 +15,9 @@ from clearformer.config import DataConfig, HiddenMemory, RunConfig, StableThenDe
 from clearformer.data import Places
 from clearformer.families import modern, xl
 from clearformer.train import checkpoint, records
-from clearformer.train.run import Ended, Evaluation, Run, Saved, Step, continued
+from clearformer.train.continuing import continued
+from clearformer.train.events import Ended, Evaluation, Saved, Step
+from clearformer.train.run import Run
 from clearformer.train.step import NotFiniteError
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 200
@@ -101,8 +103,9 @@ def test_events_and_files_of_a_run(whole, config):
 def test_stopped_and_continued_is_the_whole_run(whole, config, tmp_path, stop_at):
     folder = tmp_path / "part"
     run = start(config, folder)
-    seen = list(run.events(lambda: run.state.step >= stop_at))
-    assert seen[-1] == Ended(stop_at, "stopped")
+    seen = list(run.events(lambda: 143 if run.state.step >= stop_at else 0))
+    assert seen[-1] == Ended(stop_at, "stopped", 143)
+    assert records.read(folder / "metrics.jsonl")[-1]["exit"] == 143
     torch.rand(3)
     list(start(None, folder, resume=True).events())
     same_run(folder, whole[0])
@@ -125,16 +128,13 @@ import sys
 from pathlib import Path
 from clearformer.config import run_from_json
 from clearformer.data import Places
+from clearformer.train.faults import parse
 from clearformer.train.run import Run
-import json, os, signal, torch
+import json, os, signal
 config = run_from_json(json.loads(Path(sys.argv[1]).read_text()))
 folder, point, step = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-state = {}
-def reached(name):
-    if name == point and state["run"].state.step >= step:
-        os.kill(os.getpid(), signal.SIGKILL)
-run = state["run"] = Run(config, folder, Places(cache=folder.parent / "cache"), resume=True,
-                         reached=reached)
+faults = parse(None if point == "step" else f"crash:{point}@{step}")
+run = Run(config, folder, Places(cache=folder.parent / "cache"), resume=True, faults=faults)
 for event in run.events():
     if point == "step" and run.state.step >= step:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -200,8 +200,9 @@ def test_two_processes_cannot_train_one_run(config, tmp_path):
     events = start(config, folder).events()
     next(events)
     with pytest.raises(ValueError, match=rf"another process \(process {os.getpid()} on"):
-        next(start(config, folder, resume=True).events())
+        start(config, folder, resume=True)
     events.close()
+    start(config, folder, resume=True)  # whoever has ended disturbs nobody
 
 
 def test_nothing_to_resume_is_said(tmp_path):
@@ -218,7 +219,7 @@ def test_a_folder_that_is_a_file_is_refused(config, tmp_path):
 def test_a_loss_that_is_no_number_names_where_it_arose(config, tmp_path):
     folder = tmp_path / "broken"
     run = start(config, folder)
-    events = run.events(lambda: False)
+    events = run.events()
     for event in events:
         if isinstance(event, Saved):
             break
@@ -241,8 +242,20 @@ def test_smoothing_reaches_the_head(config, tmp_path):
 
 def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path):
     hopeless = replace(config.train, lr=1e-12, steps=40, evaluations=20, patience=2)
-    events = list(start(replace(config, train=hopeless), tmp_path / "x").events())
-    assert events[-1].step < 40
+    said = []
+    run = start(replace(config, train=hopeless), tmp_path / "x", say=said.append)
+    events = list(run.events())
+    evaluations = [event.step for event in events if isinstance(event, Evaluation)]
+    assert evaluations == [2, 4, 6]  # the first is the best, then two that are not
+    assert events[-1].step == 6
+    assert "note: 2 evaluations brought nothing better: enough" in said
+
+
+def test_a_run_that_learned_nothing_is_told_so_at_its_end(config, tmp_path):
+    said = []
+    hopeless = replace(config.train, lr=1e-12, steps=60, evaluations=1)
+    list(start(replace(config, train=hopeless), tmp_path / "x", say=said.append).events())
+    assert any("no better than what knowing nothing gives" in line for line in said)
 
 
 def test_a_budget_of_minutes_is_kept(config, tmp_path):
@@ -270,12 +283,12 @@ def test_compiling_is_decided_by_the_config_alone(config, tmp_path, monkeypatch)
         train = replace(config.train, **{"steps": None, **changed})
         return start(replace(config, train=train), tmp_path / "run")._compiles()
 
-    monkeypatch.setattr("clearformer.train.run.shutil.which", lambda name: "/usr/bin/c++")
+    monkeypatch.setattr("clearformer.train.compiling.shutil.which", lambda name: "/usr/bin/c++")
     assert not compiles(steps=5), "a run of seconds"
     assert compiles(steps=10**9)
     assert compiles(minutes=60)
     assert not compiles(minutes=60, compile="off")
-    monkeypatch.setattr("clearformer.train.run.shutil.which", lambda name: None)
+    monkeypatch.setattr("clearformer.train.compiling.shutil.which", lambda name: None)
     assert not compiles(minutes=60), "there is no compiler"
 
 
@@ -310,7 +323,7 @@ def test_a_memory_survives_bit_for_bit(remembering, tmp_path, stop_at):
     whole, part = tmp_path / "whole", tmp_path / "part"
     list(start(remembering, whole).events())
     run = start(remembering, part)
-    list(run.events(lambda: run.state.step >= stop_at))
+    list(run.events(lambda: 130 if run.state.step >= stop_at else 0))
     list(start(None, part, resume=True).events())
     same_run(part, whole)
     ends = [checkpoint.newest(f / "checkpoints", print) for f in (whole, part)]

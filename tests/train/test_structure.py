@@ -5,7 +5,7 @@ import re
 import pytest
 
 from clearformer.config import Causal, Fixed, Graph, Local, PerHead, Shifted, Strided
-from clearformer.train.structure import name, remarks, require_sight
+from clearformer.train.structure import costs, name, remarks, require_sight
 
 
 def test_a_stride_longer_than_the_sequence_is_said_in_words():
@@ -35,3 +35,17 @@ def test_patterns_are_named_as_they_are_written():
     assert name(Causal() & (heads | Causal())) == (
         "Causal & (PerHead(Local(2), Shifted(Strided(3), 4)) | Causal)"
     )
+
+
+def test_attention_dropout_at_a_long_context_is_said(small):
+    from clearformer.config import Dropout
+
+    long = small("gpt2", length=2048, dropout=Dropout(attention=0.1))
+    (said,) = costs(long)
+    assert "attention dropout of 0.1 at a context of 2048" in said
+    assert "67 MB for each layer and sequence" in said
+    assert "--model.dropout.attention 0" in said
+    assert costs(small("gpt2", length=2048)) == []
+    assert costs(small("gpt2", length=2047, dropout=Dropout(attention=0.1))) == []
+    sparse = small("sparse", length=4096, dropout=Dropout(attention=0.1), kernel="blockwise")
+    assert costs(sparse) == []

@@ -106,6 +106,7 @@ class OfModel(Ladder):
 
         from clearformer.build import build
         from clearformer.core.model import Seq2Seq
+        from clearformer.explore.stages import KERNEL
         from clearformer.explore.trace import trace
         from clearformer.families import preset
 
@@ -121,7 +122,7 @@ class OfModel(Ladder):
         self.title = f"{config.name} (random weights), layer {asked.layer}, head {asked.head}"
         self.divisor = f"√{config.head_width}"
         self.place = ("encoder" if isinstance(self.model, Seq2Seq) else "self", asked.layer)
-        found = trace(self.model, self.tokens, layers=[asked.layer], mask=asked.mask)
+        found = trace(self.model, self.tokens, tuple(KERNEL), layers=[asked.layer], mask=asked.mask)
         self.stages = {
             name: stage[0, asked.head] for name, stage in found.recorded[self.place].items()
         }
@@ -136,7 +137,9 @@ class OfModel(Ladder):
         from clearformer.explore.trace import trace
 
         straight, shuffled = (
-            trace(self.model, tokens, mask="none", positions=positions).recorded[self.place]
+            trace(self.model, tokens, ["head_out"], mask="none", positions=positions).recorded[
+                self.place
+            ]
             for tokens in (self.tokens, self.tokens[:, order])
         )
         difference = shuffled["head_out"] - straight["head_out"][:, :, order]

@@ -24,8 +24,8 @@ class Classify:
     """Texts to classify."""
     file: Path | None = None
     """A .csv, .tsv or .jsonl table, or a text file with a text on each line."""
-    text: str = "text"
-    """Column of the texts, in a table."""
+    text: str | None = None
+    """Column of the texts, in a table; none: as in training."""
     out: Path | None = None
     """Write a table with the probability of each class here; none: to the terminal."""
 
@@ -41,7 +41,7 @@ class Classify:
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
             raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
-        table = table_of(self.texts, self.file, self.text)
+        table = table_of(self.texts, self.file, self.text or opened.config.data.text)
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)
         if self.out is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 if TYPE_CHECKING:
+    from clearformer.core.model import Transformer
     from clearformer.data import Pairs
     from clearformer.train.folder import Opened, OpenedTranslator
 
@@ -31,12 +32,16 @@ class Evaluate:
     """States that a Transformer-XL remembers, more than in training if you like; none: as many."""
     most: int = 1_000_000
     """Bytes of a text to score."""
-    text: str = "text"
-    """Column of the texts, in a table."""
-    label: str = "label"
-    """Column of the labels, in a table."""
+    text: str | None = None
+    """Column of the texts, in a table; none: as in training."""
+    label: str | None = None
+    """Column of the labels, in a table; none: as in training."""
+    unknown_label: Literal["refuse", "skip"] = "refuse"
+    """What to do with rows whose label the training had not."""
     weights: Literal["float32", "int8"] = "float32"
     """int8: what the model is worth with its weights in eight bits, beside what it was."""
+    against: Path | None = None
+    """A run in int8: the one in float32 to measure beside it; none: the one it was made from."""
     source_column: str | None = None
     """Column of what is translated, in a table of pairs; none: as in training."""
     target_column: str | None = None
@@ -165,13 +170,13 @@ class Evaluate:
         cache = (where.cache or Path(".")) / "tokens"
         tokens = data.prepare(text, opened.tokenizer, cache)
 
-        def measure() -> Compression:
+        def measure(model: Transformer) -> Compression:
             if not isinstance(past, HiddenMemory):
-                return compress(opened.model, tokens, opened.tokenizer, context, stride)
+                return compress(model, tokens, opened.tokenizer, context, stride)
             if self.stride is not None:
                 raise ValueError("--stride is for windows, but this model goes on: use --memory")
             return compress_segments(
-                opened.model,
+                model,
                 opened.config.model,
                 tokens,
                 opened.tokenizer,
@@ -179,11 +184,12 @@ class Evaluate:
                 memory=self.memory,
             )
 
-        found = measure()
+        floats = self._in_floats(opened)
+        before = None if floats is None else measure(floats).bits_per_byte
         if self.weights == "int8":
-            before = found.bits_per_byte
             quantize(opened.model)
-            found = measure()
+        found = measure(opened.model)
+        if before is not None:
             print(f"in float32          {before:.4f} bits per byte")
             print(f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte")
         packed = len(lzma.compress(text.read(), preset=9 | lzma.PRESET_EXTREME))
@@ -193,6 +199,31 @@ class Evaluate:
         print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
         print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
         print(f"protocol: {found.protocol}")
+
+    def _in_floats(self, opened: Opened) -> Transformer | None:
+        """The model in float32 that one in int8 is to be measured beside, if there is one."""
+        from clearformer.hub.quantized import FROM
+        from clearformer.train.folder import has_int8, open_run, require_floats
+
+        if not has_int8(opened.found):
+            if self.against is not None:
+                raise ValueError(
+                    f"--against is {self.against}, but {self.run_folder} is no run in int8: leave "
+                    f"it out"
+                )
+            return opened.model if self.weights == "int8" else None
+        made_from = self.against or Path(str(opened.found.manifest.get(FROM)))
+        try:
+            other = open_run(made_from)
+        except ValueError:
+            if self.against is not None:
+                raise
+            print(f"note: {made_from} is gone, so what int8 costs cannot be told: see --against")
+            return None
+        require_floats(other.found)
+        if other.config.model != opened.config.model:
+            raise ValueError(f"{made_from} is another model than {self.run_folder} was made from")
+        return other.model
 
     def _hidden(self, opened: Opened) -> None:
         from clearformer import data
@@ -204,7 +235,7 @@ class Evaluate:
             _, held_back = sources(config.data, where, config.model.length, config.train.seed)
         else:
             source = self.data or config.data.source
-            held_back = open_source(source, self.part, self.text, where)
+            held_back = open_source(source, self.part, self.text or config.data.text, where)
         documents = data.encode_documents(held_back.name, held_back.documents(), opened.tokenizer)
         batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
         found = measure(opened.model, batches)
@@ -228,14 +259,15 @@ class Evaluate:
         from clearformer.train.tasks import tables
 
         where = places(self.data_dir)
-        settings = replace(opened.config.data, text=self.text, label=self.label)
+        trained = opened.config.data
         if self.data is None and self.part == "validation":
             _, table = tables(opened.config.data, where, opened.config.train.seed)
         else:
             source = self.data or opened.config.data.source
             corpus = data.CORPORA.get(source)
             if corpus is None:
-                table = data.read_table(source, settings.text, settings.label)
+                columns = (self.text or trained.text, self.label or trained.label)
+                table = data.read_table(source, *columns)
             elif isinstance(corpus, data.LabelledCorpus):
                 table = corpus.read(self.part, where)
             else:
@@ -243,6 +275,11 @@ class Evaluate:
         head = opened.config.model.head
         names = head.names  # type: ignore[union-attr]
         assert names is not None
+        if self.unknown_label == "skip" and table.labels is not None:
+            known = [row for row, label in enumerate(table.labels) if label in names]
+            if len(known) < len(table):
+                print(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
+            table = table.select(known)
         rows = data.encode_rows(table, opened.tokenizer, names)
         if self.weights == "int8":
             quantize(opened.model)

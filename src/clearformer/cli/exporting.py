@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from clearformer.hub.exporting import Exported
 
 
 @dataclass(frozen=True)
@@ -17,16 +20,24 @@ class Export:
     """A run (what --out named), or one of its checkpoints."""
     out: Path
     """The folder to write; a file that ends in .safetensors, for --to safetensors."""
-    to: Literal["huggingface", "safetensors"] = "huggingface"
-    """A folder that transformers opens, or one file with config and tokenizer in it."""
+    to: Literal["huggingface", "safetensors", "int8"] = "huggingface"
+    """A folder that transformers opens; one file with config and tokenizer in it; or a run with
+    its weights in eight bits, which every verb opens."""
 
     def run(self) -> None:
         from clearformer.hub.exporting import to_huggingface, to_safetensors
-        from clearformer.train.folder import open_run
+        from clearformer.hub.quantized import to_int8
+        from clearformer.train.folder import open_any, require_floats
 
-        opened = open_run(self.run_folder)
+        if self.to == "int8":
+            self._tell(to_int8(self.run_folder, self.out))
+            return
+        model, config, tokenizer, found = open_any(self.run_folder)
+        require_floats(found)
         write = {"huggingface": to_huggingface, "safetensors": to_safetensors}[self.to]
-        done = write(opened.model, opened.config.model, opened.tokenizer, self.out)
+        self._tell(write(model, config.model, tokenizer, self.out))
+
+    def _tell(self, done: Exported) -> None:
         compared = f"opened again: logits within {done.difference:.1g}"
         if done.tokens:
             compared += f", {done.tokens} greedy tokens the same"

@@ -167,7 +167,8 @@ class Generate:
         row |= {"text": written.text, "reason": written.reason, "tokens": len(written.tokens)}
         if self.show_probabilities:
             row["bits"] = [round(token.bits, 4) for token in written.tokens]
-        return json.dumps(row, ensure_ascii=False)
+        # Some readers take these for the end of a line, too.
+        return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
 
     def writer(self, folder: Path) -> Writer:
         from clearformer.config import NextToken
@@ -232,13 +233,18 @@ class Generate:
         return None if self.draft is None else DraftModel(self.writer(self.draft))
 
 
+LINE_ENDS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}
+
+
 def read_prompts(file: Path) -> list[str]:
     """The lines of a file, or the prompt of each if they are JSON."""
     from clearformer.text.utf8 import decode
 
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     try:
-        lines = decode(data).splitlines()
+        # Only a line feed ends a line: a prompt may have what others take for an end.
+        text = decode(data).replace("\r\n", "\n").removesuffix("\n")
+        lines = text.split("\n") if data else []
     except ValueError as problem:
         raise ValueError(f"{file}: {problem}") from None
     if not lines:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from clearformer.config import AnyModelConfig
 
 
 @dataclass(frozen=True)
 class Import:
-    """Bring in a GPT-2, BERT or Llama-shaped checkpoint: a folder, a file, or a name on the hub."""
+    """Bring in a GPT-2, BERT, Llama- or Marian-shaped checkpoint: folder, file or hub name."""
 
     source: tyro.conf.Positional[str]
     """A Hugging Face folder, a .safetensors file, or a name such as openai-community/gpt2."""
@@ -51,12 +54,16 @@ class Import:
         )
         for note in found.notes:
             print(f"note: {note}")
-        print(f"next: clearformer {_next(type(config.head).__name__).format(out)}")
+        print(f"next: clearformer {_next(config).format(out)}")
 
 
-def _next(head: str) -> str:
-    """The verb that suits a head."""
+def _next(config: AnyModelConfig) -> str:
+    """The verb that suits a model."""
+    from clearformer.config import Seq2SeqConfig
+
+    if isinstance(config, Seq2SeqConfig):
+        return 'translate {} "A text"'
     return {
         "NextToken": 'generate {} "Once upon"',
         "Classifier": 'classify {} "A text"',
-    }.get(head, 'embed {} "A text" "Another"')
+    }.get(type(config.head).__name__, 'embed {} "A text" "Another"')

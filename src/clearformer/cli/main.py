@@ -1,6 +1,7 @@
 """`clearformer VERB ...`: read the words, run the verb, and turn mistakes into one line each.
 
-Exit codes: 0 done, 2 a mistake in what was asked (one line, no traceback), 130 interrupted.
+Exit codes: 0 done, 1 a defect of ours, 2 a mistake in what was asked (one line, no traceback),
+3 a loss that is no number, 130 and 143 stopped by a signal.
 """
 
 import contextlib
@@ -21,11 +22,15 @@ from clearformer.cli.data import Data
 from clearformer.cli.describe import Describe
 from clearformer.cli.embed import Embed
 from clearformer.cli.evaluate import Evaluate
+from clearformer.cli.explore import Explore
 from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
+from clearformer.cli.plan import Plan
+from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
+from clearformer.cli.selftest import Selftest
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 from clearformer.cli.translate import Translate
@@ -45,7 +50,11 @@ Verb = (
     | Describe
     | Attend
     | Reach
+    | Explore
+    | Selftest
+    | Plan
 )
+TYPES = {"{None}": "none", "INT": "a whole number", "FLOAT": "a number", "STR": "a text"}
 ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
 
 
@@ -64,17 +73,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(141)
     except (ValueError, OSError) as mistake:
         fail(str(mistake))
+    except MemoryError:
+        fail("out of memory: use a smaller file, batch or model")
     except KeyboardInterrupt:
         sys.exit(130)
 
 
 def parse(arguments: Sequence[str]) -> Verb:
+    arguments = with_picture(arguments)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             # The flags of `train` depend on the preset, so it reads its own words.
             if arguments[:1] == ["train"]:
                 return parse_train(arguments[1:])
+            if arguments[:1] == ["plan"]:
+                return parse_plan(arguments[1:])
             verb: Verb = tyro.cli(
                 Annotated[Train, tyro.conf.subcommand("train", default=parse_train([]))]
                 | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
@@ -89,7 +103,10 @@ def parse(arguments: Sequence[str]) -> Verb:
                 | Annotated[Data, tyro.conf.subcommand("data")]
                 | Annotated[Describe, tyro.conf.subcommand("describe")]
                 | Annotated[Attend, tyro.conf.subcommand("attend")]
-                | Annotated[Reach, tyro.conf.subcommand("reach")],
+                | Annotated[Reach, tyro.conf.subcommand("reach")]
+                | Annotated[Explore, tyro.conf.subcommand("explore")]
+                | Annotated[Selftest, tyro.conf.subcommand("selftest")]
+                | Annotated[Plan, tyro.conf.subcommand("plan", default=parse_plan([]))],
                 prog="clearformer",
                 description=ABOUT,
                 args=arguments,
@@ -102,16 +119,43 @@ def parse(arguments: Sequence[str]) -> Verb:
         raise
 
 
+def with_picture(words: Sequence[str]) -> list[str]:
+    """A `--picture` that names no file gets one with the name of the verb."""
+    named = []
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        named.append(word)
+        if word == "--picture" and following.startswith("--"):
+            named.append(f"{words[0]}.png")
+    return named
+
+
 def one_line(box: str) -> str:
     """The parser's framed complaint as one sentence; a rule inside the frame ends a clause."""
     clauses = [""]
     for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]:  # the first is a title
-        words = re.sub(r"[│╭╮╰╯─]+", " ", line).strip()
+        # Where the terminal knows ASCII alone the frame is made of spaces and dashes.
+        words = re.sub(r"[│╭╮╰╯─]+|^\s*-{3,}\s*$", " ", line).strip()
         if words:
             clauses[-1] = f"{clauses[-1]} {words}".strip()
         else:
             clauses.append("")
-    return "; ".join(clause for clause in clauses if clause)
+    return plainly("; ".join(clause for clause in clauses if clause))
+
+
+def plainly(complaint: str) -> str:
+    """The parser's words for a value of the wrong type, in ours."""
+    union = re.match(
+        r"Error parsing (--\S+): no type matching (\S+) could be .*? \['(.*?)'\]", complaint
+    )
+    if union is not None:
+        flag, types, value = union.groups()
+        wanted = " or ".join(TYPES.get(each, each) for each in types.split("|"))
+        return f"{flag} is {value!r}, but it must be {wanted}"
+    complaint = re.sub(r"^Error parsing \w+(\.\w+)*: ", "", complaint)
+    complaint = re.sub(
+        r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", complaint
+    )
+    return re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", complaint)
 
 
 def fail(sentence: str) -> None:

@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearformer.train.run import Event, Run
+    from clearformer.train.events import Event
+    from clearformer.train.run import Run
 
 PLAIN_SECONDS = 5.0  # between two plain lines
 
@@ -40,14 +41,29 @@ class Reporter:
     def event(self, event: Event) -> None:
         pass
 
+    def samples(self, step: int, ids: list[int]) -> None:
+        print(f"step {step}: samples {' '.join(map(str, ids))}", flush=True)
+
     def close(self) -> None:
         pass
 
     def end(self, run: Run) -> None:
+        if run.state.empty:
+            self.say(f"note: {run.state.empty:,} steps had no target and changed nothing")
         best = run.state.best
         if best is not None:
             name = self.figure.replace("_", " ")
             print(f"{run.folder}: {name} {best['value']:.4f} at step {best['step']}")
+
+
+class Nobody(Reporter):
+    """Of several processes one speaks, and the others are silent."""
+
+    def say(self, sentence: str) -> None:
+        pass
+
+    def end(self, run: Run) -> None:
+        pass
 
 
 class JsonLines(Reporter):
@@ -56,6 +72,9 @@ class JsonLines(Reporter):
     def event(self, event: Event) -> None:
         fields = {k: str(v) if k == "folder" else v for k, v in vars(event).items()}
         print(json_module.dumps({"event": type(event).__name__.lower(), **fields}), flush=True)
+
+    def samples(self, step: int, ids: list[int]) -> None:
+        print(json_module.dumps({"event": "samples", "step": step, "ids": ids}), flush=True)
 
     def end(self, run: Run) -> None:
         pass
@@ -72,9 +91,11 @@ class Plain(Reporter):
         sys.stdout.flush()
 
     def event(self, event: Event) -> None:
-        from clearformer.train.run import Ended, Evaluation, Step
+        from clearformer.train.events import Ended, Evaluation, Skipped, Step
 
         match event:
+            case Skipped():
+                self.say(left_out(event))
             case Step() if time.monotonic() - self.last > PLAIN_SECONDS:
                 self.last = time.monotonic()
                 print(self.line(event), flush=True)
@@ -108,15 +129,22 @@ class Live(Plain):
         self.row = self.bar.add_task("starting", total=1.0)
 
     def event(self, event: Event) -> None:
-        from clearformer.train.run import Evaluation, Step
+        from clearformer.train.events import Evaluation, Skipped, Step
 
         match event:
+            case Skipped():
+                self.say(left_out(event))
             case Step():
                 self.bar.update(
                     self.row, completed=min(event.progress, 1.0), description=self.line(event)
                 )
             case Evaluation():
-                self.bar.console.print(evaluation_line(event), highlight=False)
+                # A sample may hold what rich takes for markup: [/b].
+                self.bar.console.print(evaluation_line(event), highlight=False, markup=False)
+
+    def samples(self, step: int, ids: list[int]) -> None:
+        shown = f"step {step}: samples {' '.join(map(str, ids))}"
+        self.bar.console.print(shown, highlight=False, markup=False)
 
     def say(self, sentence: str) -> None:
         if hasattr(self, "bar"):
@@ -141,12 +169,21 @@ def summary(run: Run) -> list[str]:
     ]
 
 
+def left_out(event: Any) -> str:
+    return (
+        f"note: step {event.step} overflowed float16 and was left out ({event.skipped} so far); "
+        f"the loss scale is {event.scale:g} now"
+    )
+
+
 def evaluation_line(event: Any) -> str:
     figures = ", ".join(f"{name.replace('_', ' ')} {v:.4f}" for name, v in event.figures.items())
     line = f"step {event.step}: validation {figures}{'  (best)' if event.best else ''}"
     if event.sample is None:
         return line
-    return f"{line}\n    {' '.join(event.sample.split())[:100]}"
+    # A model that has learned little writes anything, also what would command a terminal.
+    sample = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(event.sample.split()))
+    return f"{line}\n    {sample[:100]}"
 
 
 def clock(seconds: float) -> str:

@@ -29,7 +29,7 @@ class Reach:
     memory: int | None = None
     """States that each layer remembers of earlier segments; none: the preset's, or none."""
     picture: Path | None = None
-    """Draw it into this file (.png, .svg or .pdf)."""
+    """Draw it into this file (.png, .svg or .pdf); without a name into reach.png."""
 
     def run(self) -> None:
         from clearformer.build import pattern as build_pattern
@@ -56,9 +56,10 @@ class Reach:
         several = [built[layer % len(built)] for layer in range(layers)]
         found = reach_with_memory(several, length, memory)
         after = f"after {layers} layers" if layers > 1 else "after 1 layer"
-        last = int(found[-1].sum())
+        last = int(found[-1, -length:].sum())
         pairs = int(found.sum())
-        past = f" and {found.shape[1] - length} before them" if found.shape[1] > length else ""
+        before = int(found[-1, :-length].sum())
+        past = f" and {before:,} before them" if found.shape[1] > length else ""
         print(
             f"{after} the last of {length} positions can be changed by {last:,} of them{past}; "
             f"on average an output by {pairs / length:.1f}"

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import zip_longest
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
+from clearformer import limits
+from clearformer.cli.overrides import choose, expand, given, spelled
+from clearformer.cli.room import fitted, out_of_memory
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
     from clearformer.data import Places
-    from clearformer.train.run import Run
+    from clearformer.train.run import Model, Run
+    from clearformer.train.together import Alone
 
+V = TypeVar("V")
 DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
 SAMPLE = 120  # tokens of a sample at each evaluation
 BUDGETS = ("steps", "epochs", "minutes")
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is written beside the figures."""
+
+    samples: bool = False
+    """Which samples each step learns from: rows of a table, places in a text."""
 
 
 @dataclass(frozen=True)
@@ -40,45 +54,112 @@ class Train:
     """The run's folder; none: runs/PRESET-DATA."""
     resume: bool = False
     """Go on where the run in the folder stands, or start it."""
+    fit: str | None = None
+    """Memory that the run may take, such as 4GB: it is cut and recomputed as `plan` says."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    processes: int | None = None
+    """Start so many processes on this machine, which share each batch; none: this one alone."""
     quiet: bool = False
     """Say only the result."""
     json: bool = False
     """Say every event as a line of JSON."""
+    words: tyro.conf.Suppress[tuple[str, ...]] = ()
+    allow_changed_data: bool = False
+    """Go on although the data is no longer what the run was trained with."""
+    log: Log = Log()
 
     def run(self) -> None:
-        from clearformer.cli.progress import reporter
-        from clearformer.train.run import Run
+        from clearformer.train.lock import require_writable
+
+        require_writable(self.folder)  # before torch is imported: a mistake is said at once
+        from clearformer.train import together
         from clearformer.train.step import NotFiniteError
 
-        out = self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
-        config = RunConfig(
-            model=self.model, data=self.data, train=self.train, origin=self._origin(out)
-        )
-        report = reporter(quiet=self.quiet, json=self.json)
-        stopping = Stopping()
-        run = Run(
-            config, out, places(self.data_dir), resume=self.resume, say=report.say, sample=sample
-        )
-        report.start(run)
+        if starts_others(self.processes, os.environ):
+            from clearformer.cli.launch import launch
+
+            assert self.processes is not None
+            sys.exit(launch(self.processes, ("train", *self.words)))
+        ranks = together.join(os.environ, self.train.wait_seconds)
         try:
+            code = self._train(ranks)
+        except BrokenPipeError:
+            raise
+        except (ValueError, OSError, NotFiniteError) as mistake:
+            if ranks.first_to_say(str(mistake)):
+                print(f"clearformer: {mistake}", file=sys.stderr)
+            code = 3 if isinstance(mistake, NotFiniteError) else 2
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        # By now nothing holds the model any more, as `leave` asks.
+        ranks.leave(code)
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
+
+    def _train(self, ranks: Alone) -> int:
+        from clearformer.cli.progress import Nobody, reporter
+        from clearformer.train import faults
+        from clearformer.train.ending import is_out_of_memory
+        from clearformer.train.events import Ended, Step
+        from clearformer.train.run import Run
+
+        out = self.folder
+        planned = faults.parse(os.environ.get(faults.VARIABLE))
+        config = RunConfig(
+            model=self.model,
+            data=found_from_anywhere(self.data),
+            train=self.train,
+            origin=self._origin(out),
+        )
+        report = reporter(quiet=self.quiet, json=self.json) if ranks.leads else Nobody()
+        if ranks.restarts:
+            require_another_end(out)
+        if self.fit is not None:
+            saved = own_config(out) if self.resume else None
+            config = fitted(config, self.fit, self.data_dir, report.say, saved)
+        stopping = Stopping()
+        full, fitting, code = "", None, 0
+        try:
+            run = Run(
+                config,
+                out,
+                places(self.data_dir),
+                resume=self.resume,
+                say=report.say,
+                sample=sample,
+                ranks=ranks,
+                faults=planned,
+                allow_changed_data=self.allow_changed_data,
+            )
+            # Where others wait for every step, nothing is tried out.
+            fitting = run.fitting if ranks.world == 1 else None
+            report.start(run)
             with stopping:
-                for event in run.events(stopping.wanted):
+                for event in run.events(stopping.asked):
                     report.event(event)
-        except NotFiniteError as problem:
-            report.close()
-            print(f"clearformer: {problem}", file=sys.stderr)
-            sys.exit(3)
-        except RuntimeError as problem:
-            if "allocate" not in str(problem) and "out of memory" not in str(problem):
+                    if isinstance(event, Ended):
+                        code = event.exit
+                    if self.log.samples and isinstance(event, Step):
+                        report.samples(event.step, run.sample_ids(event.step))
+        except (RuntimeError, MemoryError) as problem:
+            if explained := ranks.explain(problem):
+                raise ValueError(explained) from None
+            if not is_out_of_memory(problem):
                 raise
-            raise ValueError(out_of_memory(self.train)) from None
+            full = str(problem) or "no memory"
         finally:
             report.close()
-        picture(run)
-        report.end(run)
-        sys.exit(stopping.code)
+        if full:  # out of the handler, which keeps the step that did not fit alive
+            fits = (fitting() or 0) if fitting else None
+            raise ValueError(out_of_memory(config, full, fits))
+        if ranks.leads:
+            picture(run)
+            report.end(run)
+        return code
 
     def _origin(self, out: Path) -> Origin | None:
         """What the run begins from; one that goes on knows it already."""
@@ -92,20 +173,52 @@ class Train:
         return origin.read(self.from_).origin
 
 
-def out_of_memory(train: TrainConfig) -> str:
-    """What to change when a step does not fit, with the numbers of this run."""
-    parts = train.accumulate
-    while parts < train.batch and (parts == train.accumulate or train.batch % parts):
-        parts += 1
-    smaller = f"--accumulate {parts} (the same gradient in {parts} parts)"
-    return (
-        f"out of memory with {train.batch // train.accumulate} sequences at a time: use "
-        f"{smaller if parts > train.accumulate else 'a shorter --length'}, a smaller --batch, "
-        f"or a smaller model; what was saved is kept"
-    )
+def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool:
+    """Whether this process is to start the others, and is not itself one that was started."""
+    if processes is None:
+        return False
+    if processes < 1:
+        raise ValueError(f"--processes is {processes}, but it must be at least 1")
+    started = environment.get("WORLD_SIZE")
+    if started not in (None, str(processes)):
+        raise ValueError(
+            f"torchrun has started {started} processes, but --processes says {processes}: leave it "
+            f"out"
+        )
+    return started is None
 
 
-def sample(run: Run) -> str | None:
+def require_another_end(folder: Path) -> None:
+    """A run that torchrun starts again must not run into the same wall: that changes nothing."""
+    from clearformer.train.records import read
+    from clearformer.train.step import NotFiniteError
+
+    records = read(folder / "metrics.jsonl")
+    if records and records[-1].get("exit") == 3:
+        raise NotFiniteError(
+            f"{folder} ended at step {records[-1]['step']} because a number was not finite, and "
+            f"would again: change its settings, or start without torchrun's restarts"
+        )
+
+
+def found_from_anywhere(data: DataConfig) -> DataConfig:
+    """The data with its files by their whole path, so that a run goes on from any folder."""
+    from clearformer.data import CORPORA
+
+    def whole(source: str) -> str:
+        if source == "-" or source in CORPORA:
+            return source
+        if Path(source).exists() or glob.has_magic(source):
+            return os.path.abspath(source)
+        parts = source.split(",")  # the two sides of pairs
+        there = len(parts) > 1 and all(Path(part).exists() for part in parts)
+        return ",".join(map(os.path.abspath, parts)) if there else source
+
+    held_back = None if data.validation is None else whole(data.validation)
+    return replace(data, source=whole(data.source), validation=held_back)
+
+
+def sample(run: Run, model: Model) -> str | None:
     """A few words of a generator in training, a translation; nothing of a classifier."""
     from clearformer.config import NextToken
     from clearformer.core.model import Seq2Seq, Transformer
@@ -115,12 +228,12 @@ def sample(run: Run) -> str | None:
     from clearformer.train.pairs import Translation
 
     if isinstance(run.task, Translation):
-        assert isinstance(run.model, Seq2Seq)
-        return run.task.sample(run.model)
+        assert isinstance(model, Seq2Seq)
+        return run.task.sample(model)
     if not isinstance(run.config.model.head, NextToken):
         return None
-    assert isinstance(run.model, Transformer)
-    writer = Writer(run.model, run.config.model, run.task.tokenizer)
+    assert isinstance(model, Transformer)
+    writer = Writer(model, run.config.model, run.task.tokenizer)
     drawn = stream(writer, "\n", Sampling(temperature=0.5), most=SAMPLE, seed=0)
     return "".join(token.text for token in drawn)
 
@@ -152,8 +265,9 @@ class Stopping:
         for which, handler in self.before.items():
             signal.signal(which, handler)
 
-    def wanted(self) -> bool:
-        return self.code != 0
+    def asked(self) -> int:
+        """The code to leave with at the next step; 0 as long as nobody asked."""
+        return self.code
 
     def _ask(self, which: int, frame: object) -> None:
         if self.code:
@@ -173,19 +287,33 @@ def places(folder: Path | None) -> Places:
 def parse(arguments: Sequence[str]) -> Train:
     """Read `clearformer train`'s words: the preset gives the defaults, flags change them.
 
-    A flag may be written by its last word alone (`--minutes` for `--train.minutes`) where only
-    one field has it.
+    A flag may be written by the end of its path (`--minutes` for `--train.minutes`) where only
+    one field has it; `--optimizer muon` chooses another kind of value.
     """
     words = list(arguments)
-    default = defaults(words)
-    words = [expand(word, default) for word in words]
+    return read(Train, replace(defaults(words), words=tuple(words)), words, "clearformer train")
+
+
+def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
+    """Words over a default, for every verb that takes a run's settings."""
+    before: Any = default
+    words, default = choose(words, default)
+    now: Any = default
+    words = spelled([expand(word, default) for word in words], default)
+    other = type(now.train.optimizer) is not type(before.train.optimizer)
+    if other and given(words, "--train.lr") is None:
+        raise ValueError(
+            "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "
+            "1e-3 for AdamW)"
+        )
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:
         empty = dict.fromkeys(BUDGETS) | {budget: 1}
-        default = replace(default, train=replace(default.train, **empty))  # type: ignore[arg-type]
+        train = replace(default.train, **empty)  # type: ignore[attr-defined]
+        default = replace(default, train=train)  # type: ignore[type-var]
     return tyro.cli(
-        Train,
-        prog="clearformer train",
+        verb,
+        prog=program,
         default=default,
         args=words,
         config=(tyro.conf.AvoidSubcommands,),
@@ -198,7 +326,7 @@ def defaults(words: Sequence[str]) -> Train:
     from clearformer.families.recipes import recipe
 
     name = words[0] if words and not words[0].startswith("-") else None
-    source, out = (_value(words, flag) for flag in ("--from", "--out"))
+    source, out = (given(words, flag) for flag in ("--from", "--out"))
     if "--resume" in words and out is not None and (name is None or source is not None):
         own = own_config(Path(out))
         if own is not None:
@@ -247,43 +375,8 @@ def own_config(folder: Path) -> RunConfig | None:
     if not path.is_file():
         return None
     try:
-        return run_from_json(json.loads(path.read_text()))
-    except ValueError as problem:
+        if path.stat().st_size > limits.LARGEST_JSON:
+            raise ValueError(f"it has more than {limits.LARGEST_JSON:,} bytes (LARGEST_JSON)")
+        return run_from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} cannot be read: {problem}") from None
-
-
-def _value(words: Sequence[str], flag: str) -> str | None:
-    """What follows a flag, in either of the two ways to write it."""
-    for word, following in zip_longest(words, words[1:]):
-        if word == flag:
-            return following
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return None
-
-
-def expand(word: str, default: Train) -> str:
-    """`--minutes` to `--train.minutes`, and `--data` to `--data.source`."""
-    if not word.startswith("--"):
-        return word
-    flag, equals, value = word[2:].partition("=")
-    flag = {"data": "data.source"}.get(flag, flag)
-    own = {field.name.strip("_").replace("_", "-") for field in fields(default)}
-    if "." not in flag and flag not in own:
-        paths = [path for path in _paths(default) if path.rpartition(".")[2] == flag]
-        shortest = [p for p in paths if p.count(".") == min(q.count(".") for q in paths)]
-        if len(shortest) == 1:
-            flag = shortest[0]
-    return f"--{flag}{equals}{value}"
-
-
-def _paths(value: Any, path: str = "") -> list[str]:
-    found = []
-    for field in fields(value):
-        inner = getattr(value, field.name)
-        name = f"{path}{field.name.replace('_', '-')}"
-        if is_dataclass(inner):
-            found += _paths(inner, f"{name}.")
-        else:
-            found.append(name)
-    return found

@@ -32,6 +32,8 @@ class Translate:
     """Scores are log probabilities over length to this power: above 0 helps long translations."""
     best: int = 1
     """Show so many translations of each text, with their scores."""
+    length: int | None = None
+    """How many tokens a translation has at the most; none: as many as the model can write."""
     batch: int | None = None
     """Texts at a time; none: 32, and 1 for standard input, which answers each line at once."""
     picture: Path | None = None
@@ -52,6 +54,8 @@ class Translate:
             raise ValueError(f"a picture shows one text, but there are {len(self.texts)}")
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"the batch is {self.batch}, but it must be at least 1")
+        if self.length is not None and self.length < 1:
+            raise ValueError(f"the length is {self.length}, but it must be at least 1")
         require_picture(self.picture)
         how = Beam(width=self.beam, penalty=self.length_penalty, best=self.best)
         translator = open_translator(self.run_folder).translator
@@ -74,7 +78,7 @@ class Translate:
         self, translator: Translator, texts: list[str], how: Beam, size: int, first: int
     ) -> list[list[Translation]]:
         try:
-            return translator.translate(texts, how, batch=size)
+            return translator.translate(texts, how, batch=size, most=self.length)
         except ValueError as problem:
             if self.file is None:
                 raise

@@ -47,7 +47,10 @@ from clearformer.config.model import (
     Shifted,
     Sides,
     Sinusoidal,
+    Slower,
+    SlowerBelow,
     Strided,
+    TargetRules,
     model_from_json,
     strides,
 )
@@ -76,7 +79,7 @@ __all__ = [
     "Marks", "MaskedToken", "Masking", "ModelConfig", "Muon", "Neighbours", "NextToken",
     "NoPosition", "Norm", "Optimizer", "Origin", "Past", "Pattern", "PerHead", "Position",
     "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row", "RunConfig", "Schedule",
-    "Seq2SeqConfig", "Shifted", "Sides", "Sinusoidal", "StableThenDecay", "Strided", "TrainConfig",
-    "model_from_json", "run_from_json", "strides",
+    "Seq2SeqConfig", "Shifted", "Sides", "Sinusoidal", "Slower", "SlowerBelow", "StableThenDecay",
+    "Strided", "TargetRules", "TrainConfig", "model_from_json", "run_from_json", "strides",
     "to_json",
 ]  # fmt: skip

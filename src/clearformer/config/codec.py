@@ -7,6 +7,7 @@ missing or wrong fields are refused by their path, with the nearest name.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from typing import Any, Literal
@@ -34,11 +35,11 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
     if origin is Literal:
         choices = typing.get_args(annotation)
         if data not in choices:
-            raise ValueError(f"{path} is {data!r}: {nearest(str(data), choices)}")
+            raise ValueError(f"{path} is {data!r:.200}: {nearest(str(data), choices)}")
         return data
     if origin is tuple:
         if not isinstance(data, list):
-            raise ValueError(f"{path} is {data!r}, but it must be a list")
+            raise ValueError(f"{path} is {data!r:.200}, but it must be a list")
         items = typing.get_args(annotation)
         if items[-1] is Ellipsis:
             items = items[:1] * len(data)
@@ -50,9 +51,11 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
         return _decode_dataclass(annotation, data, path)
     # JSON writes 1.0 as 1 in some hands; the other way round would lose something.
     if annotation is float and isinstance(data, int) and not isinstance(data, bool):
+        if abs(data) > sys.float_info.max:
+            raise ValueError(f"{path} is larger than any number that a float holds")
         return float(data)
     if type(data) is not annotation:
-        raise ValueError(f"{path} is {data!r}, but it must be {_KINDS_OF_VALUE[annotation]}")
+        raise ValueError(f"{path} is {data!r:.200}, but it must be {_KINDS_OF_VALUE[annotation]}")
     return data
 
 
@@ -61,7 +64,9 @@ def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
         return None
     kinds: dict[str, Any] = {m.__name__: m for m in members if hasattr(m, "__dataclass_fields__")}
     if not kinds:
-        return from_json(next(m for m in members if m is not types.NoneType), data, path)
+        plain = [m for m in members if m is not types.NoneType]
+        # A number or one of a few words: what it is decides how it is read.
+        return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
     kind = data.get("kind") if isinstance(data, dict) else None
     if str(kind) not in kinds:
         raise ValueError(f"{path} has kind {kind!r}: {nearest(str(kind), kinds)}")
@@ -70,7 +75,7 @@ def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
 
 def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
     if not isinstance(data, dict):
-        raise ValueError(f"{path} is {data!r}, but it must be an object")
+        raise ValueError(f"{path} is {data!r:.200}, but it must be an object")
     kind = data.get("kind", annotation.__name__)
     if kind != annotation.__name__:
         raise ValueError(f"{path} has kind {kind!r}, but it must be {annotation.__name__!r}")

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
+from clearformer import limits
 from clearformer.config.codec import from_json, require
 
 # --- positions -----------------------------------------------------------------------------
@@ -39,11 +40,38 @@ class Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slower:
+    """Everything turns `factor` times slower: a longer text in the old range of angles."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        require(self, "factor", self.factor >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowerBelow:
+    """Llama 3's: what turns fewer than `low` times over `length` tokens turns `factor` times
+    slower, what turns more than `high` times as before, and between the two it passes over."""
+
+    factor: float
+    low: float
+    high: float
+    length: int
+
+    def __post_init__(self) -> None:
+        require(self, "factor", self.factor >= 1, "at least 1")
+        require(self, "high", 0 < self.low < self.high, "above low, which is above 0")
+        require(self, "length", self.length >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rotary:
     """Queries and keys are turned by their position."""
 
     base: float = 10_000.0
     pairs: Literal["halves", "neighbours"] = "halves"  # which components turn together
+    scaling: Slower | SlowerBelow | None = None
 
     def __post_init__(self) -> None:
         require(self, "base", self.base > 0, "above 0")
@@ -253,7 +281,8 @@ class Classifier:
     names: tuple[str, ...] | None = None  # of the classes, once data has told them
 
     def __post_init__(self) -> None:
-        require(self, "classes", self.classes >= 2, "at least 2")
+        most = limits.MOST_CLASSES
+        require(self, "classes", 2 <= self.classes <= most, f"at least 2 and at most {most}")
         named = self.names is None or len(self.names) == self.classes
         require(self, "names", named, "as many as classes, or absent")
 
@@ -273,7 +302,8 @@ class HiddenMemory:
     length: int
 
     def __post_init__(self) -> None:
-        require(self, "length", self.length >= 0, "at least 0")
+        most = limits.MOST_LENGTH
+        require(self, "length", 0 <= self.length <= most, f"at least 0 and at most {most}")
 
 
 Past = KVCache | HiddenMemory
@@ -317,6 +347,16 @@ class Biases:
     head: bool = False
 
 
+MOST = {
+    "vocabulary": limits.MOST_VOCABULARY,
+    "length": limits.MOST_LENGTH,
+    "layers": limits.MOST_LAYERS,
+    "width": limits.MOST_WIDTH,
+    "heads": limits.MOST_HEADS,
+    "hidden": limits.MOST_HIDDEN,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """One stack: embedding, `layers` blocks, head."""
@@ -347,12 +387,14 @@ class ModelConfig:
     kernel: Literal["fused", "blockwise", "explicit", "loop"] = "fused"
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "length", "layers", "width", "heads", "hidden"):
-            require(self, name, 1 <= getattr(self, name) <= 2**31, f"between 1 and {2**31}")
+        for name, most in MOST.items():
+            wanted = f"between 1 and {most} (MOST_{name.upper()})"
+            require(self, name, 1 <= getattr(self, name) <= most, wanted)
         if self.key_heads is not None:
             require(self, "key_heads", 1 <= self.key_heads <= self.heads, "between 1 and heads")
         if self.segments is not None:
-            require(self, "segments", self.segments >= 1, "at least 1, or absent")
+            allowed = 1 <= self.segments <= limits.MOST_SEGMENTS
+            require(self, "segments", allowed, f"from 1 to {limits.MOST_SEGMENTS}, or absent")
         if self.neighbours is not None:
             # A step that continues a past is not shown the token before.
             require(self, "neighbours", self.past is None, "absent in a model with a past")
@@ -377,6 +419,20 @@ class Marks:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetRules:
+    """What the makers of a model lay down about the targets it writes."""
+
+    never: tuple[int, ...] = ()  # ids that do not come out
+    share: Literal["kept", "given"] = "kept"  # "given": their probability goes to all others
+    limit: Literal["cut", "closed"] = "cut"  # "closed": the last token there may be is the end mark
+    most: int | None = None  # tokens of a target, its end mark included; none: the model's length
+
+    def __post_init__(self) -> None:
+        require(self, "never", all(each >= 0 for each in self.never), "ids from 0 on")
+        require(self, "most", self.most is None or self.most >= 1, "at least 1, or absent")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sides:
     """Ids that are common on one side and rare on the other: which way round a model goes."""
 
@@ -392,10 +448,19 @@ class Seq2SeqConfig(ModelConfig):
     decoder_layers: int
     marks: Marks | None = None  # once data has told them
     sides: Sides | None = None  # likewise
+    rules: TargetRules | None = None  # none: a target is cut at the length, and has no start mark
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "decoder_layers", self.decoder_layers >= 1, "at least 1")
+        most = limits.MOST_LAYERS
+        require(self, "decoder_layers", 1 <= self.decoder_layers <= most, f"between 1 and {most}")
+
+    @property
+    def target_rules(self) -> TargetRules:
+        """Unless its makers say otherwise, the start mark opens a target and never comes out."""
+        if self.rules is not None or self.marks is None:
+            return self.rules or TargetRules()
+        return TargetRules(never=tuple({self.marks.start} - {self.marks.end}))
 
 
 AnyModelConfig = Seq2SeqConfig | ModelConfig

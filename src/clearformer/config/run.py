@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ class Constant:
 
     warmup: int = 0
 
+    def __post_init__(self) -> None:
+        _require_schedule(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Linear:
@@ -25,6 +29,9 @@ class Linear:
     warmup: int = 0
     final: float = 0.0
 
+    def __post_init__(self) -> None:
+        _require_schedule(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
@@ -32,6 +39,9 @@ class Cosine:
 
     warmup: int = 0
     final: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_schedule(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +54,7 @@ class StableThenDecay:
 
     def __post_init__(self) -> None:
         require(self, "decay", 0 < self.decay <= 1, "above 0 and at most 1")
+        _require_schedule(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +62,15 @@ class InverseSqrt:
     """The original's: up during the warm-up, then down with the root of the step."""
 
     warmup: int = 4000
+
+    def __post_init__(self) -> None:
+        _require_schedule(self)
+
+
+def _require_schedule(schedule: Any) -> None:
+    require(schedule, "warmup", schedule.warmup >= 0, "at least 0")
+    if hasattr(schedule, "final"):
+        require(schedule, "final", 0 <= schedule.final <= 1, "from 0 to 1")
 
 
 Schedule = Constant | Linear | Cosine | StableThenDecay | InverseSqrt
@@ -67,6 +87,12 @@ class AdamW:
     epsilon: float = 1e-8
     weight_decay: float = 0.1
 
+    def __post_init__(self) -> None:
+        for name in ("beta1", "beta2"):
+            require(self, name, 0 <= getattr(self, name) < 1, "at least 0 and below 1")
+        require(self, "epsilon", 0 < self.epsilon < math.inf, "above 0")
+        require(self, "weight_decay", 0 <= self.weight_decay < math.inf, "at least 0")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Muon:
@@ -78,6 +104,12 @@ class Muon:
     weight_decay: float = 0.0
     adam_lr: float = 3e-3
     adam: AdamW = field(default_factory=AdamW)
+
+    def __post_init__(self) -> None:
+        require(self, "momentum", 0 <= self.momentum < 1, "at least 0 and below 1")
+        require(self, "iterations", 1 <= self.iterations < 100, "from 1 to 99")
+        require(self, "weight_decay", 0 <= self.weight_decay < math.inf, "at least 0")
+        require(self, "adam_lr", 0 < self.adam_lr < math.inf, "above 0, and a number")
 
 
 Optimizer = AdamW | Muon
@@ -119,24 +151,37 @@ class TrainConfig:
     keep: int = 2
     """Checkpoints to keep, besides the best."""
     compile: Literal["auto", "on", "off"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Of the products inside the model; weights and the loss stay in float32."""
+    recompute: int | Literal["attention"] | None = None
+    """What the backward pass computes again instead of keeping: every so-many-th block (1: all
+    of them), or attention alone; none: nothing. Less memory, more time, the same gradient."""
     device: str = "auto"
     threads: int | None = None
     """CPU threads; none: as many as there are."""
+    distribute: Literal["ddp", "fsdp2"] = "ddp"
+    """With several processes: a copy of the model in each, or a part of each block in each."""
+    wait_seconds: float = 300.0
+    """With several processes: how long one may keep the others waiting before the job ends."""
     freeze: Literal["body"] | None = None
     """What keeps its weights: the body is all but the head; none: everything learns."""
 
     def __post_init__(self) -> None:
-        require(self, "lr", self.lr > 0, "above 0")
+        require(self, "lr", 0 < self.lr < math.inf, "above 0, and a number")
+        require(self, "save_seconds", self.save_seconds >= 0, "at least 0")
         require(self, "batch", self.batch >= 1, "at least 1")
         require(self, "accumulate", self.accumulate >= 1, "at least 1")
         require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
         require(self, "evaluations", self.evaluations >= 1, "at least 1")
+        require(self, "wait_seconds", self.wait_seconds > 0, "above 0")
+        require(self, "save_seconds", self.save_seconds >= 0, "at least 0")
         require(self, "smoothing", 0 <= self.smoothing < 1, "at least 0 and below 1")
         for name in ("steps", "epochs", "minutes", "clip", "patience", "threads", "tokens"):
             value = getattr(self, name)
-            require(self, name, value is None or value > 0, "above 0, or absent")
+            fits = value is None or 0 < value < math.inf
+            require(self, name, fits, "above 0, or absent")
+        if isinstance(self.recompute, int):
+            require(self, "recompute", self.recompute >= 1, "at least 1, attention, or absent")
         if self.ema is not None:
             require(self, "ema", 0 < self.ema < 1, "between 0 and 1, or absent")
         if self.batch % self.accumulate:
@@ -185,7 +230,9 @@ class DataConfig:
     """A file to evaluate on; none: a part of the source."""
     validation_share: float = 0.1
     """How large that part is."""
-    tokenizer: Literal["bytes", "characters", "words", "bpe", "wordpiece"] = "bytes"
+    tokenizer: Literal[
+        "bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece", "fallback-bpe"
+    ] = "bytes"
     vocabulary: int | None = None
     """Size of a trained tokenizer; none: what suits the text."""
     text: str = "text"

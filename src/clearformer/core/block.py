@@ -1,7 +1,8 @@
 """The transformer block: attention lets the tokens talk, the feed-forward layer thinks.
 
 Around each of the two goes a residual connection and a norm. Which comes first is a value:
-`post_norm` as in the seeds and the original paper, `pre_norm` as in GPT-2 and after.
+`post_norm` as in the seeds and the original paper, `pre_norm` as in GPT-2 and after. So is how
+attention is run: `plainly`, or `recomputed` to save memory.
 
 Axes: B batch, T tokens, E model width, F hidden width.
 """
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from clearformer.core.attention import Attention
 from clearformer.core.masks import Mask
@@ -18,6 +20,17 @@ from clearformer.core.past import NOTHING, Past
 Activation = Callable[[Tensor], Tensor]
 Part = Callable[[Tensor], Tensor]
 Residual = Callable[[Tensor, Part, nn.Module, nn.Module], Tensor]
+Run = Callable[..., Tensor]
+
+
+def plainly(part: nn.Module, *arguments: object) -> Tensor:
+    """Keep what the backward pass will need."""
+    return part(*arguments)
+
+
+def recomputed(part: nn.Module, *arguments: object) -> Tensor:
+    """Keep only the part's input and compute the rest again for the backward pass."""
+    return checkpoint(part, *arguments, use_reentrant=False)
 
 
 def post_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tensor:
@@ -107,6 +120,8 @@ class GatedFeedForward(nn.Module):
 class Block(nn.Module):
     """Self-attention, then feed-forward."""
 
+    run: Run = staticmethod(plainly)  # its attention
+
     def __init__(
         self,
         attention: Attention,
@@ -124,7 +139,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask, past: Past = NOTHING) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            return self.attention(x, mask, past)
+            return self.run(self.attention, x, mask, past)
 
         x = self.residual(x, attend, self.attention_norm, self.dropout)
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
@@ -132,6 +147,8 @@ class Block(nn.Module):
 
 class DecoderBlock(nn.Module):
     """Self-attention, cross-attention, feed-forward: the original decoder's block."""
+
+    run: Run = staticmethod(plainly)  # its attentions
 
     def __init__(
         self,
@@ -152,10 +169,10 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask, past: Past, source_mask: Mask, source: Past) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            return self.attention(x, mask, past)
+            return self.run(self.attention, x, mask, past)
 
         def attend_to_source(x: Tensor) -> Tensor:
-            return self.cross_attention(x, source_mask, source)
+            return self.run(self.cross_attention, x, source_mask, source)
 
         x = self.residual(x, attend, self.attention_norm, self.dropout)
         x = self.residual(x, attend_to_source, self.cross_attention_norm, self.dropout)

@@ -9,15 +9,15 @@ Axes: B batch, T tokens, E model width, P width after pooling, V vocabulary, C c
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.block import Activation
 from clearformer.core.masks import first_kept
+from clearformer.core.vocabulary import IGNORE as IGNORE
+from clearformer.core.vocabulary import SumAndCount as SumAndCount
+from clearformer.core.vocabulary import VocabularyLoss, capped, in_chunks
+from clearformer.core.vocabulary import cross_entropy as cross_entropy
 
-IGNORE = -100  # the target of a place that has none
-
-SumAndCount = tuple[Tensor, Tensor]
 Pool = Callable[[Tensor, Tensor | None], Tensor]
 
 
@@ -25,9 +25,17 @@ class Head(nn.Module):
     """What heads share: in training, `smoothing` of a target's probability goes to all classes."""
 
     smoothing: float = 0.0
+    vocabulary_loss: VocabularyLoss = staticmethod(in_chunks)
 
     def cross_entropy(self, logits: Tensor, targets: Tensor) -> SumAndCount:
         return cross_entropy(logits, targets, self.smoothing if self.training else 0.0)
+
+    def over_words(
+        self, project: nn.Linear, rows: Tensor, targets: Tensor, cap: float | None = None
+    ) -> SumAndCount:
+        """The loss of rows (R, E) that `project` turns into logits, for targets (R,)."""
+        smoothing = self.smoothing if self.training else 0.0
+        return self.vocabulary_loss(project, rows, targets, smoothing, cap)
 
 
 class NextToken(Head):
@@ -42,23 +50,15 @@ class NextToken(Head):
         self.cap = cap
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
-        return self._capped(self.project(hidden))  # (B, T, V)
+        return self.capped(self.project(hidden))  # (B, T, V)
 
-    def columns(self, hidden: Tensor) -> Tensor:
-        """The logits of rows (R, E), a column each (V, R): for one step of many sequences.
-
-        With far more words than rows a CPU multiplies faster in this order.
-        """
-        logits = self.project.weight @ hidden.T
-        if self.project.bias is not None:
-            logits += self.project.bias[:, None]
-        return self._capped(logits)
-
-    def _capped(self, logits: Tensor) -> Tensor:
-        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+    def capped(self, logits: Tensor) -> Tensor:
+        """What the cap makes of logits; without one they stay as they are."""
+        return capped(logits, self.cap)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return self.cross_entropy(self(hidden), targets)  # eq. 23
+        rows = hidden.flatten(0, -2)  # (B*T, E)
+        return self.over_words(self.project, rows, targets.flatten(), self.cap)  # eq. 23
 
 
 class MaskedToken(Head):
@@ -74,12 +74,15 @@ class MaskedToken(Head):
         self.project = project
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
-        return self.project(self.norm(self.activation(self.transform(hidden))))  # (..., V)
+        return self.project(self._transformed(hidden))  # (..., V)
+
+    def _transformed(self, hidden: Tensor) -> Tensor:
+        return self.norm(self.activation(self.transform(hidden)))  # (..., E)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
         # Logits of the hidden places alone: the others, six of seven, would only be ignored.
         places = targets != IGNORE  # (B, T)
-        return self.cross_entropy(self(hidden[places]), targets[places])
+        return self.over_words(self.project, self._transformed(hidden[places]), targets[places])
 
 
 def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
@@ -177,17 +180,3 @@ class Pretraining(nn.Module):
             strict=True,
         )
         return torch.cat(sums), torch.cat(counts)  # each (2,)
-
-
-def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> SumAndCount:
-    """Sum of -log p(target) over the valid targets, and how many they are: each (1,)."""
-    # At least float32: the sum of many small logarithms is the first thing half precision loses.
-    rows = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B*T, V)
-    total = F.cross_entropy(
-        rows,
-        targets.flatten(),
-        ignore_index=IGNORE,
-        reduction="sum",
-        label_smoothing=smoothing,
-    )
-    return total[None], (targets != IGNORE).sum()[None]

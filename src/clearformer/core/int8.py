@@ -94,27 +94,46 @@ def quantize(model: nn.Module) -> nn.Module:
 
 def int8_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Everything there is to a quantized model: `x.weight` in int8 beside `x.scale`, the rest as
-    it is. Plain tensors, to be stored.
+    it is. Plain tensors, to be stored; what a head shares with the table is there once.
     """
     found = {name: tensor for name, tensor in model.state_dict().items() if not _inner(name)}
+    tables: list[Tensor] = []
     for path, module in model.named_modules():
         if isinstance(module, Int8Linear | Int8Embedding):
-            found[f"{path}.weight"], found[f"{path}.scale"] = module.rows()
+            numbers, scale = module.rows()
+            if not any(numbers.equal(table) for table in tables):
+                found[f"{path}.weight"], found[f"{path}.scale"] = numbers, scale
+            if isinstance(module, Int8Embedding):
+                tables.append(numbers)
     return found
 
 
 def load_int8(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """The quantized model that `int8_tensors` described, from a model of the same shape."""
+    """The quantized model that `int8_tensors` described, from a model of the same shape, which
+    needs no memory for its weights.
+    """
+    left = dict(tensors)
+    tables: list[Rows] = []
     for parent, name, module in list(_matrices(model)):
         path = next(p for p, m in model.named_modules() if m is module)
-        missing = {f"{path}.weight", f"{path}.scale"} - set(tensors)
-        if missing or tensors[f"{path}.weight"].shape != cast(Tensor, module.weight).shape:
+        shape = cast(Tensor, module.weight).shape
+        weight, scale = left.pop(f"{path}.weight", None), left.pop(f"{path}.scale", None)
+        rows = next((each for each in tables if each[0].shape == shape), None)
+        if weight is not None and scale is not None:
+            rows = weight, scale
+        if rows is None or rows[0].shape != shape or rows[0].dtype != torch.int8:
             raise ValueError(f"{path} is missing from the int8 weights, or has another shape")
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            module.bias.data = tensors[f"{path}.bias"]
-        _replace(parent, name, module, (tensors[f"{path}.weight"], tensors[f"{path}.scale"]))
-    rest = {name: tensors[name] for name in model.state_dict() if not _inner(name)}
-    model.load_state_dict(rest, strict=False)
+        if isinstance(module, nn.Linear):
+            bias = None if module.bias is None else left.get(f"{path}.bias")
+            parent.register_module(name, Int8Linear(rows, bias))
+        else:
+            tables.append(rows)
+            parent.register_module(name, Int8Embedding(rows, torch.float32))
+    own = {name for name in model.state_dict() if not _inner(name)}
+    if own != set(left):
+        wrong = sorted(own.symmetric_difference(left))
+        raise ValueError(f"{wrong[0]} is missing from the int8 weights, or is too much there")
+    model.load_state_dict(left, strict=False, assign=True)
     return model
 
 

@@ -89,8 +89,8 @@ def fused(
     queries, keys = q.shape[-2], k.shape[-2]
     hides = not mask.hides_nothing(queries)
     # Never both a mask and is_causal: torch's slower paths refuse the pair.
-    if bias is None and dropout == 0 and _quicker_unfused(q, k):
-        return _in_three_products(q, k, v, mask)
+    if _quicker_unfused(q, k, bias, dropout):
+        return _in_three_products(q, k, v, mask, bias, dropout)
     triangle = hides and bias is None and mask.is_triangle(queries, keys)
     shown: Tensor | None = None
     if hides and not triangle:
@@ -103,31 +103,42 @@ def fused(
     )  # (B, H, Q, D)
 
 
-def _quicker_unfused(q: Tensor, k: Tensor) -> bool:
-    """Half precision on a CPU, a short sequence, and a backward pass to come."""
+def _quicker_unfused(q: Tensor, k: Tensor, bias: Tensor | None, dropout: float) -> bool:
+    """On a CPU with a backward pass to come: a bias that learns, or short rows of 16 bits."""
+    if q.device.type != "cpu" or not q.requires_grad or q.shape[1] != k.shape[1]:
+        return False
+    if bias is not None:
+        # torch's fused kernel gives no gradient to a bias, and what it falls back to copies
+        # the table a dozen times (docs/log.md).
+        return bias.requires_grad
     # torch's fused kernel then takes 2 to 8 times as long as three plain products (docs/log.md).
-    half = q.dtype == torch.bfloat16 and q.device.type == "cpu" and q.requires_grad
     short = k.shape[-2] <= (512 if k.shape[-1] >= 64 else 256)
-    return half and short and q.shape[1] == k.shape[1]
+    return q.dtype == torch.bfloat16 and short and dropout == 0
 
 
-def _in_three_products(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """The table in memory for a short time; the mask is added within the first product."""
-    batch, heads, queries, head_width = q.shape
-    scaled, keys = (q / math.sqrt(head_width)).flatten(0, 1), k.flatten(0, 1)  # (B*H, Q or K, D)
-    if mask.hides_nothing(queries):
-        scores = torch.bmm(scaled, keys.transpose(1, 2))  # (B*H, Q, K)
-        return (scores.softmax(dim=-1) @ v.flatten(0, 1)).view_as(q)  # (B, H, Q, D)
-    shown = mask.table(q, k)  # broadcasts to (B, H, Q, K)
-    while shown.dim() < 4:
-        shown = shown[None]
-    lowest = torch.finfo(q.dtype).min
-    hidden = torch.zeros(shown.shape, dtype=q.dtype, device=q.device).masked_fill(~shown, lowest)
-    hidden = hidden.expand(batch, heads, -1, -1).flatten(0, 1)  # (B*H, Q or 1, K)
-    scores = torch.baddbmm(hidden, scaled, keys.transpose(1, 2))  # (B*H, Q, K)
-    y = (scores.softmax(dim=-1) @ v.flatten(0, 1)).view_as(q)  # (B, H, Q, D)
+def _in_three_products(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
+) -> Tensor:
+    """The table in memory for a short time; what is added is added within the first product."""
+    whole = (*q.shape[:3], k.shape[-2])  # (B, H, Q, K)
+    keys, values = k.flatten(0, 1).transpose(1, 2), v.flatten(0, 1)  # (B*H, D, K), (B*H, K, D)
+    shown = None if mask.hides_nothing(q.shape[-2]) else mask.table(q, k)  # broadcasts to whole
+    added = q.new_zeros(()) if bias is None else bias.to(q.dtype)
+    if shown is not None:
+        # Added and not filled in: the backward pass then has nothing to do. Half of the lowest
+        # number, since with a bias it must not become -inf.
+        lowest = torch.finfo(q.dtype).min / 2
+        added = added + q.new_zeros(shown.shape).masked_fill(~shown, lowest)
+    scores = torch.baddbmm(
+        added.expand(whole).flatten(0, 1),
+        q.flatten(0, 1),
+        keys,
+        beta=0 if bias is None and shown is None else 1,  # 0: nothing to add, nothing is read
+        alpha=1 / math.sqrt(q.shape[-1]),
+    )  # (B*H, Q, K)
+    y = (F.dropout(scores.softmax(dim=-1), dropout) @ values).view_as(q)  # (B, H, Q, D)
     # A row that sees nothing has equal weights here, and must give zeros.
-    return y * shown.any(dim=-1, keepdim=True)
+    return y if shown is None else y * shown.any(dim=-1, keepdim=True)
 
 
 def blockwise(

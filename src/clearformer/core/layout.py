@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+SMALL = 2**19  # weights: below that oneDNN's way to a product costs more than it saves
+
 Product = Callable[[Tensor], Tensor]  # (..., I) to (..., O)
 
 
@@ -38,9 +40,9 @@ class LaidOutLinear(nn.Module):
     def product(self, rows: int) -> Product:
         """The product that is best at so many rows of x, and right for any number."""
         weight, bias = self.weight, self.bias
-        if rows == 1 and self.out_features > self.in_features:
+        if rows == 1 and (self.out_features > self.in_features or weight.numel() < SMALL):
             return lambda x: F.linear(x, weight, bias)
-        return lambda x: _one_dnn(x, weight, bias)
+        return lambda x: one_dnn(x, weight, bias)
 
 
 class PackedLinear(nn.Module):
@@ -54,12 +56,18 @@ class PackedLinear(nn.Module):
         self.packed: Any = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _one_dnn(x, self.packed, self.bias)  # (..., O)
+        return one_dnn(x, self.packed, self.bias)  # (..., O)
 
     @property
     def weight(self) -> Tensor:
         """The matrix as it was, for whoever needs a part of it (cross-attention)."""
         return cast(Tensor, self.packed.to_dense())  # (O, I)
+
+
+def packed_product(weight: Tensor, bias: Tensor | None, rows: int) -> Product:
+    """The product with a packed copy of a matrix, for about `rows` rows of x at a time."""
+    packed: Any = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), rows)
+    return lambda x: one_dnn(x, packed, bias)
 
 
 def lay_out(model: nn.Module) -> nn.Module:
@@ -83,18 +91,21 @@ def pack(model: nn.Module, rows: int) -> nn.Module:
     return model
 
 
-def _one_dnn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def by_one_dnn(weight: Tensor) -> bool:
+    """Whether oneDNN can multiply by this matrix."""
+    known = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return known and torch.backends.mkldnn.is_available()
+
+
+def one_dnn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x W^T + b: for several rows faster than torch's own product on most CPUs."""
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return y
 
 
 def _linears(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
     """Parent, name and module of every matrix that oneDNN can multiply."""
-    if not torch.backends.mkldnn.is_available():
-        return
     for parent in model.modules():
         for name, module in parent.named_children():
-            if isinstance(module, nn.Linear):
-                weight = module.weight
-                if weight.device.type == "cpu" and weight.dtype == torch.float32:
-                    yield parent, name, module
+            if isinstance(module, nn.Linear) and by_one_dnn(module.weight):
+                yield parent, name, module

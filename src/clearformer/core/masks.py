@@ -48,8 +48,11 @@ class Mask:
         (batch, heads, queries), keys = q.shape[:3], k.shape[-2]
         self.require_shape(batch, keys)
         keep = None if self.keep is None else self.keep[:, None, None, :]  # (B, 1, 1, K)
-        if keep is not None and isinstance(self.pattern, Full):
-            return keep
+        if isinstance(self.pattern, Full):
+            # Needs no places, which queries of another sequence have not: there may be more
+            # of them than keys.
+            every = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
+            return every if keep is None else keep
         places = torch.arange(keys, device=q.device)  # (K,)
         if self.keep is not None:
             # Positions count from the first real token, or padding on the left would move a

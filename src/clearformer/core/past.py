@@ -3,7 +3,7 @@
 A past lives outside the model and is handed in, one for each layer. `Nothing` is the usual
 case. `KVCache` remembers keys and values while a text grows, `FrozenKV` holds those of another
 sequence (cross-attention), `HiddenMemory` the hidden states of earlier segments
-(Transformer-XL).
+(Transformer-XL), `KVMemory` what these give once nothing is learned any more.
 
 Writing has two phases. `read` uses what is committed and keeps what is new as pending;
 `advance` commits it, once the step is over: after the forward pass when generating, after the
@@ -166,7 +166,7 @@ class HiddenMemory(Past):
     def read(self, x: Tensor, project: Projection) -> Heads:
         q, k, v = project.queries_keys_values(x, start=self.length)
         if self.states is None:
-            self.pending = self._latest(x)
+            self.pending = self._latest(x, x[:, :0])
             return q, k, v
         if self.states.shape[0] != x.shape[0] or self.states.shape[2] != x.shape[2]:
             raise ValueError(
@@ -175,11 +175,14 @@ class HiddenMemory(Past):
                 f"start with a new memory"
             )
         old_k, old_v = project.keys_values(self.states, start=0)
-        self.pending = self._latest(torch.cat((self.states, x), dim=1))
+        self.pending = self._latest(x, self.states)
         return q, torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
 
-    def _latest(self, states: Tensor) -> Tensor:
-        return states[:, max(0, states.shape[1] - self.capacity) :].detach()
+    def _latest(self, x: Tensor, before: Tensor) -> Tensor:
+        """The last `capacity` of both; a segment as long as that needs nothing from before."""
+        kept = x[:, max(0, x.shape[1] - self.capacity) :].detach()
+        missing = min(self.capacity - kept.shape[1], before.shape[1])
+        return torch.cat((before[:, before.shape[1] - missing :], kept), dim=1) if missing else kept
 
     def advance(self) -> None:
         if self.pending is not None:
@@ -198,3 +201,59 @@ class HiddenMemory(Past):
         if self.states is not None:
             # Into a copy: the states are a view of what went through the model.
             self.states = self.states.index_copy(0, targets, self.states[sources])
+
+
+class KVMemory(Past):
+    """The keys and values of the last `capacity` tokens.
+
+    What a `HiddenMemory` gives while the weights rest, without projecting every state again for
+    every segment; without a gradient, so only for reading and writing texts.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.seen = 0  # tokens so far, remembered or not
+        self.committed: tuple[Tensor, Tensor] | None = None  # each (B, G, K, D)
+        self.pending: tuple[Tensor, Tensor, int] | None = None
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        return 0 if self.committed is None else self.committed[0].shape[2]
+
+    def read(self, x: Tensor, project: Projection) -> Heads:
+        # Kept keys stay where they were placed, so places go on counting past the capacity.
+        q, k, v = project.queries_keys_values(x, start=self.seen)
+        if k.requires_grad:
+            raise ValueError(
+                "a KVMemory carries no gradient: train with a HiddenMemory, or run the model under "
+                "torch.inference_mode() or torch.no_grad()"
+            )
+        if self.committed is not None:
+            old_k, old_v = self.committed
+            if old_k.shape[0] != k.shape[0]:
+                raise ValueError(
+                    f"the memory holds {old_k.shape[0]} sequences, but the input has {k.shape[0]}: "
+                    f"start with a new memory"
+                )
+            k, v = torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
+        first = max(0, k.shape[2] - self.capacity)
+        self.pending = (k[:, :, first:], v[:, :, first:], x.shape[1])
+        return q, k, v
+
+    def advance(self) -> None:
+        if self.pending is not None:
+            *_, count = self.pending
+            self.committed, self.seen, self.pending = self.pending[:2], self.seen + count, None
+
+    def forget(self, count: int) -> None:
+        if count:
+            raise ValueError("a KVMemory has dropped what came before and cannot take a token back")
+
+    def select(self, rows: Tensor) -> None:
+        if self.committed is not None:
+            self.committed = (self.committed[0][rows], self.committed[1][rows])
+
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        if self.committed is not None:
+            k, v = (x.index_copy(0, targets, x[sources]) for x in self.committed)
+            self.committed = (k, v)

@@ -92,6 +92,31 @@ class Position(nn.Module):
         return q, None
 
 
+Frequencies = Callable[[Tensor], Tensor]  # angles a position (D/2,), changed
+
+
+def unchanged(frequencies: Tensor) -> Tensor:
+    return frequencies
+
+
+def slower(factor: float) -> Frequencies:
+    """All of them by the same factor: longer texts in the range of angles that was learned."""
+    return lambda frequencies: frequencies / factor
+
+
+def slower_below(factor: float, low: float, high: float, length: int) -> Frequencies:
+    """Those that turn fewer than `low` times over `length` tokens by `factor`, those that turn
+    more than `high` times not at all, and in between a mixture (Llama 3).
+    """
+
+    def change(frequencies: Tensor) -> Tensor:
+        turns = length * frequencies / (2 * math.pi)  # (D/2,)
+        fast = ((turns - low) / (high - low)).clamp(0, 1)
+        return (1 - fast) * frequencies / factor + fast * frequencies
+
+    return change
+
+
 class Rotary(Position):
     """Turn each pair of query and key components by an angle that grows with position (eq. 19).
 
@@ -99,14 +124,15 @@ class Rotary(Position):
     d is paired with d + D/2, as in GPT-NeoX and Llama's converted checkpoints.
     """
 
-    def __init__(self, base: float = 10_000.0) -> None:
+    def __init__(self, base: float = 10_000.0, change: Frequencies = unchanged) -> None:
         super().__init__()
         self.base = base
+        self.change = change
 
     def turn(self, x: Tensor, positions: Tensor) -> Tensor:
         if x.shape[-1] % 2:
             raise ValueError(f"rotary positions need an even head width, got {x.shape[-1]}")
-        angles = _angles(positions, x.shape[-1], self.base)  # (T, D/2)
+        angles = _angles(positions, x.shape[-1], self.base, self.change)  # (T, D/2)
         cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second = self.split(x)  # each (B, H, T, D/2)
         return self.join(first * cosine - second * sine, second * cosine + first * sine)
@@ -152,14 +178,47 @@ class RelativeXL(Position):
 
     def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
         queries, keys = q.shape[-2], k.shape[-2]
-        # Distances i - j from the farthest behind, K-1, to the farthest ahead, -(Q-1).
-        distances = torch.arange(keys - 1, -queries, -1, device=q.device)  # (K+Q-1,)
-        angles = _angles(distances, self.width, base=10_000.0)
-        waves = torch.cat((angles.sin(), angles.cos()), dim=-1).to(q.dtype)  # (K+Q-1, E)
-        r = self.project(waves).unflatten(-1, self.distance.shape).transpose(0, 1)  # (H, K+Q-1, D)
-        by_distance = (q + self.distance[:, None, :]) @ r.transpose(-2, -1)  # (B, H, Q, K+Q-1)
-        bias = _distance_to_key(by_distance, keys) / math.sqrt(q.shape[-1])  # (B, H, Q, K)
-        return q + self.content[:, None, :], bias
+        u, v = (each[:, None, :].to(q.dtype) for each in (self.content, self.distance))  # (H, 1, D)
+        by_distance = (q + v) @ self.distances(queries, keys, q).transpose(-2, -1)
+        return q + u, self.by_key(by_distance, keys)  # (B, H, Q, D), (B, H, Q, K)
+
+    def distances(self, queries: int, keys: int, like: Tensor) -> Tensor:
+        """r / sqrt(D) of each distance i - j, from the farthest behind to the farthest ahead."""
+        first, last = self.span(queries, keys)
+        angles = _angles(torch.arange(first, last - 1, -1, device=like.device), self.width, 1e4)
+        waves = torch.cat((angles.sin(), angles.cos()), dim=-1).to(like.dtype)  # (distances, E)
+        r = self.project(waves).unflatten(-1, self.distance.shape).transpose(0, 1)
+        # Scaled here, where it is a few rows, and not in every score.
+        return r / math.sqrt(r.shape[-1])  # (H, distances, D)
+
+    def span(self, queries: int, keys: int) -> tuple[int, int]:
+        return keys - 1, 1 - queries
+
+    def by_key(self, by_distance: Tensor, keys: int) -> Tensor:
+        """Re-index the last axis from distance to key: (B, H, Q, K+Q-1) -> (B, H, Q, K).
+
+        Row i holds its distances shifted by one place more than row i + 1. Reading the rows as
+        one long line and cutting it into rows one shorter undoes that, without a copy or a loop.
+        """
+        queries, distances = by_distance.shape[-2:]
+        if queries == 1:
+            return by_distance  # one row is not shifted against any other
+        line = by_distance.flatten(-2)[..., queries - 1 : queries * distances - 1]
+        return line.unflatten(-1, (queries, distances - 1))[..., :keys]
+
+
+class RelativeBehind(RelativeXL):
+    """The same where nobody looks ahead, as the paper has it: a third less to compute.
+
+    Only for patterns within `Causal`: what is added to the score of a later key has no meaning.
+    """
+
+    def span(self, queries: int, keys: int) -> tuple[int, int]:
+        return keys, 0  # one more than there is, so that cutting the line shifts by itself
+
+    def by_key(self, by_distance: Tensor, keys: int) -> Tensor:
+        queries = by_distance.shape[-2]
+        return by_distance.flatten(-2)[..., queries:].unflatten(-1, (queries, keys))
 
 
 class ALiBi(Position):
@@ -186,21 +245,8 @@ def alibi_slopes(heads: int) -> tuple[float, ...]:
     return tuple(slopes + finer[: heads - power])
 
 
-def _angles(positions: Tensor, width: int, base: float) -> Tensor:
+def _angles(positions: Tensor, width: int, base: float, change: Frequencies = unchanged) -> Tensor:
     """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2)."""
     # In float32 whatever the model's precision: bfloat16 cannot tell position 256 from 257.
     steps = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
-    return positions[..., None].float() * base ** (-steps / width)
-
-
-def _distance_to_key(by_distance: Tensor, keys: int) -> Tensor:
-    """Re-index the last axis from distance to key: (B, H, Q, K+Q-1) -> (B, H, Q, K).
-
-    Row i holds its distances shifted by one place more than row i + 1. Reading the rows as one
-    long line and cutting it into rows one shorter undoes that, without a copy or a loop.
-    """
-    queries, distances = by_distance.shape[-2:]
-    if queries == 1:
-        return by_distance  # one row is not shifted against any other
-    line = by_distance.flatten(-2)[..., queries - 1 : queries * distances - 1]
-    return line.unflatten(-1, (queries, distances - 1))[..., :keys]
+    return positions[..., None].float() * change(base ** (-steps / width))

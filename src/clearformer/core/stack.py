@@ -7,26 +7,14 @@ case: every layer the same.
 Axes: B batch, T tokens, K keys, E model width, N layers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from clearformer.core.block import Run, plainly
 from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, Past
 from clearformer.core.patterns import Full, Pattern
-
-Run = Callable[..., Tensor]
-
-
-def plainly(block: nn.Module, *arguments: object) -> Tensor:
-    """Keep what the backward pass will need."""
-    return block(*arguments)
-
-
-def recomputed(block: nn.Module, *arguments: object) -> Tensor:
-    """Keep only the block's input and compute the rest again for the backward pass."""
-    return checkpoint(block, *arguments, use_reentrant=False)
 
 
 class Stack(nn.Module):

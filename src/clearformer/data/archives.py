@@ -14,12 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from clearformer import limits
 from clearformer.data.texts import READ
-
-MEMBERS = 200_000  # files in an archive
-RATIO = 200  # bytes unpacked for one that is packed
-GRACE = 16 * 2**20  # bytes that may come out before the ratio is asked for
-LARGEST = 4 * 2**30  # bytes of all files of an archive
 
 
 class LimitError(ValueError):
@@ -44,11 +40,15 @@ class _Capped:
 
 def require_within(path: Path, unpacked: int, packed: int) -> None:
     """Refuse what unpacks to far more than text ever does."""
-    if unpacked > LARGEST:
-        raise LimitError(f"{path}: it unpacks to more than {LARGEST:,} bytes: {_UNPACK}")
-    if unpacked > GRACE and unpacked > RATIO * packed:
+    if unpacked > limits.LARGEST_ARCHIVE:
         raise LimitError(
-            f"{path}: it unpacks to more than {RATIO} times its {packed:,} bytes: {_UNPACK}"
+            f"{path}: it unpacks to more than {limits.LARGEST_ARCHIVE:,} bytes (LARGEST_ARCHIVE): "
+            f"{_UNPACK}"
+        )
+    if unpacked > limits.GRACE and unpacked > limits.RATIO * packed:
+        raise LimitError(
+            f"{path}: it unpacks to more than {limits.RATIO} times its {packed:,} bytes (RATIO): "
+            f"{_UNPACK}"
         )
 
 
@@ -73,7 +73,7 @@ def zip_chunks(path: Path, name: str) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [each for each in archive.infolist() if each.filename == name]
-            if len(archive.infolist()) > MEMBERS or len(members) != 1:
+            if len(archive.infolist()) > limits.MEMBERS or len(members) != 1:
                 raise LimitError(
                     f"{path}: it has {len(members)} files {name!r} among "
                     f"{len(archive.infolist()):,}, but it must have one: take it again"
@@ -109,8 +109,11 @@ def tar_files(path: Path, pattern: str, largest: int) -> Iterator[tuple[re.Match
                 for member in archive:
                     archive.members = []  # it would keep every header it has seen
                     count += 1
-                    if count > MEMBERS:
-                        raise LimitError(f"{path}: it has more than {MEMBERS:,} files: {_UNPACK}")
+                    if count > limits.MEMBERS:
+                        raise LimitError(
+                            f"{path}: it has more than {limits.MEMBERS:,} files (MEMBERS): "
+                            f"{_UNPACK}"
+                        )
                     match = re.fullmatch(pattern, member.name)
                     if not match or member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
                         continue

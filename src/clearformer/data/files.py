@@ -87,7 +87,16 @@ def _piece(path: Path) -> Piece | None:
     if len(first) == lead:
         return None
     stamp = (str(path.resolve()), status.st_size, status.st_mtime_ns)
-    return Piece(str(path), lambda: _chunks(path, lead), lead, stamp)
+    if path.suffix == ".gz":
+        return Piece(str(path), lambda: _chunks(path, lead), lead, stamp)
+    return Piece(
+        str(path),
+        lambda: _chunks(path, lead),
+        lead,
+        stamp,
+        status.st_size - lead,
+        lambda start: _chunks(path, lead + start),
+    )
 
 
 def _chunks(path: Path, lead: int) -> Iterator[bytes]:

@@ -59,7 +59,7 @@ class EncodedPairs:
 def encode_pairs(pairs: Pairs, tokenizer: Tokenizer, start: int, end: int) -> EncodedPairs:
     """Both sides by one tokenizer, which knows both."""
     return EncodedPairs(
-        tokenizer.encode_many(pairs.sources), tokenizer.encode_many(pairs.targets), start, end
+        tokenizer.encode_many(pairs.sources), tokenizer.encode_targets(pairs.targets), start, end
     )
 
 

@@ -47,7 +47,8 @@ def label_ids(table: Table, names: Sequence[str]) -> NDArray[np.int64]:
         raise ValueError(
             f"{table.name}: {count:,} rows have labels that the training had not "
             f"({', '.join(map(repr, unseen[:10]))}{', ...' if len(unseen) > 10 else ''}), "
-            f"but there must be only {', '.join(map(repr, names))}: leave these rows out"
+            f"but there must be only {', '.join(map(repr, names))}: leave these rows out, "
+            f"in evaluate with --unknown-label skip"
         )
     return np.array([numbers[label] for label in table.labels], dtype=np.int64)
 

@@ -31,6 +31,8 @@ class Piece:
     read: Callable[[], Iterator[bytes]]
     lead: int = 0  # bytes at the front of the file that `read` leaves out: the mark of UTF-8
     stamp: Stamp | None = None
+    size: int | None = None  # bytes that `read` gives, where that is known without reading
+    read_from: Callable[[int], Iterator[bytes]] | None = None  # `read` from a place on
 
 
 def in_memory(name: str, data: bytes) -> Piece:
@@ -74,7 +76,11 @@ class Text:
 
     @property
     def size(self) -> int:
-        return self._measured[0]
+        whole = self.pieces[0].size if len(self.pieces) == 1 else None
+        if whole is None:
+            return self._measured[0]
+        last = whole if self.stop is None else min(whole, self.stop)
+        return max(0, last - self.start)
 
     @property
     def sha256(self) -> str:
@@ -107,6 +113,15 @@ class Text:
 
     def _own(self) -> Iterator[tuple[Piece, bytes]]:
         """Every chunk between `start` and `stop`, with its piece."""
+        first = self.pieces[0]
+        if len(self.pieces) == 1 and first.read_from is not None:
+            left = self.size  # a part of a large file is read without what comes before it
+            for chunk in first.read_from(self.start) if left else ():
+                yield first, chunk[:left]
+                left -= len(chunk)
+                if left <= 0:
+                    return
+            return
         position = 0
         # To the end even of a part: a corpus is checked where its last byte has been read.
         for piece, chunk in self._joined():

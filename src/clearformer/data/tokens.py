@@ -12,7 +12,9 @@ import json
 import mmap
 import os
 import re
+import shutil
 import socket
+import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,6 +77,9 @@ class TokenFile:
             with path.open("rb") as file:
                 self._require_size(os.fstat(file.fileno()).st_size)
                 self._map = mmap.mmap(file.fileno(), self._size, access=mmap.ACCESS_READ)
+                self._file = os.dup(file.fileno())
+                self._changed = os.fstat(self._file).st_mtime_ns
+                weakref.finalize(self, os.close, self._file)
         except OSError as error:
             raise ValueError(
                 f"{path}: the token file cannot be read ({error.strerror}): delete it, "
@@ -100,16 +105,23 @@ class TokenFile:
         return self._ids[start:stop].astype(np.int64)
 
     def check(self) -> None:
-        """Refuse to go on if the mapped file was cut or has grown.
+        """Refuse to go on if the mapped file was cut, has grown or was written to.
 
         The file that is mapped and not the one that now has its name: a new file with this
         name, or none at all, does not disturb whoever has the old one open.
         """
-        self._require_size(self._map.size())
+        status = os.fstat(self._file)
+        self._require_size(status.st_size)
+        if status.st_mtime_ns != self._changed:
+            self._changed = status.st_mtime_ns
+            self._require_written()
 
     def verify(self) -> None:
         """Read all of it: every id must be what was written."""
         self.check()
+        self._require_written()
+
+    def _require_written(self) -> None:
         if hashlib.sha256(self._map).hexdigest() != self.sha256:
             raise ValueError(
                 f"{self.path}: the token file is not what was written: delete it, "
@@ -140,6 +152,7 @@ def prepare(
         return old
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _require_space(folder, text, tokenizer)
         description = _write(path, text, tokenizer, identity, progress)
         _replace(path.with_suffix(".json"), json.dumps(asdict(description), indent=1).encode())
     except OSError as error:
@@ -182,6 +195,16 @@ def _reusable(path: Path, text: Text, identity: str) -> TokenFile | None:
     unchanged = text.stamp is not None and text.stamp == known.text_stamp
     same = unchanged or known.text_sha256 == text.sha256
     return old if same and known.tokenizer == identity else None
+
+
+def _require_space(folder: Path, text: Text, tokenizer: Tokenizer) -> None:
+    """Say now what would be found out after hours; only bytes tell how many tokens there are."""
+    free = shutil.disk_usage(folder).free
+    if tokenizer.kind == "bytes" and text.size > free:
+        raise ValueError(
+            f"{text.name} is too large: its token file needs {text.size / 2**30:,.1f} GiB in "
+            f"{folder}, but {free / 2**30:,.1f} GiB are free: make room, or take a part of it"
+        )
 
 
 def _write(

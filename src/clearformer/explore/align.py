@@ -38,12 +38,7 @@ def alignment(
     ):
         if value is not None and not 0 <= value < limit:
             raise ValueError(f"{name} is {value}, but {config.name} has {name}s 0 to {limit - 1}")
-    device = next(translator.model.parameters()).device
-    found = trace(
-        translator.model,
-        torch.tensor([source], device=device),
-        target=torch.tensor([[marks.start, *target]], device=device),
-    )
+    found = trace(translator, (list(source), [marks.start, *target]), ["weights"])
     layers = range(config.decoder_layers) if layer is None else [layer]
     maps = torch.stack([found.recorded["cross", i]["weights"][0] for i in layers])  # (N, H, T, S)
     weights = maps.mean(dim=(0, 1)) if head is None else maps[:, head].mean(dim=0)

@@ -3,15 +3,20 @@
 Text stays text in SVG and PDF; colours and limits come from the data.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from clearformer.core.patterns import Pattern
+
+if TYPE_CHECKING:
+    from clearformer.explore.trace import Trace
 
 matplotlib.rcParams.update({"svg.fonttype": "none", "pdf.fonttype": 42})
 
@@ -64,6 +69,60 @@ def ladder(stages: Sequence[tuple[str, Tensor]], tokens: Sequence[str], title: s
     return figure
 
 
+def attention(trace: Trace, layer: int, head: int, part: str = "self") -> Figure:
+    """The weights of one head of a trace, in the colours and between the limits of the page."""
+    weights = trace.get("weights", layer, head, part)
+    rows, columns = trace.tokens(part), trace.key_tokens(part)
+    finite = weights[weights.isfinite()]
+    low = min(float(finite.min()), 0.0) if len(finite) else 0.0
+    high = float(finite.max()) if len(finite) else 1.0
+    figure = Figure(figsize=(2.4 + 0.22 * len(columns), 1.6 + 0.22 * len(rows)))
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots()
+    colours = matplotlib.colormaps["viridis"].with_extremes(bad="0.85")
+    shown = weights.masked_fill(~weights.isfinite(), float("nan")).cpu()
+    picture = axes.imshow(shown.numpy(), cmap=colours, vmin=low, vmax=high)
+    names = [_visible(each) for each in columns]
+    axes.set_xticks(range(len(columns)), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), [_visible(each) for each in rows], fontsize=7)
+    axes.set(xlabel="key", ylabel="query")
+    axes.set_title(f"{trace.subject.name}, {part} layer {layer}, head {head}", fontsize=9)
+    figure.colorbar(picture, ax=axes, shrink=0.8, label="weight")
+    return figure
+
+
+def heads(trace: Trace, part: str = "self") -> Figure:
+    """Every head as a small picture: a row for each layer."""
+    layers = [layer for own, layer in trace.recorded if own == part]
+    count = trace.recorded[part, layers[0]]["weights"].shape[1]
+    figure = Figure(figsize=(0.6 + 0.9 * count, 0.5 + 0.9 * len(layers)), layout="constrained")
+    several = figure.subplots(len(layers), count, squeeze=False)
+    for layer, row in zip(layers, several, strict=True):
+        for head, axes in enumerate(row):
+            table = trace.get("weights", layer, head, part).cpu()
+            axes.imshow(table.numpy(), cmap="viridis", vmin=0)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            if head == 0:
+                axes.set_ylabel(f"layer {layer}", fontsize=7)
+            if layer == layers[0]:
+                axes.set_title(f"head {head}", fontsize=7)
+    return figure
+
+
+def next_token(trace: Trace, place: int = -1, most: int = 15) -> Figure:
+    """The most likely tokens after one place, as bars."""
+    shares, ids = trace.logits[place].float().cpu().softmax(-1).topk(most)
+    names = [_visible(each) for each in trace.subject.pieces(ids.tolist())]
+    figure = Figure(figsize=(4.5, 0.6 + 0.24 * most), layout="constrained")
+    axes = figure.subplots()
+    axes.barh(range(most), shares.tolist(), color="tab:blue")
+    axes.set_yticks(range(most), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="probability", xlim=(0, None))
+    return figure
+
+
 def alignment(
     weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str = ""
 ) -> Figure:
@@ -82,8 +141,8 @@ def alignment(
 
 
 def _visible(piece: str) -> str:
-    """A token as a label: a space at its start shows, and mathematics is not set."""
-    return piece.replace(" ", "·").replace("$", r"\$")
+    """A token as a label: spaces and ends of lines show, and mathematics is not set."""
+    return piece.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
 
 
 def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], light: bool) -> None:

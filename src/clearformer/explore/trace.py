@@ -1,176 +1,185 @@
-"""What attention computed, written down stage by stage, without a trace in the fast path.
+"""What a model computed for one text, stage by stage: `trace(model, text).get("weights", 2, 1)`.
 
-`trace` lends every attention a kernel that computes the same and also notes each stage; model
-code knows nothing of it, and everything is put back afterwards, also after an error.
+The model computes as ever; `recording.py` lends it parts that also write down, and takes them
+back. Stages and their names are those of `stages.py`.
 
-Axes: B batch, H heads, Q queries, K keys, D head width.
+Axes: T tokens, Q queries, K keys, H heads, D head width, V vocabulary.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from clearformer.core.attention import Attention
-from clearformer.core.block import DecoderBlock
-from clearformer.core.embedding import Embedding
-from clearformer.core.kernels import Kernel, one_for_each_query_head, weights
-from clearformer.core.masks import Mask
-from clearformer.core.model import Seq2Seq, Transformer
-from clearformer.core.patterns import Causal, Full, Pattern
-from clearformer.core.positions import Position
+from clearformer.core.model import Seq2Seq
+from clearformer.core.past import HiddenMemory, Past
+from clearformer.explore.recording import (
+    PATTERNS,
+    MaskChoice,
+    Model,
+    Notes,
+    Place,
+    attentions,
+    recording,
+)
+from clearformer.explore.stages import AXES, basic_stages
+from clearformer.explore.subject import Input, Subject, as_subject, read
 
-MaskChoice = Literal["model", "none", "causal"]
-PATTERNS: Mapping[str, Pattern] = {"none": Full(), "causal": Causal()}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-
-def stages(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> dict[str, Tensor]:
-    """Every stage from queries, keys and values to the outputs of the heads: eq. 6 to eq. 9."""
-    k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)
-    seen = mask.table(q, k)
-    found = {"q": q, "k": k, "v": v}
-    found["scores_raw"] = q @ k.transpose(-2, -1)  # (B, H, Q, K)  eq. 6
-    found["scores_scaled"] = found["scores_raw"] / math.sqrt(q.shape[-1])  # eq. 9
-    scores = found["scores_scaled"]
-    if bias is not None:
-        found["bias"] = bias.expand_as(scores)
-        scores = scores + bias
-    found["scores_masked"] = scores.masked_fill(~seen, float("-inf"))  # eq. 13
-    found["weights"] = weights(q, k, mask, bias)  # eq. 7
-    found["head_out"] = found["weights"] @ v  # (B, H, Q, D)  eq. 8
-    return found
-
-
-def basic_stages(x: Tensor, pattern: Pattern) -> dict[str, Tensor]:
-    """The same stages of attention without parameters, for vectors (T, E): eq. 1 to eq. 3.
-
-    A vector is its own query, key and value, and nothing is divided by yet.
-    """
-    raw = x @ x.T  # (T, T)  eq. 1
-    seen = pattern.table(len(x), len(x))
-    masked = raw.masked_fill(~seen, float("-inf"))
-    shares = masked.softmax(dim=-1)  # eq. 2
-    return {
-        "q": x,
-        "k": x,
-        "v": x,
-        "scores_raw": raw,
-        "scores_scaled": raw,
-        "scores_masked": masked,
-        "weights": shares,
-        "head_out": shares @ x,  # (T, E)  eq. 3
-    }
+__all__ = ["PATTERNS", "MaskChoice", "Trace", "attentions", "basic_stages", "trace"]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The stages of each attention that was recorded, and what the model put out."""
+    """Every stage that was asked for, by part and layer, and what the model put out."""
 
-    recorded: Mapping[tuple[str, int], Mapping[str, Tensor]]  # by (part, layer)
-    output: Tensor
+    recorded: Mapping[Place, Mapping[str, Tensor]]  # by (part, layer); each has a batch of one
+    output: Any  # as the model gives it: logits, of BERT two of them
+    subject: Subject
+    input: Input
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what `trace` was asked
+    not_finite: Mapping[Place, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    shapes: Mapping[Place, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
 
-    def get(self, stage: str, layer: int, head: int, part: str = "self") -> Tensor:
-        """One stage of one head, for the one sequence that was traced."""
+    def get(
+        self, stage: str, layer: int | None = None, head: int | None = None, part: str = "self"
+    ) -> Tensor:
+        """One stage of one layer, of all heads or of one; the logits belong to no layer."""
+        if stage == "logits":
+            return self.logits
+        if layer is None:
+            raise ValueError(f"{stage} is computed in every layer: say which, as in layer=0")
         if (part, layer) not in self.recorded:
             known = ", ".join(f"{part} {layer}" for part, layer in self.recorded)
             raise ValueError(f"{part} layer {layer} was not recorded: there are {known}")
         found = self.recorded[part, layer]
         if stage not in found:
             raise ValueError(f"there is no stage {stage!r}: there are {', '.join(found)}")
+        if head is None:
+            return found[stage][0]
+        if not AXES[stage].startswith("H"):
+            raise ValueError(f"{stage} has no heads: leave head out")
         heads = found[stage].shape[1]
         if not 0 <= head < heads:
             raise ValueError(f"head is {head}, but the model has heads 0 to {heads - 1}")
         return found[stage][0, head]
 
+    @property
+    def logits(self) -> Tensor:
+        """What the model put out: (T, V), or (C,) of a classifier."""
+        output = self.output[0] if isinstance(self.output, tuple) else self.output
+        logits: Tensor = output[0]
+        return logits
+
+    @property
+    def parts(self) -> list[str]:
+        return list(dict.fromkeys(part for part, _ in self.recorded))
+
+    def tokens(self, part: str = "self") -> list[str]:
+        """The tokens that look, as text."""
+        return self.subject.pieces(self.input.queries(part))
+
+    def key_tokens(self, part: str = "self") -> list[str]:
+        """The tokens that are looked at: of a memory first, of the source in cross-attention."""
+        return self.subject.pieces(self.input.keys(part))
+
+    # --- pictures --------------------------------------------------------------------------
+
+    def picture(self, layer: int = 0, head: int = 0, part: str | None = None) -> Figure:
+        """The weights of one head, for papers and slides."""
+        from clearformer.explore import figures
+
+        return figures.attention(self, layer, head, part or self.parts[0])
+
+    def html(self, layer: int = 0, head: int = 0, query: int | None = None) -> str:
+        """One file that shows this trace in any browser, without a network."""
+        from clearformer.explore.notebook import page
+
+        return page(self, layer, head, query)
+
+    def save(self, path: Path | str, layer: int = 0, head: int = 0) -> None:
+        """The same as a file."""
+        Path(path).write_text(self.html(layer, head), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        from clearformer.explore.notebook import frame
+
+        return frame(self.html())
+
 
 def trace(
-    model: Transformer | Seq2Seq,
-    tokens: Tensor,
+    model: Model | Any,
+    tokens: str | Tensor | Sequence[int] | tuple[Any, Any],
+    capture: Collection[str] = tuple(AXES),
     *,
-    target: Tensor | None = None,
     layers: Sequence[int] | None = None,
     mask: MaskChoice = "model",
     positions: bool = True,
+    pad_to: int | None = None,
+    segment: int | None = None,
+    memory: int | None = None,
 ) -> Trace:
-    """Run `tokens` (1, T) through the model and note every stage of attention.
+    """Run a text through a model and note what it computed.
 
-    An encoder-decoder reads `tokens` and is told `target` (1, T), or `tokens` again.
-
-    `mask` replaces the model's pattern (padding stays), `positions=False` takes away every
-    position scheme: together they show a transformer as the set function it is.
+    `model` is a model, or anything that has one with its config and tokenizer (what `open_run`
+    gives); then `tokens` may be text. An encoder-decoder reads `(source, target)`, or one
+    sequence for both. `mask` replaces the model's pattern (padding stays), `positions=False`
+    takes away every position scheme: together they show a transformer as the set function it
+    is. `pad_to` adds padding, to see that nobody looks at it. A model with a memory reads
+    segment by segment, and the last one is noted.
     """
-    recorded: dict[tuple[str, int], Mapping[str, Tensor]] = {}
-    was_training = model.training
-    model.eval()
+    unknown = sorted(set(capture) - AXES.keys())
+    if unknown:
+        raise ValueError(f"there is no stage {unknown[0]!r}: there are {', '.join(AXES)}")
+    if mask not in ("model", *PATTERNS):
+        raise ValueError(f"mask is {mask!r}, but it must be model, none or causal")
+    subject = as_subject(model)
+    given = read(subject, tokens, pad_to=pad_to, segment=segment, memory=memory)
+    _require_layers(subject.model, layers)
+    notes = Notes(capture, layers)
+    inner, was_training = subject.model, subject.model.training
+    inner.eval()
     try:
-        with torch.inference_mode(), _recording(model, recorded, layers, mask, positions):
-            if isinstance(model, Seq2Seq):
-                output = model(tokens, tokens if target is None else target)
-            else:
-                output = model(tokens)
+        with torch.inference_mode(), recording(inner, notes, mask, positions):
+            output = _run(subject, given)
     finally:
-        model.train(was_training)
-    return Trace(recorded, output)
+        inner.train(was_training)
+    settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
+    settings |= {} if memory is None else {"segment": segment, "memory": memory}
+    return Trace(notes.recorded, output, subject, given, settings, notes.not_finite, notes.shapes)
 
 
-def attentions(model: Transformer | Seq2Seq) -> dict[tuple[str, int], Attention]:
-    """Every attention of a model by part and layer."""
-    if isinstance(model, Transformer):
-        return {("self", i): _attention(block) for i, block in enumerate(model.stack.blocks)}
-    found = {("encoder", i): _attention(block) for i, block in enumerate(model.encoder.blocks)}
-    for i, block in enumerate(model.decoder.blocks):
-        assert isinstance(block, DecoderBlock)
-        found["decoder", i] = block.attention
-        found["cross", i] = block.cross_attention
-    return found
+def _run(subject: Subject, given: Input) -> Any:
+    """The model's output for the input, for the last segment where there is a memory."""
+    model, device = subject.model, subject.device
+
+    def on_device(x: Tensor | None) -> Tensor | None:
+        return None if x is None else x.to(device)
+
+    if isinstance(model, Seq2Seq):
+        assert given.target is not None
+        source, target = given.tokens.to(device), given.target.to(device)
+        return model(source, target, on_device(given.keep), on_device(given.target_keep))
+    pasts: list[Past] | None = None
+    if given.memory is not None:
+        pasts = [HiddenMemory(given.memory) for _ in model.stack.blocks]
+        for start in range(0, given.start, given.segment):
+            model(given.tokens[:, start : start + given.segment].to(device), pasts=pasts)
+            for past in pasts:
+                past.advance()
+    own = given.tokens[:, given.start :].to(device)
+    return model(own, on_device(given.keep), on_device(given.segments), pasts)
 
 
-def _attention(block: nn.Module) -> Attention:
-    assert isinstance(block.attention, Attention)
-    return block.attention
-
-
-@contextmanager
-def _recording(
-    model: Transformer | Seq2Seq,
-    recorded: dict[tuple[str, int], Mapping[str, Tensor]],
-    layers: Sequence[int] | None,
-    mask: MaskChoice,
-    positions: bool,
-) -> Iterator[None]:
-    borrowed: list[tuple[nn.Module, str, object]] = []
-
-    def lend(owner: nn.Module, name: str, value: object) -> None:
-        borrowed.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
-
-    def recording_kernel(place: tuple[str, int]) -> Kernel:
-        def kernel(
-            q: Tensor, k: Tensor, v: Tensor, own: Mask, bias: Tensor | None, dropout: float
-        ) -> Tensor:
-            # Cross-attention looks at another sequence: its pattern is not up for change.
-            chosen = own.pattern if place[0] == "cross" else PATTERNS.get(mask, own.pattern)
-            found = stages(q, k, v, Mask(chosen, own.keep), bias)
-            if layers is None or place[1] in layers:
-                recorded[place] = found
-            return found["head_out"]
-
-        return kernel
-
-    try:
-        for place, attention in attentions(model).items():
-            lend(attention, "kernel", recording_kernel(place))
-            if not positions:
-                lend(attention, "position", Position())
-        if not positions:
-            for module in model.modules():
-                if isinstance(module, Embedding):
-                    lend(module, "position", None)
-        yield
-    finally:
-        for owner, name, value in reversed(borrowed):
-            setattr(owner, name, value)
+def _require_layers(model: Model, layers: Sequence[int] | None) -> None:
+    count = 1 + max(layer for _, layer in attentions(model))
+    for layer in layers or ():
+        if not 0 <= layer < count:
+            raise ValueError(f"layer is {layer}, but the model has layers 0 to {count - 1}")

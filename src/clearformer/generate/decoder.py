@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clearformer.build import pasts
+from clearformer.build import resting_pasts
 from clearformer.config import HiddenMemory
 from clearformer.core.past import KVCache, Past
 from clearformer.generate.flat import Flat, understands
@@ -65,7 +65,7 @@ class Decoder:
     def _read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
         longest = max(map(len, texts))
         self.capacity = longest + room
-        self.memory = pasts(self.config, len(texts), self.capacity, self.dtype, self.device)
+        self.memory = resting_pasts(self.config, len(texts), self.capacity, self.dtype, self.device)
         caches = [past for past in self.memory if isinstance(past, KVCache)]
         self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
         self.length = 0

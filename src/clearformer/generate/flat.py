@@ -21,11 +21,13 @@ from torch import Tensor, nn
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
 from clearformer.core.kernels import blockwise, fused
-from clearformer.core.layout import LaidOutLinear
+from clearformer.core.layout import LaidOutLinear, by_one_dnn, one_dnn, packed_product
 from clearformer.core.model import Transformer
 from clearformer.core.past import KVCache, Past
 from clearformer.core.patterns import Causal, Pattern
 from clearformer.core.positions import ALiBi, Position, Rotary
+
+MANY = 64  # rows for which a packed copy of a matrix pays, though it is made for one batch
 
 Function = Callable[[Tensor], Tensor]
 Turn = tuple[Tensor, Tensor]  # cosines and sines (D/2,) of the place at hand
@@ -123,19 +125,19 @@ def _mask(
 
 def _layer(block: Block, past: KVCache) -> Layer:
     attend = _attend(block.attention, past)
-    think = _think(block.feed_forward, rows=past.keys.shape[0])
-    first, second = _norm(block.attention_norm), _norm(block.feed_forward_norm)
+    consider = think(block.feed_forward, rows=past.keys.shape[0])
+    first, second = norm_function(block.attention_norm), norm_function(block.feed_forward_norm)
     if block.residual is pre_norm:
 
         def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
             x = x + attend(first(x), place, turn, mask)  # eq. 15
-            return x + think(second(x))
+            return x + consider(second(x))
 
     else:
 
         def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
             x = first(x + attend(x, place, turn, mask))  # eq. 14
-            return second(x + think(x))
+            return second(x + consider(x))
 
     return layer
 
@@ -144,9 +146,9 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
     sizes = [heads * width, key_heads * width, key_heads * width]
     rows = past.keys.shape[0]
-    project, output = _product(attention.project, rows), _product(attention.output, rows)
+    project, output = product(attention.project, rows), product(attention.output, rows)
     query_norm, key_norm = (
-        None if isinstance(norm, nn.Identity) else _norm(norm)
+        None if isinstance(norm, nn.Identity) else norm_function(norm)
         for norm in (attention.query_norm, attention.key_norm)
     )
     grouped = heads != key_heads
@@ -182,9 +184,9 @@ def _turned(x: Tensor, turn: Turn) -> Tensor:
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
 
 
-def _think(feed_forward: nn.Module, rows: int) -> Function:
+def think(feed_forward: nn.Module, rows: int) -> Function:
     assert isinstance(feed_forward, FeedForward | GatedFeedForward)
-    up, down = _product(feed_forward.up, rows), _product(feed_forward.down, rows)
+    up, down = product(feed_forward.up, rows), product(feed_forward.down, rows)
     activation = feed_forward.activation
     if isinstance(feed_forward, FeedForward):
         return lambda x: down(activation(up(x)))  # eq. 16
@@ -196,7 +198,7 @@ def _think(feed_forward: nn.Module, rows: int) -> Function:
     return gated
 
 
-def _norm(norm: nn.Module) -> Function:
+def norm_function(norm: nn.Module) -> Function:
     """What a norm does, without its module in between."""
     match norm:
         case nn.LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon):
@@ -207,14 +209,21 @@ def _norm(norm: nn.Module) -> Function:
             return norm.forward
 
 
-def _product(linear: nn.Module, rows: int) -> Function:
+def product(linear: nn.Module | Tensor, rows: int, bias: Tensor | None = None) -> Function:
     """What a matrix does to about so many rows, without its module in between."""
     if isinstance(linear, LaidOutLinear):
         return linear.product(rows)
-    if type(linear) is not nn.Linear:
+    if isinstance(linear, Tensor):
+        weight = linear  # (O, I)
+    elif type(linear) is nn.Linear:
+        weight, bias = linear.weight, linear.bias
+    else:
         return linear.forward
-    weight = linear.weight.t()  # (I, O)
-    bias: Tensor | None = linear.bias
+    if rows > 1 and by_one_dnn(weight):
+        if rows >= MANY:
+            return packed_product(weight, bias, rows)
+        return lambda x: one_dnn(x, weight, bias)
+    turned = weight.t()  # (I, O)
     if bias is None:
-        return lambda x: torch.mm(x, weight)
-    return lambda x: torch.addmm(bias, x, weight)
+        return lambda x: torch.mm(x, turned)
+    return lambda x: torch.addmm(bias, x, turned)

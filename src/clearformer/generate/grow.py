@@ -15,11 +15,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from clearformer.build import pasts
+from clearformer.build import resting_pasts
 from clearformer.config import ModelConfig, Seq2SeqConfig
 from clearformer.core.heads import NextToken
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.past import KVCache
+from clearformer.generate.flat import product
 
 ROOM = 32  # tokens that a cache starts with; it doubles when they are used up
 
@@ -27,21 +28,25 @@ ROOM = 32  # tokens that a cache starts with; it doubles when they are used up
 class Growing:
     """Base of both: the caches and the head are one story."""
 
-    def __init__(self, model: Seq2Seq | Transformer, config: ModelConfig, sentences: int) -> None:
+    def __init__(
+        self, model: Seq2Seq | Transformer, config: ModelConfig, sentences: int, beams: int = 1
+    ) -> None:
+        """`beams` says how many versions of a sentence there will be, once it is widened."""
         weight = next(model.parameters())
         assert isinstance(model.head, NextToken)
         self.head = model.head
+        self.project = product(model.head.project, sentences * beams)
         self.device = weight.device
         self.sentences = sentences
         self.beams = 1
-        self.memory = pasts(config, sentences, ROOM, weight.dtype, weight.device)
+        self.memory = resting_pasts(config, sentences, ROOM, weight.dtype, weight.device)
 
     def first(self) -> Tensor:
-        """Logits (V, B) of the first token, a column for each sentence."""
+        """Logits (B, V) of the first token of each sentence."""
         raise NotImplementedError
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Add a token to each row (R,); logits (V, R) of the one after it."""
+        """Add a token to each row (R,); logits (R, V) of the one after it."""
         return self._logits(tokens[:, None])
 
     def widen(self, beams: int) -> None:
@@ -66,15 +71,22 @@ class Growing:
             past.select(rows)
 
     def _logits(self, tokens: Tensor) -> Tensor:
-        """Logits (V, R) after the last of these tokens (R, T)."""
-        needed = self.memory[0].length + tokens.shape[1]
-        for past in self.memory:
-            if isinstance(past, KVCache) and needed > past.keys.shape[2]:
-                past.extend(max(needed, 2 * past.keys.shape[2]))
+        """Logits (R, V) after the last of these tokens (R, T)."""
+        self.make_room(tokens.shape[1])
         hidden = self._hidden(tokens)[:, -1]  # (R, E)
         for past in self.memory:
             past.advance()
-        return self.head.columns(hidden).float()  # (V, R)
+        return self.logits(hidden)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (R, V) of hidden states (R, E)."""
+        return self.head.capped(self.project(hidden)).float()
+
+    def make_room(self, tokens: int) -> None:
+        needed = self.memory[0].length + tokens
+        for past in self.memory:
+            if isinstance(past, KVCache) and needed > past.keys.shape[2]:
+                past.extend(max(needed, 2 * past.keys.shape[2]))
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         raise NotImplementedError

@@ -5,16 +5,17 @@ Texts of similar length go together. Neither the batch nor its padding changes a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from clearformer.config import Seq2SeqConfig
+from clearformer.config import Seq2SeqConfig, TargetRules
 from clearformer.core.model import Seq2Seq
 from clearformer.data.pairs import pad
-from clearformer.generate.beam import Beam, Hypothesis, search
+from clearformer.generate.beam import Allowed, Beam, Hypothesis, search
 from clearformer.generate.grow import Growing, Translating, resting
+from clearformer.generate.tree import Branching, understands
 from clearformer.text import Tokenizer
 
 
@@ -71,23 +72,7 @@ class Translator:
         self, sources: Sequence[Sequence[int]], how: Beam, most: int | None = None
     ) -> list[list[Hypothesis]]:
         """The best targets of each source, as ids."""
-        marks, device = self.config.marks, next(self.model.parameters()).device
-        assert marks is not None
-        tokens, keep = pad(sources)
-        with resting(self.model):
-            growing = Translating(
-                self.model,
-                self.config,
-                torch.from_numpy(tokens).to(device),
-                None if keep.all() else torch.from_numpy(keep).to(device),
-            )
-            limit = min(most or self.config.length, self.config.length)
-            # The start mark opens a target and never comes out.
-            never = {marks.start} - {marks.end}
-            if how.width == 1:
-                found = greedy(growing, end=marks.end, most=limit, never=never, how=how)
-                return [[each] for each in found]
-            return search(growing, how, end=marks.end, most=limit, never=never)
+        return decode(self.model, self.config, sources, how, most)
 
     def seems_reversed(self, text: str) -> bool:
         """Whether a text has the tokens of what the model writes and not of what it reads."""
@@ -99,19 +84,44 @@ class Translator:
         return writes >= 2 and writes > 2 * reads
 
 
+def decode(
+    model: Seq2Seq,
+    config: Seq2SeqConfig,
+    sources: Sequence[Sequence[int]],
+    how: Beam,
+    most: int | None = None,
+) -> list[list[Hypothesis]]:
+    """The best targets of each source, of at most so many tokens, as ids."""
+    marks, rules = config.marks, config.target_rules
+    assert marks is not None
+    limit = min(most or rules.most or config.length, config.length)
+    device = next(model.parameters()).device
+    tokens, keep = pad(sources)
+    with resting(model):
+        source = torch.from_numpy(tokens).to(device)
+        real = None if keep.all() else torch.from_numpy(keep).to(device)
+        growing: Growing
+        if understands(model):
+            growing = Branching(model, config, source, real, how.width)
+        else:
+            growing = Translating(model, config, source, real)
+        if how.width == 1:
+            found = greedy(growing, end=marks.end, most=limit, rules=rules, how=how)
+            return [[each] for each in found]
+        return search(growing, how, end=marks.end, most=limit, rules=rules)
+
+
 def greedy(
-    growing: Growing, *, end: int, most: int, never: Collection[int] = (), how: Beam
+    growing: Growing, *, end: int, most: int, rules: TargetRules = TargetRules(), how: Beam
 ) -> list[Hypothesis]:
     """The most likely token, again and again, until the end mark or `most` tokens."""
     tokens: list[list[int]] = [[] for _ in range(growing.sentences)]
     totals = [0.0] * growing.sentences
     active = list(range(growing.sentences))
-    forbidden = torch.tensor(sorted(never), device=growing.device, dtype=torch.long)
-    logits = growing.first()  # (V, B)
+    allow = Allowed(rules, end, most, growing.device)
+    logits = growing.first()  # (B, V)
     for length in range(1, most + 1):
-        columns = logits.log_softmax(dim=0)
-        columns[forbidden] = float("-inf")
-        best, token = columns.max(dim=0)  # (B,)
+        best, token = allow(logits, length).max(dim=1)  # (B,)
         for sentence, score, each in zip(active, best.tolist(), token.tolist(), strict=True):
             tokens[sentence].append(each)
             totals[sentence] += score

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal
 
+from clearformer import limits
 from clearformer.config import (
     Classifier,
     Dropout,
@@ -17,7 +18,7 @@ from clearformer.config import (
     ModelConfig,
     Pretraining,
 )
-from clearformer.hub import family as f
+from clearformer.hub.family import Family
 from clearformer.hub.names import PROJECTIONS, Row
 from clearformer.hub.settings import Settings
 
@@ -79,12 +80,12 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     dropout = settings.number("hidden_dropout_prob", 0.1)
     config = ModelConfig(
         name="bert",
-        vocabulary=settings.whole("vocab_size", f.MOST_VOCABULARY),
-        length=settings.whole("max_position_embeddings", f.MOST_LENGTH),
-        layers=settings.whole("num_hidden_layers", f.MOST_LAYERS),
-        width=settings.whole("hidden_size", f.MOST_WIDTH),
-        heads=settings.whole("num_attention_heads", f.MOST_HEADS),
-        hidden=settings.whole("intermediate_size", f.MOST_HIDDEN),
+        vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
+        length=settings.whole("max_position_embeddings", limits.MOST_LENGTH),
+        layers=settings.whole("num_hidden_layers", limits.MOST_LAYERS),
+        width=settings.whole("hidden_size", limits.MOST_WIDTH),
+        heads=settings.whole("num_attention_heads", limits.MOST_HEADS),
+        hidden=settings.whole("intermediate_size", limits.MOST_HIDDEN),
         residual="post",
         activation=settings.choice("hidden_act", ACTIVATIONS, "gelu"),  # type: ignore[arg-type]
         position=Learned(),
@@ -92,7 +93,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         head=_head(settings, names),
         norm=norm,
         embedding_norm=norm,
-        segments=settings.whole("type_vocab_size", f.MOST_SEGMENTS, 2),
+        segments=settings.whole("type_vocab_size", limits.MOST_SEGMENTS, 2),
         dropout=Dropout(
             embedding=dropout,
             attention=settings.number("attention_probs_dropout_prob", 0.1),
@@ -107,7 +108,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
 def _head(settings: Settings, names: Collection[str]) -> Head:
     """By the architecture; then by the tensors, since many a checkpoint has more than it says."""
     labels = settings.anything("id2label")
-    count = settings.whole("num_labels", f.MOST_CLASSES, len(labels) if labels else 2)
+    count = settings.whole("num_labels", limits.MOST_CLASSES, len(labels) if labels else 2)
     architectures = settings.anything("architectures") or ["BertModel"]
     architecture = architectures[0] if isinstance(architectures, list) else architectures
     pool: Literal["pooler", "mean"] = "pooler" if "bert.pooler.dense.weight" in names else "mean"
@@ -168,7 +169,7 @@ def rows(config: ModelConfig) -> tuple[Row, ...]:
     return ROWS + (CLASSIFIER if isinstance(config.head, Classifier) else MASKED)
 
 
-BERT = f.Family(
+BERT = Family(
     name="bert",
     model_types=("bert",),
     prefix="bert.",

@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from clearformer.config import ModelConfig
 from clearformer.hub.names import Row
 from clearformer.hub.settings import Settings
+from clearformer.hub.tensors import Weights
 
-# The largest numbers that are believed; published models stay far below them.
-MOST_LAYERS, MOST_HEADS, MOST_CLASSES, MOST_SEGMENTS = 1000, 1024, 100_000, 1024
-MOST_WIDTH, MOST_HIDDEN, MOST_VOCABULARY, MOST_LENGTH = 2**16, 2**20, 2**22, 2**24
+Reform = Callable[
+    [ModelConfig, Mapping[str, Tensor]], tuple[ModelConfig, dict[str, Tensor]]
+]  # the same model, as this family writes it
+
+
+def nothing_to_verify(config: ModelConfig, weights: Weights) -> None:
+    """All tensors of a file have names in the rows, or are computed in one way only."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,12 @@ class Family:
     unused: str  # pattern of tensors that other heads of this family have
     renames: Mapping[str, str] = field(default_factory=dict)  # endings of older checkpoints
     aliases: Mapping[str, str] = field(default_factory=dict)  # second names of one tensor
+    shape: type[ModelConfig] = ModelConfig  # one stack, or two
+    gather: Callable[[Path, dict[str, Any]], dict[str, Any]] = lambda folder, data: data
+    verify: Callable[[ModelConfig, Weights], None] = nothing_to_verify
+    notes: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda data: ()
+    generation: Callable[[ModelConfig], dict[str, Any] | None] = lambda config: None
+    reform: Reform = lambda config, tensors: (config, dict(tensors))
 
     def canonical(self, names: Collection[str]) -> dict[str, str]:
         """The names as the rows have them, each with the one in the file; buffers are gone."""

@@ -10,7 +10,8 @@ from clearformer.hub.tensors import INDEX, PICKLED, WEIGHTS
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "vocab.txt")
-FILES = ("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors", *TOKENIZER)
+TRANSLATOR = ("source.spm", "target.spm", "generation_config.json")
+FILES = ("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors", *TOKENIZER, *TRANSLATOR)
 
 
 def find(name: str, revision: str | None = None, allow_bin: bool = False) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from clearformer import limits
 from clearformer.config import (
     Causal,
     Dropout,
@@ -14,7 +15,7 @@ from clearformer.config import (
     ModelConfig,
     NextToken,
 )
-from clearformer.hub import family as f
+from clearformer.hub.family import Family
 from clearformer.hub.names import TURNED, Row
 from clearformer.hub.settings import Settings
 
@@ -55,18 +56,18 @@ HARMLESS = {
 
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
-    width = settings.whole("n_embd", f.MOST_WIDTH)
+    width = settings.whole("n_embd", limits.MOST_WIDTH)
     settings.only("scale_attn_weights", True)
     settings.only("scale_attn_by_inverse_layer_idx", False)
     settings.only("reorder_and_upcast_attn", False)
     config = ModelConfig(
         name="gpt2",
-        vocabulary=settings.whole("vocab_size", f.MOST_VOCABULARY),
-        length=settings.whole("n_positions", f.MOST_LENGTH),
-        layers=settings.whole("n_layer", f.MOST_LAYERS),
+        vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
+        length=settings.whole("n_positions", limits.MOST_LENGTH),
+        layers=settings.whole("n_layer", limits.MOST_LAYERS),
         width=width,
-        heads=settings.whole("n_head", f.MOST_HEADS),
-        hidden=settings.whole("n_inner", f.MOST_HIDDEN, 4 * width),
+        heads=settings.whole("n_head", limits.MOST_HEADS),
+        hidden=settings.whole("n_inner", limits.MOST_HIDDEN, 4 * width),
         residual="pre",
         activation=settings.choice("activation_function", ACTIVATIONS, "gelu_new"),  # type: ignore[arg-type]
         position=Learned(),
@@ -106,7 +107,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-GPT2 = f.Family(
+GPT2 = Family(
     name="gpt2",
     model_types=("gpt2",),
     prefix="transformer.",

@@ -19,10 +19,10 @@ from clearformer.config import (
     AnyModelConfig,
     ModelConfig,
     Rotary,
+    Seq2SeqConfig,
     model_from_json,
 )
 from clearformer.core.model import Seq2Seq, Transformer
-from clearformer.hub import family as f
 from clearformer.hub.convert import convert, few, floats, make_plan
 from clearformer.hub.family import Family
 from clearformer.hub.kinds import family_of
@@ -93,18 +93,37 @@ def read(
         raise ValueError(f"{folder} is a run of clearformer already: use it as it is")
     family = family_of(data, str(config_path))
     try:
+        data = family.gather(folder, data)
         present = family.canonical(list(weights.names()))
         config = family.read(Settings(data, str(config_path)), present)
         if isinstance(config.position, Rotary):
             config = replace(config, position=replace(config.position, pairs=pairs))
         config = replace(config, name=_name(family, folder))
         plan, notes = make_plan(family, config, weights, present)
+        family.verify(config, weights)
         found = _tokenizer(folder, tokenizer, config)
         tensors, more = convert(plan, weights)
     except ValueError as problem:
         sentence = str(problem)
         raise ValueError(sentence if str(folder) in sentence else f"{folder}: {sentence}") from None
-    return Imported(str(path), config, found, tensors, (*notes, *more))
+    return Imported(str(path), config, found, tensors, (*notes, *more, *family.notes(data)))
+
+
+def config_of(path: Path) -> AnyModelConfig:
+    """What a checkpoint is, by its settings and the names of its tensors; no number is read."""
+    if path.is_file():
+        file = TensorFile(path)
+        if OWN in file.metadata:
+            return model_from_json(json.loads(file.metadata[OWN])["model"])
+    folder = path.parent if path.is_file() else path
+    data = read_json(folder / "config.json")
+    if not isinstance(data, dict):
+        raise ValueError(f"{folder / 'config.json'} is no object")
+    family = family_of(data, str(folder / "config.json"))
+    weights = TensorFile(path) if path.is_file() else _weights_of_folder(path, allow_bin=True)
+    present = family.canonical(list(weights.names()))
+    config = family.read(Settings(data, str(folder / "config.json")), present)
+    return replace(config, name=_name(family, folder))
 
 
 # --- what is there -------------------------------------------------------------------------
@@ -142,7 +161,6 @@ def _own(file: TensorFile, where: str) -> Imported:
         tokenizer = tokenizer_from_json(about["tokenizer"])
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ValueError(f"{where} has metadata that do not fit: {problem}") from None
-    _require_reasonable(config, where)
     shapes = {name: tuple(p.shape) for name, p in outline(config).named_parameters()}
     if shapes != {name: file.shape(name) for name in file.names()}:
         wrong = [n for n in shapes if n not in file.entries or file.shape(n) != shapes[n]]
@@ -151,24 +169,6 @@ def _own(file: TensorFile, where: str) -> Imported:
     _require_size(tokenizer, config, where)
     tensors = {name: floats(name, file.tensor(name)) for name in shapes}
     return Imported(where, config, tokenizer, tensors, ())
-
-
-def _require_reasonable(config: AnyModelConfig, where: str) -> None:
-    """Our own reader of configs takes larger numbers than a file from anyone may ask for."""
-    limits = {
-        "layers": f.MOST_LAYERS,
-        "width": f.MOST_WIDTH,
-        "heads": f.MOST_HEADS,
-        "hidden": f.MOST_HIDDEN,
-        "vocabulary": f.MOST_VOCABULARY,
-        "length": f.MOST_LENGTH,
-        "decoder_layers": f.MOST_LAYERS,
-    }
-    for name, most in limits.items():
-        if getattr(config, name, 0) > most:
-            raise ValueError(
-                f"{where}: {name} is {getattr(config, name):,}, but {most:,} is the most"
-            )
 
 
 def _name(family: Family, folder: Path) -> str:
@@ -188,7 +188,7 @@ def _tokenizer(folder: Path, asked: str | None, config: ModelConfig) -> Tokenize
         tokenizer = read_tokenizer(Path(asked))
         if tokenizer is None:
             raise ValueError(
-                f"{asked} has no tokenizer: no tokenizer.json, vocab.json or vocab.txt"
+                f"{asked} has no tokenizer: no tokenizer.json, source.spm, vocab.json or vocab.txt"
             )
     else:
         tokenizer = read_tokenizer(folder)
@@ -198,7 +198,11 @@ def _tokenizer(folder: Path, asked: str | None, config: ModelConfig) -> Tokenize
 
 
 def _require_size(tokenizer: Tokenizer, config: AnyModelConfig, where: str) -> None:
-    if tokenizer.size != config.vocabulary:
+    size = tokenizer.size
+    if isinstance(config, Seq2SeqConfig) and config.marks is not None:
+        # The marks of a translator that was trained here come after its tokenizer's ids.
+        size += sum(mark >= size for mark in {config.marks.start, config.marks.end})
+    if size != config.vocabulary:
         raise ValueError(
             f"{where}: its tokenizer has {tokenizer.size:,} tokens, but its embedding "
             f"{config.vocabulary:,}: they do not belong together"

@@ -9,9 +9,10 @@ from clearformer.hub.bert import BERT
 from clearformer.hub.family import Family
 from clearformer.hub.gpt2 import GPT2
 from clearformer.hub.llama import LLAMA
+from clearformer.hub.marian import MARIAN
 from clearformer.names import nearest
 
-FAMILIES = (GPT2, BERT, LLAMA)
+FAMILIES = (GPT2, BERT, LLAMA, MARIAN)
 KINDS: Mapping[str, Family] = {kind: each for each in FAMILIES for kind in each.model_types}
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor
 
+from clearformer import limits
 from clearformer.config import (
     Biases,
     Both,
@@ -21,8 +22,10 @@ from clearformer.config import (
     Pattern,
     RMSNorm,
     Rotary,
+    Slower,
+    SlowerBelow,
 )
-from clearformer.hub import family as f
+from clearformer.hub.family import Family
 from clearformer.hub.names import GATED, PROJECTIONS, Row, queries_keys_values
 from clearformer.hub.settings import Settings
 
@@ -56,14 +59,15 @@ ARCHITECTURES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
+SCALINGS = {name: name for name in ("default", "linear", "llama3")}  # of rotary positions
 HARMLESS = {"max_window_layers"}  # of a window that is not used
 
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     kind = settings.anything("model_type")
-    width = settings.whole("hidden_size", f.MOST_WIDTH)
-    heads = settings.whole("num_attention_heads", f.MOST_HEADS)
-    length = settings.whole("max_position_embeddings", f.MOST_LENGTH)
+    width = settings.whole("hidden_size", limits.MOST_WIDTH)
+    heads = settings.whole("num_attention_heads", limits.MOST_HEADS)
+    length = settings.whole("max_position_embeddings", limits.MOST_LENGTH)
     settings.only("head_dim", width // heads)
     settings.only("pretraining_tp", 1)
     settings.only("hidden_act", "silu", "swish")
@@ -71,16 +75,16 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     biased = settings.flag("attention_bias", False)
     config = ModelConfig(
         name="modern",
-        vocabulary=settings.whole("vocab_size", f.MOST_VOCABULARY),
+        vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
         length=length,
-        layers=settings.whole("num_hidden_layers", f.MOST_LAYERS),
+        layers=settings.whole("num_hidden_layers", limits.MOST_LAYERS),
         width=width,
         heads=heads,
         key_heads=settings.whole("num_key_value_heads", heads, heads),
-        hidden=settings.whole("intermediate_size", f.MOST_HIDDEN),
+        hidden=settings.whole("intermediate_size", limits.MOST_HIDDEN),
         residual="pre",
         activation="swiglu",
-        position=Rotary(base=_rotary_base(settings)),
+        position=_rotary(settings),
         patterns=(_pattern(settings, length),),
         head=NextToken(tied=settings.flag("tie_word_embeddings", False)),
         past=KVCache(),
@@ -98,23 +102,44 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     return config
 
 
-def _rotary_base(settings: Settings) -> float:
-    """The base, from where it stands in old files or in new ones; nothing may scale it."""
+def _rotary(settings: Settings) -> Rotary:
+    """The base and what scales it, from where they stand in old files or in new ones."""
     base = settings.number("rope_theta", 10_000.0, 1.0, 1e12)
+    scaling: Slower | SlowerBelow | None = None
     for name in ("rope_scaling", "rope_parameters"):
         given = settings.anything(name)
         if given is None:
             continue
-        inner = Settings(given if isinstance(given, dict) else {name: given}, settings.where)
-        inner.only("rope_type", "default")
-        inner.only("type", "default")
+        inner = Settings(
+            given if isinstance(given, dict) else {name: given}, f"{settings.where}: {name}"
+        )
         inner.only("partial_rotary_factor", 1.0)
         base = inner.number("rope_theta", base, 1.0, 1e12)
+        found = _scaling(inner)
         for key, value in inner.data.items():
-            if key not in inner.asked:
-                settings.refuse(f"{name}.{key}", value, "clearformer computes plain rotary alone")
+            if key not in inner.asked and value is not None:
+                settings.refuse(
+                    f"{name}.{key}", value, "clearformer computes default, linear and llama3"
+                )
+        scaling = found or scaling
     settings.only("partial_rotary_factor", 1.0)
-    return base
+    return Rotary(base=base, scaling=scaling)
+
+
+def _scaling(inner: Settings) -> Slower | SlowerBelow | None:
+    older = inner.choice("type", SCALINGS, "default")
+    kind = inner.choice("rope_type", SCALINGS, older)
+    if kind == "default":
+        return None
+    factor = inner.number("factor", 0.0, 1.0, 1e6)
+    if kind == "linear":
+        return Slower(factor=factor)
+    low = inner.number("low_freq_factor", 0.0, 1e-6, 1e6)
+    high = inner.number("high_freq_factor", 0.0, 1e-6, 1e6)
+    if high <= low:
+        inner.refuse("high_freq_factor", high, f"it must be above low_freq_factor, {low}")
+    length = inner.whole("original_max_position_embeddings", limits.MOST_LENGTH)
+    return SlowerBelow(factor=factor, low=low, high=high, length=length)
 
 
 def _pattern(settings: Settings, length: int) -> Pattern:
@@ -158,7 +183,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
     if isinstance(config.position, Rotary):
         # The first for today's readers, the second for those of some years.
         base = config.position.base
-        settings["rope_parameters"] = {"rope_type": "default", "rope_theta": base}
+        settings["rope_parameters"] = {"rope_theta": base, **_written(config.position.scaling)}
         settings["rope_theta"] = base
     if kind in ("llama", "qwen3"):
         settings["attention_bias"] = config.biases.attention
@@ -167,6 +192,24 @@ def write(config: ModelConfig) -> dict[str, Any]:
     if kind == "mistral":
         settings["sliding_window"] = window
     return settings
+
+
+def _written(scaling: Slower | SlowerBelow | None) -> dict[str, Any]:
+    match scaling:
+        case Slower(factor=factor):
+            return {"rope_type": "linear", "factor": factor}
+        case SlowerBelow(factor=factor, low=low, high=high, length=length):
+            return {
+                "rope_type": "llama3",
+                "factor": factor,
+                "low_freq_factor": low,
+                "high_freq_factor": high,
+                "original_max_position_embeddings": length,
+            }
+        case None:
+            return {"rope_type": "default"}
+        case _:
+            assert_never(scaling)
 
 
 def _window(config: ModelConfig) -> int | None:
@@ -198,7 +241,7 @@ def in_halves(
     return replace(config, position=replace(position, pairs="halves")), found
 
 
-LLAMA = f.Family(
+LLAMA = Family(
     name="modern",
     model_types=tuple(ARCHITECTURES),
     prefix="model.",
@@ -208,4 +251,5 @@ LLAMA = f.Family(
     heads=r"lm_head\.|score\.",
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
     unused=r"score\..*",
+    reform=in_halves,
 )

@@ -58,6 +58,19 @@ class Turned(Same):
         return [ours.T.contiguous()]
 
 
+class OneRow(Same):
+    """One of theirs, a matrix of a single row."""
+
+    def shapes(self, ours: Shape, config: ModelConfig) -> list[Shape]:
+        return [(1, *ours)]
+
+    def join(self, theirs: Sequence[Tensor]) -> Tensor:
+        return theirs[0][0]
+
+    def cut(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
+        return [ours[None]]
+
+
 @dataclass(frozen=True)
 class Stacked:
     """Several of theirs, one below the other; `rows` says how many each has."""
@@ -84,7 +97,7 @@ def gate_and_value(config: ModelConfig) -> tuple[int, int]:
     return config.hidden, config.hidden
 
 
-SAME, TURNED = Same(), Turned()
+SAME, TURNED, ONE_ROW = Same(), Turned(), OneRow()
 PROJECTIONS, GATED = Stacked(queries_keys_values), Stacked(gate_and_value)
 
 

@@ -6,6 +6,7 @@ there is no way here to turn that off. What is read is written again as safetens
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-LARGEST = 50 * 2**30
+from clearformer import limits
 
 
 class PickledFile:
@@ -22,13 +23,20 @@ class PickledFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         size = path.stat().st_size
-        if size > LARGEST:
-            raise ValueError(f"{path} has {size:,} bytes, but {LARGEST:,} are the most")
+        if not path.is_file():  # a pipe would keep us waiting for ever
+            raise ValueError(f"{path} is no file")
+        if size > limits.LARGEST_PICKLE:
+            raise ValueError(
+                f"{path} has {size:,} bytes, but {limits.LARGEST_PICKLE:,} are the most "
+                f"(LARGEST_PICKLE)"
+            )
         modern = zipfile.is_zipfile(path)
         try:
             if modern and _unpacked(path) > size:
                 raise OverflowError("it is packed, but torch writes its weights unpacked")
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about what it is going to refuse
+                found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
         except Exception as problem:  # of a dozen kinds, whatever a forged file can provoke
             raise ValueError(
                 f"{path} does not hold weights alone, and nothing else is read from a pickle "

@@ -87,7 +87,8 @@ class Settings:
     def close(self, harmless: Collection[str] = ()) -> None:
         """Nothing may be left that could mean something."""
         for name, accepted in NEUTRAL.items():
-            self.only(name, *accepted)
+            if name not in self.asked:
+                self.only(name, *accepted)
         for name, value in self.data.items():
             known = name in self.asked or name in HARMLESS or name in harmless
             if not known and value is not None:

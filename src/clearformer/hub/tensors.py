@@ -17,9 +17,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-LONGEST_HEADER = 100 * 2**20  # bytes, as in the format's own readers
-LARGEST_JSON = 64 * 2**20
-MOST_FILES = 1000
+from clearformer import limits
+
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 
 DTYPES = {
@@ -65,6 +64,8 @@ class TensorFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            if path.exists() and not path.is_file():  # a pipe would keep us waiting for ever
+                raise ValueError("it is no file")
             with path.open("rb") as file:
                 size = path.stat().st_size
                 header, first = _header(file.read(8), file, size)
@@ -151,8 +152,13 @@ def read_json(path: Path) -> Any:
     """A JSON document of reasonable size."""
     try:
         size = path.stat().st_size
-        if size > LARGEST_JSON:
-            raise ValueError(f"{path} has {size:,} bytes, but {LARGEST_JSON:,} are the most")
+        if not path.is_file():
+            raise ValueError(f"{path} is no file")
+        if size > limits.LARGEST_JSON:
+            raise ValueError(
+                f"{path} has {size:,} bytes, but {limits.LARGEST_JSON:,} are the most "
+                f"(LARGEST_JSON)"
+            )
         return json.loads(path.read_bytes())
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
@@ -167,8 +173,11 @@ def _shards(folder: Path) -> Shards:
     if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
         raise ValueError(f"{path} has no weight_map from tensors to files")
     names = sorted(set(places.values()))
-    if len(names) > MOST_FILES:
-        raise ValueError(f"{path} names {len(names):,} files, but {MOST_FILES:,} are the most")
+    if len(names) > limits.MOST_FILES:
+        raise ValueError(
+            f"{path} names {len(names):,} files, but {limits.MOST_FILES:,} are the most "
+            f"(MOST_FILES)"
+        )
     files = {name: TensorFile(inside(folder, name)) for name in names}
     for name, file in files.items():
         listed = {tensor for tensor, place in places.items() if place == name}
@@ -191,8 +200,11 @@ def _header(prefix: bytes, file: Any, size: int) -> tuple[dict[str, Any], int]:
             f"its header should have {length:,} bytes, and the file has {size:,}: it was cut, or "
             f"is something else"
         )
-    if length > LONGEST_HEADER:
-        raise ValueError(f"its header has {length:,} bytes, but {LONGEST_HEADER:,} are the most")
+    if length > limits.LONGEST_HEADER:
+        raise ValueError(
+            f"its header has {length:,} bytes, but {limits.LONGEST_HEADER:,} are the most "
+            f"(LONGEST_HEADER)"
+        )
     try:
         header = json.loads(file.read(length), object_pairs_hook=_once)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):

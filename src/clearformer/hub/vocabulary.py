@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clearformer.hub.tensors import LARGEST_JSON, read_json
-from clearformer.text import BytePairs, Bytes, Tokenizer, WordPieces
+from clearformer import limits
+from clearformer.config import Marks
+from clearformer.hub.tensors import inside, read_json
+from clearformer.text import BytePairs, Bytes, FallbackPairs, SentencePieces, Tokenizer, WordPieces
 from clearformer.text.library import write_byte_pairs, write_template
 from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_characters
 from clearformer.text.pieces import LibraryTokenizer
+from clearformer.text.sentences import LARGEST, PAD
 
 END = "<|endoftext|>"
+SPM_FILES = ("source.spm", "target.spm")
 PAIR_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 BYTES = BytePairParts(byte_characters(), ())  # the bytes themselves, as a BPE without merges
 
@@ -20,6 +24,8 @@ BYTES = BytePairParts(byte_characters(), ())  # the bytes themselves, as a BPE w
 def read_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer of a Hugging Face folder; None if it has no file of one."""
     try:
+        if (folder / SPM_FILES[0]).exists():
+            return _sentence_pieces(folder)
         if (folder / "tokenizer.json").exists():
             return _from_document(folder)
         for vocabulary, merges in PAIR_FILES:
@@ -40,8 +46,13 @@ def _from_document(folder: Path) -> Tokenizer:
         raise ValueError("tokenizer.json is not one of the tokenizers library")
     # How long a text may be and how rows are filled up is settled elsewhere.
     document = {k: v for k, v in document.items() if k not in ("truncation", "padding")}
+    if _closes(document.get("post_processor")):
+        # A translator closes its sources by itself.
+        document["post_processor"] = None
     match document["model"].get("type"):
         case "BPE":
+            if document["model"].get("byte_fallback") is True:
+                return FallbackPairs.from_library(document)
             # A byte-level tokenizer knows every byte, so an unknown token never comes up.
             model = {k: v for k, v in document["model"].items() if k != "unk_token"}
             pairs = BytePairs.from_library({**document, "model": model})
@@ -59,15 +70,48 @@ def _from_document(folder: Path) -> Tokenizer:
             raise ValueError(f"it is a {kind!r:.40}, but only BPE and WordPiece are supported")
 
 
+def _closes(post: Any) -> bool:
+    """Whether all that is done is to put one mark behind a text."""
+    match post:
+        case {"type": "TemplateProcessing", "single": [{"Sequence": _}, {"SpecialToken": _}]}:
+            return True
+        case _:
+            return False
+
+
+def _sentence_pieces(folder: Path) -> SentencePieces:
+    """Marian's three files."""
+    config = _config(folder)
+    if config.get("separate_vocabs") not in (None, False):
+        raise ValueError("separate_vocabs is on, which is not supported: source and target share")
+    files = []
+    for name in SPM_FILES:
+        path = inside(folder, name)
+        if not path.exists():
+            raise ValueError(f"{name} is missing beside {SPM_FILES[0]}")
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"{name} has more than {LARGEST:,} bytes")
+        files.append(path.read_bytes())
+    if not (folder / "vocab.json").exists():
+        raise ValueError(f"vocab.json is missing beside {SPM_FILES[0]}")
+    return SentencePieces(files[0], files[1], _in_order(folder, "vocab.json"))
+
+
+def _in_order(folder: Path, name: str) -> list[str]:
+    """The tokens of a file that gives each its number."""
+    ids = read_json(folder / name)
+    numbers = list(ids.values()) if isinstance(ids, dict) else []
+    whole = all(type(number) is int for number in numbers)
+    if not ids or not whole or sorted(numbers) != list(range(len(numbers))):
+        raise ValueError(f"{name} does not give each token a number from 0 on")
+    return sorted(ids, key=ids.__getitem__)
+
+
 def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
     """GPT-2's own two files, by either of their names."""
     if _config(folder).get("add_prefix_space") not in (None, False):
         raise ValueError("add_prefix_space is on, which is not supported")
-    ids = read_json(folder / vocabulary)
-    numbers = list(ids.values()) if isinstance(ids, dict) else []
-    whole = all(type(number) is int for number in numbers)
-    if not ids or not whole or sorted(numbers) != list(range(len(numbers))):
-        raise ValueError(f"{vocabulary} does not give each token a number from 0 on")
+    ids = _in_order(folder, vocabulary)
     lines = _lines(folder / merges)
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
@@ -75,7 +119,7 @@ def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
         raise ValueError(f"{merges} has the line {' '.join(wrong)!r:.60}, but a merge is of two")
     return BytePairs(
         BytePairParts(
-            vocabulary=tuple(sorted(ids, key=ids.__getitem__)),
+            vocabulary=tuple(ids),
             merges=tuple((first, second) for first, second in pairs),
             specials=(END,) if END in ids else (),
         )
@@ -113,8 +157,10 @@ def _config(folder: Path) -> dict[str, Any]:
 def _lines(path: Path) -> list[str]:
     """Lines as these files mean them: only a line feed ends one."""
     try:
-        if path.stat().st_size > LARGEST_JSON:
-            raise ValueError(f"{path} has more than {LARGEST_JSON:,} bytes")
+        if path.stat().st_size > limits.LARGEST_JSON or not path.is_file():
+            raise ValueError(
+                f"{path} is no file, or has more than {limits.LARGEST_JSON:,} bytes (LARGEST_JSON)"
+            )
         return path.read_bytes().decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is no text in UTF-8") from None
@@ -123,9 +169,16 @@ def _lines(path: Path) -> list[str]:
 # --- to others -----------------------------------------------------------------------------
 
 
-def write_tokenizer(tokenizer: Tokenizer, folder: Path, length: int) -> dict[str, int | None]:
+def write_tokenizer(
+    tokenizer: Tokenizer, folder: Path, length: int, marks: Marks | None = None
+) -> dict[str, int | None]:
     """Write tokenizer.json and its config; returns the ids that a model's config names."""
+    if isinstance(tokenizer, SentencePieces):
+        _write_sentence_pieces(tokenizer, folder, length)
+        return {}
     document, names = _document(tokenizer)
+    if marks is not None:
+        document, names = _with_marks(document, names, marks)
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": length,
@@ -153,6 +206,13 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
             if END in parts.specials:
                 roles |= {"bos_token": END, "eos_token": END}
             return _complete(tokenizer.document), roles
+        case FallbackPairs(parts=parts):
+            roles = _inputs() | {"unk_token": "<unk>"}
+            if parts.opening:
+                roles["bos_token"] = parts.opening[0]
+            if "</s>" in parts.specials:
+                roles["eos_token"] = "</s>"
+            return _complete(tokenizer.document), roles
         case WordPieces(parts=parts):
             post = write_template(parts, ("[CLS]",), ("[SEP]",))
             roles = {f"{name.strip('[]').lower()}_token": name for name in SPECIALS}
@@ -164,6 +224,51 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
                 f"a {tokenizer.kind} tokenizer has no form that other tools open: those of bytes, "
                 f"bpe and wordpiece have; --to safetensors keeps any"
             )
+
+
+def _with_marks(
+    document: dict[str, Any], names: dict[str, Any], marks: Marks
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same for a translator: its marks have names, and the end mark closes a text."""
+    tokens = {**document["model"]["vocab"]}
+    called = {number: name for name, number in tokens.items()}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    added = [*document["added_tokens"]]
+    for number, name in ((marks.end, "</s>"), (marks.start, PAD)):
+        if number not in called:
+            while name in tokens:
+                name = f"<{name}>"
+            called[number], tokens[name] = name, number
+        if all(each["id"] != number for each in added):
+            added.append({"id": number, "content": called[number], **plain, "special": True})
+    end = called[marks.end]
+    post = {
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}, _special(end)],
+        "pair": [
+            {"Sequence": {"id": "A", "type_id": 0}},
+            {"Sequence": {"id": "B", "type_id": 0}},
+            _special(end),
+        ],
+        "special_tokens": {end: {"id": end, "ids": [marks.end], "tokens": [end]}},
+    }
+    added.sort(key=lambda each: each["id"])
+    document = {**document, "added_tokens": added, "post_processor": post}
+    names = {k: v for k, v in names.items() if k != "bos_token"}
+    return document, {**names, "eos_token": end, "pad_token": called[marks.start]}
+
+
+def _special(name: str) -> dict[str, Any]:
+    return {"SpecialToken": {"id": name, "type_id": 0}}
+
+
+def _write_sentence_pieces(tokenizer: SentencePieces, folder: Path, length: int) -> None:
+    for name, content in zip(SPM_FILES, tokenizer.files, strict=True):
+        (folder / name).write_bytes(content)
+    ids = {token: i for i, token in enumerate(tokenizer.vocabulary)}
+    config = {"tokenizer_class": "MarianTokenizer", "model_max_length": length}
+    for name, document in (("vocab.json", ids), ("tokenizer_config.json", config)):
+        (folder / name).write_text(json.dumps(document), encoding="ascii")
 
 
 def _inputs(*more: str) -> dict[str, Any]:

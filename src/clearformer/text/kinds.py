@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clearformer import limits
 from clearformer.names import nearest
+from clearformer.text import fallback, sentences
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.plain import Bytes, Characters, Words
 from clearformer.text.tokenizer import Tokenizer
 
 FORMAT = 1
-LARGEST = 64 * 2**20  # bytes of a tokenizer file; the largest in use have some 20 million
 
 
 def _bytes(texts: Iterable[str], size: int | None) -> Tokenizer:
@@ -54,6 +55,11 @@ KINDS: Mapping[str, tuple[Learn, Open]] = {
         lambda texts, size: WordPieces.train(texts, size or 8192),
         lambda data: WordPieces.from_library(data.get("library")),
     ),
+    "fallback-bpe": (
+        fallback.learn,
+        lambda data: fallback.FallbackPairs.from_library(data.get("library")),
+    ),
+    "sentencepiece": (sentences.learn, sentences.from_json),
 }
 
 
@@ -103,8 +109,11 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
     path = Path(path)
     try:
         size = path.stat().st_size
-        if size > LARGEST:
-            raise ValueError(f"it has {size:,} bytes, but a tokenizer has at most {LARGEST:,}")
+        if size > limits.LARGEST_JSON:
+            raise ValueError(
+                f"it has {size:,} bytes, but a tokenizer has at most {limits.LARGEST_JSON:,} "
+                f"(LARGEST_JSON)"
+            )
         return from_json(json.loads(path.read_bytes()))
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such file, but a tokenizer is needed") from None

@@ -7,8 +7,8 @@ library only ever sees JSON written from those values.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clearformer.text.parts import LONGEST_WORD, PATTERNS, BytePairParts, WordPieceParts
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 
+class Parts(Protocol):
+    """What all of a library's tokenizers have."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]: ...
+
+    @property
+    def specials(self) -> tuple[str, ...]: ...
+
+
 def read_byte_pairs(data: Any) -> BytePairParts:
     """The values in a library's JSON, if it is byte-level BPE as we know it."""
-    _keys(data, "", {"version", "model", "added_tokens", "pre_tokenizer", "decoder", _POST})
-    model = _keys(data.get("model"), "model", {"type", "vocab", "merges", "ignore_merges"})
-    _expect(model, "model", "type", "BPE")
-    specials = _added(data, vocabulary := _vocabulary(model))
-    merges = []
-    for merge in _list(model.get("merges"), "model.merges"):
-        pair = merge.split(" ") if isinstance(merge, str) else merge
-        if (
-            not isinstance(pair, list)
-            or len(pair) != 2
-            or not all(isinstance(p, str) for p in pair)
-        ):
-            raise ValueError(f"model.merges has {merge!r:.60}, but a merge is of two tokens")
-        merges.append((pair[0], pair[1]))
+    known_keys(data, "", {"version", "model", "added_tokens", "pre_tokenizer", "decoder", _POST})
+    model = known_keys(data.get("model"), "model", {"type", "vocab", "merges", "ignore_merges"})
+    expect(model, "model", "type", "BPE")
+    specials = added_tokens(data, vocabulary := vocabulary_of(model))
     return BytePairParts(
         vocabulary=tuple(vocabulary),
-        merges=tuple(merges),
+        merges=tuple(merges_of(model)),
         pattern=_read_pattern(data.get("pre_tokenizer")),
         whole_words=model.get("ignore_merges") is True,
         specials=specials,
-        opening=_opening(data.get(_POST)),
+        opening=opening_tokens(data.get(_POST)),
     )
 
 
@@ -54,7 +54,7 @@ def write_byte_pairs(parts: BytePairParts) -> dict[str, Any]:
     rest = {**level, "use_regex": False}
     # Only where there is something to open with: the identity of all others stays as it was.
     post = {_POST: write_template(parts, parts.opening, ())} if parts.opening else {}
-    return _document(
+    return document(
         parts,
         model={
             "type": "BPE",
@@ -74,20 +74,20 @@ def write_byte_pairs(parts: BytePairParts) -> dict[str, Any]:
 def read_word_pieces(data: Any) -> WordPieceParts:
     """The values in a library's JSON, if it is WordPiece as BERT's."""
     known = {"version", "model", "added_tokens", "normalizer", "pre_tokenizer", "decoder", _POST}
-    _keys(data, "", known)
+    known_keys(data, "", known)
     names = {"type", "vocab", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"}
-    model = _keys(data.get("model"), "model", names)
-    _expect(model, "model", "type", "WordPiece")
-    _expect(model, "model", "unk_token", "[UNK]")
-    _expect(model, "model", "continuing_subword_prefix", "##")
-    _expect(model, "model", "max_input_chars_per_word", LONGEST_WORD)
-    _expect(data.get("pre_tokenizer"), "pre_tokenizer", "type", "BertPreTokenizer")
+    model = known_keys(data.get("model"), "model", names)
+    expect(model, "model", "type", "WordPiece")
+    expect(model, "model", "unk_token", "[UNK]")
+    expect(model, "model", "continuing_subword_prefix", "##")
+    expect(model, "model", "max_input_chars_per_word", LONGEST_WORD)
+    expect(data.get("pre_tokenizer"), "pre_tokenizer", "type", "BertPreTokenizer")
     normalizer = data.get("normalizer")
-    _expect(normalizer, "normalizer", "type", "BertNormalizer")
-    _expect(normalizer, "normalizer", "clean_text", True)
+    expect(normalizer, "normalizer", "type", "BertNormalizer")
+    expect(normalizer, "normalizer", "clean_text", True)
     if data.get(_POST) is not None:  # [CLS] text [SEP]: `before` and `after` do that
-        _expect(data[_POST], _POST, "type", "TemplateProcessing", "BertProcessing")
-    specials = _added(data, vocabulary := _vocabulary(model))
+        expect(data[_POST], _POST, "type", "TemplateProcessing", "BertProcessing")
+    specials = added_tokens(data, vocabulary := vocabulary_of(model))
     accents = normalizer.get("strip_accents")
     return WordPieceParts(
         vocabulary=tuple(vocabulary),
@@ -100,7 +100,7 @@ def read_word_pieces(data: Any) -> WordPieceParts:
 
 def write_word_pieces(parts: WordPieceParts) -> dict[str, Any]:
     """JSON that the library reads; it says nothing that `read_word_pieces` does not know."""
-    return _document(
+    return document(
         parts,
         model={
             "type": "WordPiece",
@@ -120,9 +120,7 @@ def write_word_pieces(parts: WordPieceParts) -> dict[str, Any]:
     )
 
 
-def write_template(
-    parts: BytePairParts | WordPieceParts, opening: Sequence[str], closing: Sequence[str]
-) -> dict[str, Any]:
+def write_template(parts: Parts, opening: Sequence[str], closing: Sequence[str]) -> dict[str, Any]:
     """How the library puts marks around a text, and around two texts as BERT does."""
 
     def marks(names: Sequence[str], text: int) -> list[Any]:
@@ -155,9 +153,7 @@ _POST = "post_processor"
 _OFF: tuple[Any, ...] = (None, False, "", [])  # a setting with one of these changes nothing
 
 
-def _document(
-    parts: BytePairParts | WordPieceParts, model: dict[str, Any], **stages: Any
-) -> dict[str, Any]:
+def document(parts: Parts, model: dict[str, Any], **stages: Any) -> dict[str, Any]:
     ids = {token: i for i, token in enumerate(parts.vocabulary)}
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {
@@ -171,7 +167,7 @@ def _document(
     }
 
 
-def _keys(data: Any, path: str, known: set[str]) -> dict[str, Any]:
+def known_keys(data: Any, path: str, known: set[str]) -> dict[str, Any]:
     """A setting that is on and unknown is refused: ignoring it would give other ids."""
     if not isinstance(data, dict):
         raise ValueError(f"{path or 'the tokenizer'} is {data!r:.60}, but it must be an object")
@@ -186,32 +182,45 @@ def _keys(data: Any, path: str, known: set[str]) -> dict[str, Any]:
     return data
 
 
-def _expect(data: Any, path: str, key: str, *wanted: Any) -> None:
+def expect(data: Any, path: str, key: str, *wanted: Any) -> None:
     got = data.get(key) if isinstance(data, dict) else None
     if not any(got == each and type(got) is type(each) for each in wanted):
         names = " or ".join(repr(each) for each in wanted)
         raise ValueError(f"{path}.{key} is {got!r:.60}, but only {names} is supported")
 
 
-def _list(value: Any, path: str) -> list[Any]:
+def a_list(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{path} is {value!r:.60}, but it must be a list")
     return value
 
 
-def _vocabulary(model: dict[str, Any]) -> dict[str, int]:
+def vocabulary_of(model: dict[str, Any]) -> dict[str, int]:
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict):
         raise ValueError(f"model.vocab is {vocabulary!r:.60}, but it must be an object")
     return dict(vocabulary)
 
 
-def _added(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[str, ...]:
+def merges_of(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The merges, written as pairs or as two words."""
+    for merge in a_list(model.get("merges"), "model.merges"):
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        if (
+            not isinstance(pair, list)
+            or len(pair) != 2
+            or not all(isinstance(p, str) for p in pair)
+        ):
+            raise ValueError(f"model.merges has {merge!r:.60}, but a merge is of two tokens")
+        yield pair[0], pair[1]
+
+
+def added_tokens(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[str, ...]:
     """The special tokens; they and their ids are put into the vocabulary, which is sorted."""
     specials: list[str] = []
-    for token in _list(data.get("added_tokens", []), "added_tokens"):
+    for token in a_list(data.get("added_tokens", []), "added_tokens"):
         names = {"id", "content", "special", "normalized"}
-        content = _keys(token, "added_tokens", names).get("content")
+        content = known_keys(token, "added_tokens", names).get("content")
         if not isinstance(content, str) or not content or token.get("special") is not True:
             raise ValueError(f"added_tokens has {content!r:.60}, which is no special token")
         if vocabulary.setdefault(content, token.get("id")) != token.get("id"):
@@ -226,19 +235,19 @@ def _added(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[str, ..
     return tuple(specials)
 
 
-def _opening(data: Any) -> tuple[str, ...]:
+def opening_tokens(data: Any) -> tuple[str, ...]:
     """The special tokens that a post-processor puts before a text; anything after is refused."""
     stages = [data]
     if isinstance(data, dict) and data.get("type") == "Sequence":
-        stages = _list(data.get("processors"), f"{_POST}.processors")
+        stages = a_list(data.get("processors"), f"{_POST}.processors")
     opening: tuple[str, ...] = ()
     for stage in stages:
         if stage is None:
             continue
-        _expect(stage, _POST, "type", "ByteLevel", "TemplateProcessing")
+        expect(stage, _POST, "type", "ByteLevel", "TemplateProcessing")
         if stage["type"] == "ByteLevel":  # moves offsets, no ids
             continue
-        *marks, text = _list(stage.get("single"), f"{_POST}.single") or [None]
+        *marks, text = a_list(stage.get("single"), f"{_POST}.single") or [None]
         names = [
             mark["SpecialToken"].get("id")
             for mark in marks
@@ -257,13 +266,13 @@ def _opening(data: Any) -> tuple[str, ...]:
 def _read_pattern(data: Any) -> str:
     level, pattern = data, "gpt2"
     if isinstance(data, dict) and data.get("type") == "Sequence":
-        stages = _list(data.get("pretokenizers"), "pre_tokenizer.pretokenizers")
+        stages = a_list(data.get("pretokenizers"), "pre_tokenizer.pretokenizers")
         if len(stages) != 2:
             raise ValueError(f"pre_tokenizer has {len(stages)} stages, but 2 are supported")
         split, level = stages
-        _expect(split, "pre_tokenizer", "type", "Split")
-        _expect(split, "pre_tokenizer", "behavior", "Isolated")
-        _expect(split, "pre_tokenizer", "invert", False)
+        expect(split, "pre_tokenizer", "type", "Split")
+        expect(split, "pre_tokenizer", "behavior", "Isolated")
+        expect(split, "pre_tokenizer", "invert", False)
         regex = split["pattern"].get("Regex") if isinstance(split.get("pattern"), dict) else None
         names = {each: name for name, each in PATTERNS.items()}
         if not isinstance(regex, str) or regex not in names:
@@ -272,7 +281,7 @@ def _read_pattern(data: Any) -> str:
                 f"published ones ({', '.join(PATTERNS)}): an unknown pattern may hang for ever"
             )
         pattern = names[regex]
-    _expect(level, "pre_tokenizer", "type", "ByteLevel")
-    _expect(level, "pre_tokenizer", "add_prefix_space", False)
-    _expect(level, "pre_tokenizer", "use_regex", level is data)
+    expect(level, "pre_tokenizer", "type", "ByteLevel")
+    expect(level, "pre_tokenizer", "add_prefix_space", False)
+    expect(level, "pre_tokenizer", "use_regex", level is data)
     return pattern

@@ -30,7 +30,7 @@ class BytePairParts:
     opening: tuple[str, ...] = ()  # special tokens that open a row that is one whole text
 
     def __post_init__(self) -> None:
-        _require_vocabulary(self.vocabulary, self.specials)
+        require_vocabulary(self.vocabulary, self.specials)
         for name in self.opening:
             if name not in self.specials:
                 raise ValueError(f"{name!r} opens a text, but it is no special token")
@@ -61,13 +61,13 @@ class WordPieceParts:
     specials: tuple[str, ...] = SPECIALS
 
     def __post_init__(self) -> None:
-        _require_vocabulary(self.vocabulary, self.specials)
+        require_vocabulary(self.vocabulary, self.specials)
         for name in SPECIALS:
             if name not in self.specials:
                 raise ValueError(f"the special token {name} is missing: WordPiece needs it")
 
 
-def _require_vocabulary(vocabulary: tuple[str, ...], specials: tuple[str, ...]) -> None:
+def require_vocabulary(vocabulary: tuple[str, ...], specials: tuple[str, ...]) -> None:
     if len(set(vocabulary)) != len(vocabulary) or not all(vocabulary):
         raise ValueError("the tokens of a vocabulary must be different and not empty")
     require_unicode("".join(vocabulary))

@@ -47,6 +47,10 @@ class Tokenizer:
         """The ids of each text."""
         return [self.encode(text) for text in texts]
 
+    def encode_targets(self, texts: Sequence[str]) -> list[Ids]:
+        """The ids of texts that a translator writes; most tokenizers treat them as any other."""
+        return self.encode_many(texts)
+
     def encode_bytes(self, data: bytes) -> Ids:
         """The ids of a text in UTF-8; anything else is an error with its place."""
         return self.encode(decode(data))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -24,9 +24,14 @@ class Average:
             self.weights[name].lerp_(parameter, 1 - decay)
 
     @torch.no_grad()
-    def load(self, weights: Mapping[str, Tensor]) -> None:
+    def load(
+        self,
+        weights: Mapping[str, Tensor],
+        part: Callable[[Tensor, Tensor], Tensor] = lambda whole, like: whole,
+    ) -> None:
+        """Take over whole weights, or the `part` of them that is in this process."""
         for name, own in self.weights.items():
-            own.copy_(weights[name])
+            own.copy_(part(weights[name], own))
 
     @contextmanager
     def lent_to(self, model: nn.Module) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def card(run: Run) -> str:
     figure = run.task.figure.replace("_", " ")
     minutes = run.state.seconds / 60
     reached = f"{figure} {best['value']:.4f} at step {best['step']}" if best else "not evaluated"
-    return f"""# {model.name} on {run.config.data.source}
+    return f"""# {model.name} on {Path(run.config.data.source).name}
 
 | | |
 |---|---|

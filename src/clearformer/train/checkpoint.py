@@ -8,6 +8,7 @@ Weights are safetensors, everything else JSON: opening one never runs code.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -22,7 +23,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-FORMAT = 1
+from clearformer import limits
+
+FORMAT = 2  # 1 had no seal on the manifest
+SEAL = "sha256"  # of everything else in the manifest
+SHARDS = "shards"  # the folder of what several ranks wrote, in a checkpoint of theirs
+PASSED_OVER = "passed over a damaged checkpoint: "
+MARGIN = 2**20  # bytes for what is no tensor
 FOLDER = re.compile(r"(?:\.old-)?step-(\d+)")
 Reached = Callable[[str], None]
 
@@ -40,11 +47,20 @@ class Checkpoint:
     manifest: Mapping[str, Any]
 
     def json(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+        path = self.folder / name
+        try:
+            _require_plain(path, limits.LARGEST_JSON)
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError, OSError) as problem:
+            reason = str(problem).splitlines()[0]
+            raise ValueError(f"{path} cannot be read: {reason}") from None
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         # Copies: the library maps the file, and a file that changes under a map is a crash.
-        return {key: value.clone() for key, value in load_file(self.folder / name).items()}
+        try:
+            return {key: value.clone() for key, value in load_file(self.folder / name).items()}
+        except (SafetensorError, OSError) as problem:
+            raise ValueError(f"{self.folder / name} holds no tensors: {problem}") from None
 
 
 def write(
@@ -54,10 +70,15 @@ def write(
     documents: Mapping[str, Any],
     facts: Mapping[str, Any],
     reached: Reached = nothing_happens,
+    shards: Path | None = None,
 ) -> Checkpoint:
-    """Write `folder/step-N` from files of tensors and JSON documents, atomically."""
+    """Write `folder/step-N` from files of tensors and JSON documents, atomically.
+
+    `shards` is a folder that was written beforehand and is moved in.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    require_space(folder, 1.1 * sum(map(_bytes, tensors.values())) + 2**20)
+    needed = 1.1 * sum(map(_bytes, tensors.values())) + MARGIN
+    require_space(folder, needed)
     reached("before_write")
     temporary = folder / f".tmp-step-{step}-{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -69,6 +90,9 @@ def write(
         for name, document in documents.items():
             (temporary / name).write_text(as_text(document), encoding="utf-8")
         names = [*tensors, *documents]
+        if shards is not None:
+            shards.rename(temporary / SHARDS)
+            names += [f"{SHARDS}/{path.name}" for path in sorted((temporary / SHARDS).iterdir())]
         for name in names:
             _settle(temporary / name)
         reached("before_manifest")
@@ -78,17 +102,24 @@ def write(
             **facts,
             "files": {name: _identity(temporary / name) for name in names},
         }
-        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        (temporary / "manifest.json").write_text(sealed(manifest))
         _settle(temporary / "manifest.json")
-        _sync(temporary)
-    except OSError as problem:
+        for each in {(temporary / name).parent for name in (*names, "manifest.json")}:
+            _sync(each)
+    except (OSError, SafetensorError) as problem:
+        free = shutil.disk_usage(folder).free
         shutil.rmtree(temporary, ignore_errors=True)
+        if is_full(problem):
+            raise no_space(folder, needed, free) from problem
         raise OSError(
             f"the checkpoint of step {step} could not be written to {folder}: "
-            f"{problem.strerror or problem}; the one before it is untouched"
+            f"{getattr(problem, 'strerror', None) or problem}; the one before it is untouched"
         ) from problem
     reached("before_rename")
     final = folder / f"step-{step}"
+    if final.exists() and _same(final, manifest):
+        shutil.rmtree(temporary, ignore_errors=True)
+        return verify(final)
     if final.exists():
         # A rename onto a folder that is not empty fails: make room, without a moment in which
         # neither can be found.
@@ -103,6 +134,11 @@ def write(
     return verify(final)
 
 
+def sealed(manifest: Mapping[str, Any]) -> str:
+    """The manifest's text, with a hash of its own: it is the one file no other file vouches for."""
+    return _written({**manifest, SEAL: _seal(manifest)})
+
+
 def as_text(document: Any) -> str:
     """JSON for people; a vocabulary, which nobody reads, on one line: that is ten times faster."""
     text = json.dumps(document, ensure_ascii=False)
@@ -113,21 +149,38 @@ def verify(folder: Path) -> Checkpoint:
     """The checkpoint in `folder`, after every size and hash was found right; else ValueError."""
     path = folder / "manifest.json"
     try:
-        manifest = json.loads(path.read_text())
-        version, step, files = manifest["format"], int(manifest["step"]), dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise ValueError(f"{folder} has no readable manifest.json ({problem!r})") from None
-    if not isinstance(version, int) or version > FORMAT:
+        _require_plain(path, limits.LARGEST_JSON)
+        text = path.read_text(encoding="utf-8")
+        manifest = json.loads(text)
+        version, step, files = manifest["format"], manifest["step"], dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise ValueError(f"{folder} has no readable manifest.json ({problem!r:.200})") from None
+    if type(version) is not int or type(step) is not int or version < 1 or step < 0:
+        raise ValueError(
+            f"{path} has format {version!r:.20} and step {step!r:.20}, no numbers of ours"
+        )
+    if version > FORMAT:
         raise ValueError(
             f"{folder} has format {version}, but this clearformer reads up to {FORMAT}: update it"
         )
+    if version > 1 or SEAL in manifest:
+        seal = manifest.pop(SEAL, None)
+        if seal != _seal(manifest) or text != _written({**manifest, SEAL: seal}):
+            raise ValueError(f"{path} was altered since it was written")
     for name, recorded in files.items():
-        if Path(name).name != name:
-            raise ValueError(f"{folder}: the manifest names {name!r}, which is no plain file name")
+        plain = Path(name).name == name.removeprefix(f"{SHARDS}/")
+        if not plain or not isinstance(recorded, dict):
+            raise ValueError(
+                f"{folder}: the manifest names {name!r:.80}, which is no plain file name, or "
+                f"says nothing of it"
+            )
         try:
+            _require_plain(folder / name)
             found = _identity(folder / name)
         except OSError as problem:
-            raise ValueError(f"{folder / name} is not readable: {problem.strerror}") from None
+            raise ValueError(
+                f"{folder / name} is not readable: {problem.strerror or problem}"
+            ) from None
         if found != recorded:
             what = "was cut or grew" if found["bytes"] != recorded.get("bytes") else "was altered"
             raise ValueError(f"{folder / name} {what} since it was written")
@@ -138,12 +191,12 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that holds; each one passed over is said. None if there is none."""
     found = [(int(match[1]), path) for path in _folders(folder) if (match := _match(path))]
     problems = []
-    for _, path in sorted(found, key=lambda entry: (-entry[0], entry[1].name)):
+    for _, path in sorted(found, key=lambda entry: (-entry[0], entry[1].name.startswith("."))):
         try:
             return verify(path)
-        except (ValueError, SafetensorError) as problem:
+        except ValueError as problem:
             problems.append(str(problem))
-            say(f"passed over a damaged checkpoint: {problem}")
+            say(f"{PASSED_OVER}{problem}")
     if problems:
         raise ValueError(
             f"none of the {len(problems)} checkpoints in {folder} can be read: {problems[0]}; "
@@ -152,10 +205,11 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
-def tidy(folder: Path) -> None:
-    """Remove what an interrupted write left behind; only once a valid checkpoint was chosen."""
+def tidy(folder: Path, chosen: bool) -> None:
+    """Remove what an interrupted write left behind; what may still be needed as a checkpoint only
+    once one was chosen and read."""
     for path in _folders(folder):
-        if path.name.startswith((".tmp-", ".old-")):
+        if path.name.startswith((".tmp-", ".old-") if chosen else ".tmp-"):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -178,10 +232,49 @@ def prune(folder: Path, keep: int, best: int | None, reached: Reached = nothing_
 def require_space(folder: Path, needed: float) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise OSError(
-            f"no space for a checkpoint in {folder}: it needs {needed / 2**20:.1f} MiB, "
-            f"{free / 2**20:.1f} MiB are free; make room and continue with --resume"
-        )
+        raise no_space(folder, needed, free)
+
+
+def no_space(folder: Path, needed: float, free: float) -> OSError:
+    return OSError(
+        f"no space for a checkpoint in {folder}: it needs {needed / 2**20:.1f} MiB, "
+        f"{free / 2**20:.1f} MiB are free; make room and continue with --resume (what was saved "
+        f"before is untouched)"
+    )
+
+
+def is_full(problem: BaseException) -> bool:
+    """Whether the disk is full, or the share of it that this user may have."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    # safetensors tells it in words: `I/O error: No space left on device (os error 28)`.
+    return getattr(problem, "errno", None) in full or any(
+        f"(os error {number})" in str(problem) for number in full
+    )
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_written(manifest).encode()).hexdigest()
+
+
+def _written(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=1)
+
+
+def _same(final: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether a folder holds what is about to be written, all of it whole."""
+    try:
+        return verify(final).manifest["files"] == manifest["files"]
+    except ValueError:
+        return False
+
+
+def _require_plain(path: Path, most: int | None = None) -> None:
+    """A regular file: a pipe under its name would keep whoever reads it waiting for ever."""
+    size = path.stat().st_size
+    if not path.is_file():
+        raise ValueError(f"{path} is no file")
+    if most is not None and size > most:
+        raise ValueError(f"{path} has {size:,} bytes, but {most:,} are the most (LARGEST_JSON)")
 
 
 def _folders(folder: Path) -> list[Path]:

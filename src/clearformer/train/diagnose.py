@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+BACKWARD = "the backward pass (every output is finite)"
 
-def first_not_finite(model: nn.Module, batches: Sequence[Any]) -> str:
-    """The first part of the model whose output is not finite on these batches."""
+
+def first_not_finite(model: nn.Module, batches: Sequence[Any]) -> str | None:
+    """The first part of the model whose output is not finite on these batches, if any is."""
     found: list[str] = []
 
     def look(name: str) -> Any:
@@ -33,7 +34,7 @@ def first_not_finite(model: nn.Module, batches: Sequence[Any]) -> str:
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else "the backward pass (every output is finite)"
+    return found[0] if found else None
 
 
 def stuck(losses: Sequence[float], chance: float) -> str | None:
@@ -41,9 +42,9 @@ def stuck(losses: Sequence[float], chance: float) -> str | None:
     if len(losses) < 50:
         return None
     recent = sum(losses[-20:]) / 20
-    if math.isclose(recent, chance, rel_tol=0.01):
+    if recent > 0.99 * chance:  # or worse than knowing nothing
         return (
-            f"the loss stays at {recent:.3f}, which is what knowing nothing gives "
+            f"the loss stays at {recent:.3f}, no better than what knowing nothing gives "
             f"({chance:.3f}): try another learning rate, and look at the data"
         )
     return None

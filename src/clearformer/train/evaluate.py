@@ -139,7 +139,7 @@ def compress_segments(
     assert isinstance(config.past, HiddenMemory)
     segment = config.length if segment is None else segment
     memory = config.past.length if memory is None else memory
-    pasts: list[Past] = [past.HiddenMemory(memory) for _ in range(config.layers)]
+    pasts: list[Past] = [past.KVMemory(memory) for _ in range(config.layers)]
     nats, count, rows = 0.0, 0, 1
     with evaluating(model) as device:
         for piece in data.evaluation_segments(tokens, segment, streams, memory, IGNORE):

@@ -12,12 +12,15 @@ import torch
 
 from clearformer.build import outline
 from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
+from clearformer.core.int8 import load_int8
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.translate import Translator
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import checkpoint, state
+
+INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
 
 
 @dataclass(frozen=True)
@@ -39,17 +42,17 @@ class OpenedTranslator:
     found: checkpoint.Checkpoint
 
 
-def open_run(path: Path) -> Opened:
+def open_run(path: Path | str) -> Opened:
     """The best checkpoint of a run, or the very one that `path` names."""
-    model, config, tokenizer, found = _open(path)
+    model, config, tokenizer, found = open_any(path)
     if isinstance(model, Seq2Seq):
         raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
     return Opened(model, config, tokenizer, found)
 
 
-def open_translator(path: Path) -> OpenedTranslator:
+def open_translator(path: Path | str) -> OpenedTranslator:
     """The same for an encoder-decoder."""
-    model, config, tokenizer, found = _open(path)
+    model, config, tokenizer, found = open_any(path)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
             f"{path} is no translator but {config.model.name}: use clearformer generate or "
@@ -60,24 +63,58 @@ def open_translator(path: Path) -> OpenedTranslator:
     return OpenedTranslator(Translator(model, config.model, tokenizer), config, found)
 
 
-def _open(
-    path: Path,
+def open_any(
+    path: Path | str,
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
-    found = best_checkpoint(path)
+    """Either of them, for whoever takes both."""
+    found = best_checkpoint(Path(path))
+    try:
+        return _opened(found)
+    except (KeyError, TypeError, AttributeError, RecursionError) as problem:
+        # Whoever can write hashes can write anything: what does not fit is said, not trusted.
+        raise ValueError(
+            f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
+            f"{problem!s:.80}): take it again from its source"
+        ) from None
+
+
+def _opened(
+    found: checkpoint.Checkpoint,
+) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
         raise ValueError(f"{found.folder}: its tokenizer is not the one it was trained with")
+    if tokenizer.size > config.model.vocabulary:  # a translator has marks besides
+        raise ValueError(
+            f"{found.folder}: its tokenizer has {tokenizer.size:,} tokens, but the model "
+            f"{config.model.vocabulary:,}: they do not belong together"
+        )
     model = outline(config.model)
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    if has_int8(found):
+        load_int8(model, found.tensors(INT8))
+        return model.eval(), config, tokenizer, found
     tensors = found.tensors("model.safetensors")
     if config.train.ema is not None:
         # What was evaluated is the running average, so that is what is used.
         others = found.tensors("state.safetensors")
         tensors = {name: others[f"average.{name}"] for name in tensors}
     state.adopt_weights(model, tensors, str(found.folder))
-    model.eval()
-    torch.set_num_threads(config.train.threads or torch.get_num_threads())
-    return model, config, tokenizer, found
+    return model.eval(), config, tokenizer, found
+
+
+def has_int8(found: checkpoint.Checkpoint) -> bool:
+    """Whether a checkpoint's weights are in eight bits: good for use, not for training."""
+    return INT8 in found.manifest["files"]
+
+
+def require_floats(found: checkpoint.Checkpoint) -> None:
+    if has_int8(found):
+        raise ValueError(
+            f"{found.folder} has its weights in int8, which is good for use alone: take the run "
+            f"that it was made from"
+        )
 
 
 def is_translator(path: Path) -> bool:
@@ -96,13 +133,27 @@ def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
             f"{path} is no run: it has no checkpoints folder. Give what --out named in "
             f"clearformer train"
         )
-    newest = checkpoint.newest(folder, lambda sentence: None)
+    passed_over: list[str] = []
+    newest = checkpoint.newest(folder, passed_over.append)
     if newest is None:
         raise ValueError(f"{path} has no checkpoint yet: let it train a little longer")
-    best = newest.json("state.json")["best"]
-    if best is not None and best["step"] != newest.step:
-        try:
-            return checkpoint.verify(folder / f"step-{best['step']}")
-        except ValueError:
-            return newest  # the best one is damaged or gone; the newest holds
-    return newest
+    if passed_over:
+        # Training goes on from the one before and says so; whoever asks for a result is not
+        # given another one than he asked for.
+        raise ValueError(
+            f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest that holds is "
+            f"{newest.folder}: give that one, or let clearformer train --resume go on from it"
+        )
+    numbers = newest.json("state.json")
+    best = numbers.get("best") if isinstance(numbers, dict) else None
+    step = best.get("step") if isinstance(best, dict) else None
+    if type(step) is not int or step == newest.step:
+        return newest
+    if not (folder / f"step-{step}").exists():
+        return newest  # whoever made room took the best one away
+    try:
+        return checkpoint.verify(folder / f"step-{step}")
+    except ValueError as problem:
+        raise ValueError(
+            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
+        ) from None

@@ -17,6 +17,7 @@ from torch import Tensor
 from clearformer.config import run_from_json, to_json
 from clearformer.train import checkpoint
 from clearformer.train.checkpoint import Checkpoint
+from clearformer.train.folder import require_floats
 
 
 def last_checkpoints(run: Path, last: int) -> list[Checkpoint]:
@@ -50,6 +51,8 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
     if (out / "checkpoints").exists():
         raise ValueError(f"{out} already holds a run: choose another --out")
     several = last_checkpoints(run, last)
+    for each in several:
+        require_floats(each)
     newest = several[0]
     config = run_from_json(newest.json("config.json"))
     # The weights are an average already, and are to be used as they are.

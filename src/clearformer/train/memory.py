@@ -17,6 +17,7 @@ from torch import Tensor
 
 from clearformer.core.past import HiddenMemory
 from clearformer.train.step import Loss
+from clearformer.train.together import ALONE, Alone
 
 
 class Memories:
@@ -43,18 +44,18 @@ class Memories:
             for past in pasts:
                 past.advance()
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self, ranks: Alone = ALONE) -> dict[str, Tensor]:
         """The memory of each layer by global row (B, K, E); nothing if nothing is remembered."""
         found = {}
         for layer in range(self.layers):
             states = [pasts[layer].states for pasts in self.parts]
             known = [each for each in states if each is not None]
             if known:
-                found[f"{layer}"] = torch.cat(known)
+                found[f"{layer}"] = ranks.stacked(torch.cat(known)).flatten(0, 1)
         return found
 
-    def load(self, found: Mapping[str, Tensor], device: torch.device) -> None:
-        """Put back what `tensors` gave."""
+    def load(self, found: Mapping[str, Tensor], device: torch.device, ranks: Alone = ALONE) -> None:
+        """Put back what `tensors` gave: the rows of this rank, however many ranks there were."""
         if not found:
             self.forget()
             return
@@ -65,7 +66,8 @@ class Memories:
                 f"{self.layers} of width {self.width}: it was made by another model"
             )
         for layer in range(self.layers):
-            pieces = found[f"{layer}"].to(device).tensor_split(len(self.parts))
+            rows = found[f"{layer}"].tensor_split(ranks.world)[ranks.rank]
+            pieces = rows.to(device).tensor_split(len(self.parts))
             for pasts, piece in zip(self.parts, pieces, strict=True):
                 pasts[layer].states, pasts[layer].pending = piece, None
 

@@ -48,6 +48,7 @@ class Beginning:
 def read(path: Path) -> Beginning:
     """The settings of the run, or of the single checkpoint, in `path`."""
     found = folder.best_checkpoint(path)
+    folder.require_floats(found)
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     return Beginning(config, tokenizer, Origin(folder=str(path), sha256=identity(found)))

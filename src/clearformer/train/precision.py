@@ -1,7 +1,8 @@
-"""Half precision: products in bfloat16 where the machine is quicker at it, the rest in float32.
+"""Half precision: products in 16 bits where the machine is quicker at it, the rest in float32.
 
 Weights, their updates and the loss keep 32 bits; autocast makes 16-bit copies for the matrix
-products alone. bfloat16 has the range of float32, so gradients need no scaling.
+products alone. bfloat16 has the range of float32, so gradients need no scaling; float16 has
+three bits more for the fraction and needs it (scaling.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import torch
 
 from clearformer.train.step import Loss
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "float16"]
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def resolve(precision: Precision | Literal["auto"], device: torch.device) -> Precision:
@@ -37,7 +39,7 @@ def context(precision: Precision, device: torch.device) -> AbstractContextManage
     """Where a forward pass runs in this precision."""
     if precision == "float32":
         return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
+    return torch.autocast(device.type, HALVES[precision])
 
 
 def under(loss: Loss, precision: Precision, device: torch.device) -> Loss:

@@ -10,90 +10,54 @@ killed while it evaluates goes on with that very evaluation, and nothing is lost
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
-import platform
-import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from clearformer.build import build
+from clearformer.build import build, outline
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.data import Places
+from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import (
     checkpoint,
     diagnose,
+    draws,
     micro,
     optim,
     origin,
     precision,
+    recompute,
+    scaling,
     schedule,
     state,
     step,
+    structure,
     tasks,
 )
 from clearformer.train.average import Average
-from clearformer.train.records import Records
+from clearformer.train.compiling import compiled, pays
+from clearformer.train.continuing import continued
+from clearformer.train.device import device_of
+from clearformer.train.ending import exit_code
+from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
+from clearformer.train.faults import Faults
+from clearformer.train.lock import Lock, require_writable
+from clearformer.train.records import Records, Unwritten
+from clearformer.train.spread import spread
+from clearformer.train.together import ALONE, Alone
 
-# Settings that a continued run may change; all others would make it another run.
-CHANGEABLE = {"steps", "epochs", "minutes", "evaluations", "patience", "save_seconds", "keep"}
-COMPILE_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
-# What a device does when nothing is known of it but its kind: two cores, a middling GPU.
-OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One optimizer step."""
-
-    step: int
-    loss: float
-    lr: float
-    gradient_norm: float
-    tokens: int  # targets so far in this start
-    seconds: float  # of training, over all starts
-    progress: float
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The figures of a step on the validation data; best = better than all before."""
-
-    step: int
-    figures: dict[str, float]
-    best: bool
-    sample: str | None = None  # what the model says, if it was asked to
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A checkpoint is on disk."""
-
-    step: int
-    folder: Path
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The last event: why it ended."""
-
-    step: int
-    reason: str  # finished, stopped
-
-
-Event = Step | Evaluation | Saved | Ended
 Model = Transformer | Seq2Seq
 
 
@@ -108,16 +72,43 @@ class Run:
         *,
         resume: bool = False,
         say: Callable[[str], None] = print,
-        sample: Callable[[Run], str | None] | None = None,
-        reached: checkpoint.Reached = checkpoint.nothing_happens,
+        sample: Callable[[Run, Model], str | None] | None = None,
+        faults: Faults = Faults(),
+        allow_changed_data: bool = False,
         make: Callable[[AnyModelConfig, int], Model] = build,
+        ranks: Alone = ALONE,
     ) -> None:
         self.folder = folder
         self.say = say
-        self.sample = sample
-        self.reached = reached
+        self.sample = sample if ranks.leads else None
+        self.faults = faults
+        self.allow_changed_data = allow_changed_data
+        self.ranks = ranks
         require_writable(folder)
-        found = checkpoint.newest(self.checkpoints, say)
+        self.lock: Lock | None = None
+        ranks.lead(self._lock)  # before anything is read: who writes there may change it
+        try:
+            self._open(config, places, resume, make)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _lock(self) -> None:
+        self.lock = Lock(self.folder)
+
+    def _unlock(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+
+    def _open(
+        self,
+        config: RunConfig | None,
+        places: Places,
+        resume: bool,
+        make: Callable[[AnyModelConfig, int], Model],
+    ) -> None:
+        folder, say, ranks = self.folder, self.say, self.ranks
+        found = self._newest()
         if found is not None and not resume:
             raise ValueError(
                 f"{folder} already holds a run at step {found.step}: add --resume to go on with "
@@ -125,7 +116,7 @@ class Run:
             )
         if found is not None:
             saved = run_from_json(found.json("config.json"))
-            config = saved if config is None else continued(saved, config)
+            config = saved if config is None else continued(saved, config, say)
         if config is None:
             raise ValueError(f"{folder} holds no run to resume: give a model and data")
         tokenizer, opened = None, None
@@ -135,14 +126,18 @@ class Run:
         elif config.origin is not None:
             opened = origin.open_origin(config.origin, config)
             tokenizer = opened.tokenizer
-        torch.set_num_threads(config.train.threads or os.cpu_count() or 1)
-        self.task = tasks.load(config, places, tokenizer)
+        # Unless told, as many as torch takes: one for each core, or OMP_NUM_THREADS.
+        torch.set_num_threads(config.train.threads or ranks.threads)
+        self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
+        self.task = self._load(config, places, tokenizer)
         self.config = self.task.config
+        for cost in structure.costs(self.config.model):
+            say(f"note: {cost}")
         self.data = {
             "data": self.task.identity,
             "tokenizer": tokenizer_identity(self.task.tokenizer),
         }
-        torch.manual_seed(self.config.train.seed)
+        draws.seed(self.config.train.seed)
         model = make(self.config.model, self.config.train.seed)
         if opened is not None:
             origin.take_over(model, self.config.model, opened)
@@ -151,106 +146,195 @@ class Run:
         for head in model.modules():
             if isinstance(head, Head):
                 head.smoothing = self.config.train.smoothing
-        device = device_of(self.config.train.device)
+        recompute.apply(model, self.config.train.recompute)
+        device = ranks.device(device_of(self.config.train.device))
         self.model = model.to(device)
+        self.spread = spread(ranks, self.config.train.distribute)
+        self.spread.apply(self.model)
         self.precision = precision.resolve(self.config.train.precision, device)
         decay = self.config.train.ema
         self.state = state.State(
             self.model,
             optim.optimizers(self.model, self.config.train),
             Average(self.model, decay) if decay else None,
-            self.task.memory() if isinstance(self.task, tasks.Segments) else None,
+            self.task.memory(self.parts) if isinstance(self.task, tasks.Segments) else None,
+            scaling.suited(self.precision, device),
         )
         self.saved_step = -1
         self.resumed = found is not None
+        if ranks.rank:
+            draws.begin(self.config.train.seed, 0, ranks.rank)
         if found is not None:
             self._restore(found)
+        ranks.lead(lambda: self._tidy(first=found is None))
+
+    def _tidy(self, first: bool) -> None:
+        if first:
+            checkpoint.require_space(self.folder, 2 * self.state.bytes() + checkpoint.MARGIN)
+        checkpoint.tidy(self.checkpoints, chosen=not first)
 
     @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
 
+    def _newest(self) -> checkpoint.Checkpoint | None:
+        """The newest checkpoint that holds: the leader looks, and all take the same."""
+
+        def look() -> Any:
+            found = checkpoint.newest(self.checkpoints, self.say)
+            return found and (found.folder.name, found.step, dict(found.manifest))
+
+        told = self.ranks.lead(look)
+        if told is None:
+            return None
+        name, step, manifest = told
+        folder = self.checkpoints / name
+        if not folder.is_dir():
+            raise ValueError(
+                f"rank {self.ranks.rank} does not see {folder}: the run's folder must lie where "
+                f"every machine sees it"
+            )
+        return checkpoint.Checkpoint(folder, step, manifest)
+
+    def _load(self, config: RunConfig, places: Places, tokenizer: Tokenizer | None) -> tasks.Task:
+        """The task. The leader prepares the data and learns the tokenizer, the others use both."""
+
+        def load(told: Any) -> tasks.Task:
+            known = tokenizer if told is None else tokenizer_from_json(told)
+            return tasks.load(config, places, known)
+
+        return self.ranks.in_turn(load, lambda task: task.tokenizer.to_json())
+
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         for what, identity in self.data.items():
-            if found.manifest.get(what) != identity:
+            if found.manifest.get(what) == identity:
+                continue
+            if what != "data" or not self.allow_changed_data:
                 raise ValueError(
                     f"the {what} is not the one that {self.folder} was trained with: "
                     f"put the old one back, or start a new run in another folder"
+                    + (", or go on with --allow-changed-data" if what == "data" else "")
                 )
-        state.restore(found, self.state)
+            self.say(
+                f"note: the data is not what it was before step {found.step}: the run goes on "
+                f"with other samples"
+            )
+        state.restore(found, self.state, self.config.train.seed, self.spread)
         self.saved_step = found.step
-        for name, now in {**about_machine(), "precision": self.precision}.items():
+        for name, now in self._about().items():
             # A checkpoint from before a fact was kept says nothing about it.
             if found.manifest.get(name, now) != now:
                 self.say(
                     f"note: {name} was {found.manifest.get(name)} and is {now}: "
                     f"the run goes on, but not bit for bit"
                 )
-        checkpoint.tidy(self.checkpoints)
 
-    def events(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Train until the budget is spent, or until `stop` says so at a step boundary."""
-        with locked(self.folder):
-            self._write_identity()
-            metrics = Records(self.folder / "metrics.jsonl")
-            if self.resumed:
-                metrics.append({"event": "resume", "step": self.state.step})
-            try:
-                yield from self._events(metrics, stop)
-            except step.NotFiniteError:
-                metrics.append(
-                    {"event": "end", "step": self.state.step, "reason": "error", "exit": 3}
-                )
-                raise
-            finally:
-                metrics.close()
+    def events(self, stop: Callable[[], int] = lambda: 0) -> Iterator[Event]:
+        """Train until the budget is spent, or `stop` gives an exit code at a step boundary."""
+        try:
+            self.ranks.lead(self._write_identity)
+            with (
+                self._records("metrics.jsonl") as metrics,
+                self._records("samples.jsonl") as samples,
+            ):
+                yield from self._recorded(metrics, samples, stop)
+        finally:
+            self._unlock()
 
-    def _events(self, metrics: Records, stop: Callable[[], bool]) -> Iterator[Event]:
+    def _recorded(
+        self, metrics: Records, samples: Records, stop: Callable[[], int]
+    ) -> Iterator[Event]:
+        """All events, and in the records where they began and why they ended."""
+        try:
+            for each in (metrics, samples):
+                # A run that was killed before its first checkpoint goes on from step 0.
+                if self.resumed or each.begun:
+                    each.append({"event": "resume", "step": self.state.step})
+            yield from self._events(metrics, samples, stop)
+        except Exception as problem:
+            end = {"reason": "error", "exit": exit_code(problem)}
+            with suppress(OSError):  # the disk may be what went wrong
+                metrics.append({"event": "end", "step": self.state.step, **end})
+            raise
+
+    def sample_ids(self, number: int) -> list[int]:
+        """Which samples step `number` (from 1) learns from: rows of a table, places in a text."""
+        ids: list[int] = self.task.batches.sample_ids(number - 1).tolist()
+        return ids
+
+    def _events(
+        self, metrics: Records, samples: Records, stop: Callable[[], int]
+    ) -> Iterator[Event]:
         train, now = self.config.train, self.state
         began = time.monotonic() - now.seconds
-        last_save = time.monotonic()
+        last_save: float | None = None  # nothing is due before the first step
         loss = self._loss()
         tokens = 0
         losses: list[float] = []
 
         def save() -> Saved:
             now.seconds = time.monotonic() - began
-            metrics.sync()
+            for each in (metrics, samples):
+                each.sync()
+            reached = self.faults.reached(now.step)
             written = state.save(
                 self.checkpoints,
                 now,
                 self.config,
                 self.task.tokenizer.to_json(),
-                {**self.data, "precision": self.precision},
-                self.reached,
+                {**self.data, **self._about()},
+                reached,
+                self.spread,
             )
             self.saved_step = now.step
             best = now.best["step"] if now.best else None
-            checkpoint.prune(self.checkpoints, train.keep, best, self.reached)
+            self.ranks.lead(lambda: checkpoint.prune(self.checkpoints, train.keep, best, reached))
+            metrics.append({"event": "checkpoint", "step": now.step})
             return Saved(now.step, written.folder)
 
         while True:
-            progress = self._progress(time.monotonic() - began)
+            self.ranks.reached(now.step)
+            # Clocks and signals differ between ranks, so all go by the largest.
+            seconds, wanted, signal = self.ranks.largest(
+                [time.monotonic() - began, self._asked(), stop()]
+            )
+            code, wanted = int(signal), wanted or signal
+            if last_save is None:
+                last_save = seconds
+            elif seconds - last_save > train.save_seconds:
+                yield save()
+                last_save = seconds
+            progress = self._progress(seconds)
             done = progress >= 1 or self._lost_patience()
             if done or math.floor(progress * train.evaluations) > now.evaluated:
                 if self.saved_step != now.step:
                     yield save()
-                    last_save = time.monotonic()
-                if now.evaluated < train.evaluations or done:
-                    yield self._evaluate(metrics, progress)
-            wanted = stop() or (self.folder / "stop").exists()
+                    last_save = seconds
+                if now.evaluated < train.evaluations or progress >= 1:
+                    yield self._evaluate(metrics, samples, progress)
+                if progress < 1 and self._lost_patience():
+                    done = True
+                    self.say(f"note: {now.since_best} evaluations brought nothing better: enough")
+            if done and len(losses) < 200:
+                self._look_for_trouble(losses)
             if done or wanted:
                 if self.saved_step != now.step or done:
                     yield save()
-                (self.folder / "stop").unlink(missing_ok=True)
-                reason = "finished" if done else "stopped"
-                metrics.append({"event": "end", "step": now.step, "reason": reason, "exit": 0})
-                yield Ended(now.step, reason)
+                self.ranks.lead(lambda: (self.folder / "stop").unlink(missing_ok=True))
+                ended = Ended(now.step, "finished") if done else Ended(now.step, "stopped", code)
+                metrics.append({"event": "end", **vars(ended)})
+                yield ended
                 return
             factor = schedule.factor(train.schedule, now.step, progress)
             optim.set_rate(now.rules, factor)
-            outcome = self._step(loss)
+            outcome = self._step(self.faults.spoil(now.step + 1, loss), train.lr * factor)
             now.step += 1
+            if outcome.skipped:
+                left_out = Skipped(now.step, now.scaling.scale, now.scaling.skipped)
+                metrics.append({"event": "skipped", **vars(left_out)})
+                yield left_out
+                continue
+            now.empty += not outcome.targets
             tokens += outcome.targets
             if now.average is not None:
                 now.average.update(self.model, now.step)
@@ -266,16 +350,19 @@ class Run:
             metrics.append(vars(event))
             yield event
             losses.append(outcome.loss)
-            if len(losses) == 200 and (trouble := diagnose.stuck(losses, self.task.chance())):
-                self.say(f"note: {trouble}")
-            if time.monotonic() - last_save > train.save_seconds:
-                yield save()
-                last_save = time.monotonic()
+            if len(losses) == 200:
+                self._look_for_trouble(losses)
+
+    def _asked(self) -> bool:
+        """Whether somebody wants the run to end, without a signal: by a file, or by going away."""
+        return (self.ranks.leads and (self.folder / "stop").exists()) or self.ranks.deserted
+
+    def _records(self, name: str) -> Records:
+        return Records(self.folder / name) if self.ranks.leads else Unwritten()
 
     def _loss(self) -> step.Loss:
-        loss: step.Loss = self.model.loss
-        if self._compiles():
-            loss = torch.compile(loss)
+        how = partial(compiled, say=self.say) if self._compiles() else None
+        loss = self.spread.loss(self.model, how)
         return precision.under(loss, self.precision, next(self.model.parameters()).device)
 
     def _compiles(self) -> bool:
@@ -284,24 +371,16 @@ class Run:
         if train.compile != "auto":
             return train.compile == "on"
         # Rows come in many lengths, and every new one would be compiled again.
-        fits = type(self.task) is tasks.Stream and shutil.which("c++") is not None
-        return fits and self._expected_minutes() >= COMPILE_FROM_MINUTES
+        alike = type(self.task) is tasks.Stream and self.spread.compiles
+        tokens = 0 if train.minutes else self.total_steps * train.batch * self.config.model.length
+        return alike and pays(self.model, train.minutes, tokens)
 
-    def _expected_minutes(self) -> float:
-        """How long the run takes: as told, or by the usual count of 6 operations a weight."""
-        train = self.config.train
-        if train.minutes is not None:
-            return train.minutes
-        weights = sum(each.numel() for each in self.model.parameters())
-        tokens = self.total_steps * train.batch * self.config.model.length
-        device = next(self.model.parameters()).device
-        return 6 * weights * tokens / OPERATIONS_A_MINUTE.get(device.type, 1e15)
-
-    def _step(self, loss: step.Loss) -> step.Outcome:
+    def _step(self, loss: step.Loss, rate: float) -> step.Outcome:
         train = self.config.train
         self.model.train()
         batch = self.task.batch(self.state.step)
-        parts = micro.cut(batch, train.accumulate, next(self.model.parameters()).device)
+        device, ranks = next(self.model.parameters()).device, self.ranks
+        parts = micro.cut(batch, self.parts, device, ranks.rank, ranks.world)
         counts = micro.counts(batch)
         memory = self.state.memory
         if memory is not None and isinstance(self.task, tasks.Segments):
@@ -310,25 +389,41 @@ class Run:
             loss = memory.using(loss, parts)
         try:
             outcome = step.take(
-                loss, self.model.parameters(), self.state.rules, parts, counts, train.clip
+                loss,
+                self.model.parameters(),
+                self.state.rules,
+                parts,
+                counts,
+                train.clip,
+                self.state.scaling,
+                self.spread,
             )
             if memory is not None:
-                memory.advance()
+                # What overflowed must not be remembered.
+                memory.advance() if math.isfinite(outcome.loss) else memory.forget()
             return outcome
         except step.NotFiniteError as problem:
-            where = diagnose.first_not_finite(self.model, parts)
+            with precision.context(self.precision, next(self.model.parameters()).device):
+                found = diagnose.first_not_finite(self.model, parts)
+            # One rank's rows are enough to spoil everybody's step: the first that knows tells.
+            places = ranks.gather(found)
+            where = next((each for each in places if each), diagnose.BACKWARD)
+            ids = self.sample_ids(self.state.step + 1)
+            shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
             raise step.NotFiniteError(
-                f"step {self.state.step + 1}: {problem}; it arose in {where}. The weights before "
-                f"it are kept; a lower --train.lr or --train.clip may help"
+                f"step {self.state.step + 1}: {problem}, the learning rate {rate:.4g}, the samples "
+                f"{shown}; it arose in {where}. The weights before it are kept; a lower --train.lr "
+                f"or --train.clip may help"
             ) from None
 
-    def _evaluate(self, metrics: Records, progress: float) -> Evaluation:
+    def _evaluate(self, metrics: Records, samples: Records, progress: float) -> Evaluation:
         now = self.state
         device = next(self.model.parameters()).device
         with now.average.lent_to(self.model) if now.average else nullcontext():
+            model = self.spread.gathered(self.model, lambda: outline(self.config.model))
             with precision.context(self.precision, device):
-                figures = self.task.evaluate(self.model)
-            sample = None if self.sample is None else self.sample(self)
+                figures = self.ranks.share(self.task.evaluate(model))
+            sample = None if self.sample is None else self.sample(self, model)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
         best = now.best is None or sign * value > sign * now.best["value"]
@@ -341,9 +436,7 @@ class Run:
         )
         metrics.append({"event": "evaluation", "step": now.step, "best": best, **figures})
         if sample is not None:
-            samples = Records(self.folder / "samples.jsonl")
             samples.append({"step": now.step, "text": sample})
-            samples.close()
         return Evaluation(now.step, figures, best, sample)
 
     def _progress(self, seconds: float) -> float:
@@ -361,85 +454,35 @@ class Run:
         assert train.epochs is not None
         return max(1, round(train.epochs * self.task.steps_per_epoch))
 
+    def _look_for_trouble(self, losses: list[float]) -> None:
+        if trouble := diagnose.stuck(losses, self.task.chance()):
+            self.say(f"note: {trouble}")
+
+    def fitting(self) -> int | None:
+        """The fewest micro-batches with which a step has room, tried; None: not one sequence."""
+        train, batch = self.config.train, self.task.batch(self.state.step)
+        return micro.fewest_that_fit(self.model, batch, train.batch, train.accumulate)
+
     def _lost_patience(self) -> bool:
         patience = self.config.train.patience
         return patience is not None and self.state.since_best >= patience
+
+    def _about(self) -> dict[str, Any]:
+        """What the last bits of a result depend on, besides the config."""
+        return {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "cpu": torch.backends.cpu.get_cpu_capability(),
+            "device": str(next(self.model.parameters()).device),
+            "precision": self.precision,
+            "compiled": self._compiles(),
+            "world": self.ranks.world,
+        }
 
     def _write_identity(self) -> None:
         """What the folder needs besides checkpoints, to be opened by any verb."""
         write_json(self.folder / "config.json", to_json(self.config))
         write_json(self.folder / "tokenizer.json", self.task.tokenizer.to_json())
-
-
-def continued(saved: RunConfig, asked: RunConfig) -> RunConfig:
-    """The saved config with what may be changed taken from the asked one; else ValueError."""
-    wrong = []
-    old, new = to_json(saved), to_json(asked)
-    # What the data told is in the saved config only.
-    told = {"vocabulary", "head", "marks", "sides"} & old["model"].keys()
-    new["model"] |= {key: old["model"][key] for key in told}
-    for part in ("model", "data", "train"):
-        for name, value in old[part].items():
-            if new[part].get(name) != value and name not in CHANGEABLE:
-                wrong.append(f"{part}.{name} ({value} before, {new[part].get(name)} now)")
-    before, now = (each.origin and each.origin.sha256[:12] for each in (saved, asked))
-    if before != now:
-        wrong.append(f"origin ({before} before, {now} now)")
-    if wrong:
-        raise ValueError(
-            f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "
-            f"start a new run in another folder"
-        )
-    changed = {name: new["train"][name] for name in CHANGEABLE}
-    return run_from_json({**old, "train": {**old["train"], **changed}})
-
-
-def require_writable(folder: Path) -> None:
-    """Find out now, and not at the first checkpoint."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as problem:
-        raise ValueError(
-            f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "
-            f"--out"
-        ) from None
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process for each run folder; the lock goes with the process, however it ends."""
-    with (folder / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise ValueError(
-                f"{folder} is being trained by another process ({file.read().strip()}): stop it "
-                f"first, or choose another --out"
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
-        yield
-
-
-def about_machine() -> dict[str, Any]:
-    return {
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-    }
-
-
-def device_of(name: str) -> torch.device:
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -7,8 +7,8 @@ step (data order, learning rate) is not saved: it is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,14 @@ from torch.optim import Optimizer
 
 from clearformer import __version__
 from clearformer.config import RunConfig, to_json
-from clearformer.train import checkpoint
+from clearformer.train import checkpoint, draws, shards
 from clearformer.train.average import Average
 from clearformer.train.checkpoint import Checkpoint, Reached, nothing_happens
 from clearformer.train.memory import Memories
+from clearformer.train.scaling import Scaling
+from clearformer.train.spread import SINGLE, Single
+
+NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty")
 
 
 @dataclass
@@ -32,17 +36,21 @@ class State:
     rules: Sequence[Optimizer]
     average: Average | None
     memory: Memories | None = None  # of a model that goes on from step to step
+    scaling: Scaling = field(default_factory=Scaling)  # of the loss, in float16
     step: int = 0
     seconds: float = 0.0  # spent training, over all starts
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
+    empty: int = 0  # steps without a single target, which changed nothing
 
     def numbers(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name)
-            for name in ("step", "seconds", "best", "since_best", "evaluated")
-        }
+        return {name: getattr(self, name) for name in NUMBERS}
+
+    def bytes(self) -> int:
+        """About what a checkpoint takes: the weights, two slots for each, and an average."""
+        weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
+        return weights * (3 if self.average is None else 4)
 
 
 def save(
@@ -52,54 +60,85 @@ def save(
     tokenizer: Mapping[str, Any],
     facts: Mapping[str, Any],
     reached: Reached = nothing_happens,
+    spread: Single = SINGLE,
 ) -> Checkpoint:
-    """Write a checkpoint of `state` into the folder of checkpoints."""
+    """Write a checkpoint of `state` into the folder of checkpoints; the leader does, for all."""
+    parts, slots = spread.in_parts(_slots(state.rules))
     tensors = {
-        "model.safetensors": weights(state.model),
-        "optimizer.safetensors": _slots(state.rules),
-        "state.safetensors": _others(state),
+        "model.safetensors": spread.collect(weights(state.model)),
+        "optimizer.safetensors": slots,
+        "state.safetensors": _others(state, spread),
     }
     documents = {
-        "state.json": state.numbers(),
+        "state.json": {**state.numbers(), "scaling": state.scaling.numbers()},
         "config.json": to_json(config),
         "tokenizer.json": tokenizer,
     }
     about = {
         "clearformer": __version__,
         "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "device": str(next(state.model.parameters()).device),
         "tied": tied(state.model),
         **facts,
     }
-    return checkpoint.write(folder, state.step, tensors, documents, about, reached)
+    written = folder / f".tmp-shards-{state.step}" if parts else None
+    if written is not None:
+        shards.write(written, parts)
+
+    def write() -> Any:
+        return dict(
+            checkpoint.write(
+                folder, state.step, tensors, documents, about, reached, written
+            ).manifest
+        )
+
+    return Checkpoint(folder / f"step-{state.step}", state.step, spread.ranks.lead(write))
 
 
-def restore(found: Checkpoint, state: State) -> None:
-    """Put a checkpoint back into a freshly built state."""
-    load_weights(state.model, found.tensors("model.safetensors"), str(found.folder))
+def restore(found: Checkpoint, state: State, seed: int = 0, spread: Single = SINGLE) -> None:
+    """Put a checkpoint back into a freshly built state; `seed` for other generators than were
+    saved, if there are."""
+    ranks, device = spread.ranks, next(state.model.parameters()).device
+    load_weights(state.model, found.tensors("model.safetensors"), str(found.folder), spread.part)
+    _restore_slots(found, state.rules, spread)
+    others = found.tensors("state.safetensors")
+    if state.average is not None:
+        state.average.load(_below("average.", others), spread.part)
+    if state.memory is not None:
+        state.memory.load(_below("memory.", others), device, ranks)
+    numbers = found.json("state.json")
+    state.scaling.load(numbers.pop("scaling", None))
+    for name, value in numbers.items():
+        if name in NUMBERS:
+            setattr(state, name, value)
+    if found.manifest.get("world", 1) == ranks.world:
+        draws.restore(_below("generator.", others), device, ranks.rank)
+    else:
+        draws.begin(seed, state.step, ranks.rank)
+
+
+def _restore_slots(found: Checkpoint, rules: Sequence[Optimizer], spread: Single) -> None:
+    named = {
+        name: parameter
+        for rule in rules
+        for group in rule.param_groups
+        for name, parameter in zip(group["names"], group["params"], strict=True)
+    }
+
+    def like(slot: str, shape: torch.Size) -> Tensor:
+        owner = named.get(slot.rpartition(".")[0])
+        return torch.empty(shape) if owner is None or owner.shape != shape else owner.detach()
+
     slots = found.tensors("optimizer.safetensors")
-    for rule in state.rules:
+    if any(name.startswith(f"{checkpoint.SHARDS}/") for name in found.manifest["files"]):
+        slots |= shards.read(found.folder / checkpoint.SHARDS, like)
+    for rule in rules:
         for group in rule.param_groups:
             for name, parameter in zip(group["names"], group["params"], strict=True):
-                own = {
-                    key.removeprefix(f"{name}."): value
+                rule.state[parameter] = {
+                    key.removeprefix(f"{name}."): spread.part(value, parameter)
                     for key, value in slots.items()
                     if key.rpartition(".")[0] == name
                 }
-                rule.state[parameter] = own
-    others = found.tensors("state.safetensors")
-    if state.average is not None:
-        state.average.load(
-            {k.removeprefix("average."): v for k, v in others.items() if k.startswith("average.")}
-        )
-    if state.memory is not None:
-        own = {k.removeprefix("memory."): v for k, v in others.items() if k.startswith("memory.")}
-        state.memory.load(own, next(state.model.parameters()).device)
-    torch.set_rng_state(others["generator.cpu"])
-    for name, value in found.json("state.json").items():
-        setattr(state, name, value)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -119,11 +158,17 @@ def tied(model: nn.Module) -> dict[str, str]:
 
 
 @torch.no_grad()
-def load_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
-    """Fill a model with weights by name; a missing, extra or misshapen one is refused."""
+def load_weights(
+    model: nn.Module,
+    found: Mapping[str, Tensor],
+    where: str,
+    part: Callable[[Tensor, Tensor], Tensor] = lambda whole, like: whole,
+) -> None:
+    """Fill a model with weights by name, or with the `part` of them that is in this process;
+    a missing, extra or misshapen one is refused."""
     _require_fit(model, found, where)
     for name, parameter in model.named_parameters():
-        parameter.copy_(found[name])
+        parameter.copy_(part(found[name], parameter))
 
 
 def adopt_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
@@ -152,6 +197,8 @@ def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> N
                 f"{where}: {name} has shape {tuple(found[name].shape)}, "
                 f"but the model wants {tuple(parameter.shape)}"
             )
+        if not found[name].is_floating_point():
+            raise ValueError(f"{where}: {name} has the type {found[name].dtype}, no weights")
 
 
 def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:
@@ -164,13 +211,22 @@ def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:
     }
 
 
-def _others(state: State) -> dict[str, Tensor]:
-    found = {"generator.cpu": torch.get_rng_state()}
+def _others(state: State, spread: Single) -> dict[str, Tensor]:
+    device = next(state.model.parameters()).device
+    found = _above("generator.", draws.states(device, spread.ranks))
     if state.average is not None:
-        found |= {f"average.{name}": value for name, value in state.average.weights.items()}
+        found |= _above("average.", spread.collect(state.average.weights))
     if state.memory is not None:
-        found |= {f"memory.{layer}": value for layer, value in state.memory.tensors().items()}
+        found |= _above("memory.", state.memory.tensors(spread.ranks))
     return found
+
+
+def _above(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}{name}": value for name, value in tensors.items()}
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _list(names: Sequence[str]) -> str:

@@ -15,6 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from clearformer.train.scaling import MOST_IN_A_ROW, Scaling
+from clearformer.train.spread import SINGLE, Single
+
 Loss = Callable[[Any], tuple[Tensor, Tensor]]  # a batch to (sums, counts), one per objective
 
 
@@ -25,6 +28,7 @@ class Outcome:
     loss: float
     gradient_norm: float
     targets: int
+    skipped: bool = False  # the gradient overflowed, and no weight moved
 
 
 class NotFiniteError(ArithmeticError):
@@ -38,23 +42,42 @@ def take(
     batches: Sequence[Any],
     counts: Tensor,
     clip: float | None,
+    scaling: Scaling = Scaling(),
+    spread: Single = SINGLE,
 ) -> Outcome:
-    """Move the parameters by the gradient of all `batches` together, with `counts` targets."""
+    """Move the parameters by the gradient of all `batches` together, with `counts` targets.
+
+    With several ranks `batches` are this rank's and `counts` everybody's.
+    """
     parameters = list(parameters)
     for rule in rules:
         rule.zero_grad()
     total = torch.zeros(())
     # An objective without a single target adds nothing, and must not divide by zero.
     divisor = counts.clamp(min=1)
-    for batch in batches:
-        sums, _ = loss(batch)
-        part = (sums / divisor.to(sums.device)).sum()
-        part.backward()
+    for number, batch in enumerate(batches, start=1):
+        with spread.exchanging(last=number == len(batches)):
+            sums, _ = loss(batch)
+            # The ranks' gradients are averaged, and it is their sum that is wanted.
+            part = spread.world * (sums / divisor.to(sums.device)).sum()
+            scaling.enlarge(part).backward()
         total += part.detach().cpu()
-    norm = nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip)
+    # From here on every rank has the same numbers, and all come to the same conclusions.
+    total = spread.ranks.mean(total)
+    scaling.restore(rules)
+    norm = spread.whole(
+        nn.utils.clip_grad_norm_(parameters, float("inf") if clip is None else clip)
+    )
+    targets = int(counts.sum())
+    if scaling.overflowed():
+        if scaling.in_a_row >= MOST_IN_A_ROW:
+            raise NotFiniteError(
+                f"{MOST_IN_A_ROW} steps in a row overflowed float16, the loss scale is down to "
+                f"{scaling.scale:.4g} (--precision bfloat16 or float32 has more range)"
+            )
+        return Outcome(total.item(), norm.item(), targets, skipped=True)
     if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise NotFiniteError(f"the loss is {total.item():.4g}, the gradient norm {norm.item():.4g}")
-    targets = int(counts.sum())
     if targets:
         for rule in rules:
             rule.step()

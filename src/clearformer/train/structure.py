@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clearformer.build import pattern as build_pattern
-from clearformer.config import Both, Either, Graph, Pattern, PerHead, Shifted, strides
+from clearformer.config import (
+    AnyModelConfig,
+    Both,
+    Either,
+    Graph,
+    Pattern,
+    PerHead,
+    Shifted,
+    strides,
+)
 from clearformer.core.reach import blind
+
+LONG = 2048  # tokens from which a table of scores is worth a word
 
 
 def remarks(patterns: Sequence[Pattern], length: int) -> list[str]:
@@ -17,6 +28,19 @@ def remarks(patterns: Sequence[Pattern], length: int) -> list[str]:
         for each in dict.fromkeys(patterns)
         for stride in dict.fromkeys(strides(each))
         if stride > length
+    ]
+
+
+def costs(model: AnyModelConfig) -> list[str]:
+    """What takes much more memory than it need."""
+    dropout, length = model.dropout.attention, model.length
+    if dropout == 0 or length < LONG or model.kernel == "blockwise":
+        return []
+    table = 4 * length**2 * model.heads / 1e6
+    return [
+        f"attention dropout of {dropout:g} at a context of {length} keeps the table of scores of "
+        f"every head, {table:,.0f} MB for each layer and sequence, several times; without it the "
+        f"fused kernel keeps none: --model.dropout.attention 0"
     ]
 
 

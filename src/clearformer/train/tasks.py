@@ -7,6 +7,7 @@ with what only the data can tell, the size of the vocabulary and the number of c
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -55,6 +56,7 @@ class Task(Protocol):
     figure: str  # the name of the figure that decides which checkpoint is best
     larger_is_better: bool
     notes: tuple[str, ...]  # what the user should know about the data
+    batches: Any  # which samples a step learns from is `batches.sample_ids(step)`
 
     def batch(self, step: int) -> Any: ...
 
@@ -75,7 +77,7 @@ def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = N
         return Translation(config, places, tokenizer)
     match config.model.head:
         case NextToken() if isinstance(config.model.past, HiddenMemory):
-            return Segments(config, places)
+            return Segments(config, places, tokenizer)
         case NextToken():
             return Stream(config, places, tokenizer)
         case Classifier():
@@ -127,7 +129,11 @@ class Stream:
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
         length = self.config.model.length
-        found = evaluate.compress(model, self.validation, self.tokenizer, length, stride=length)
+        # No more at a time than in training: what fits there must fit here.
+        rows = min(16, self.config.train.batch // self.config.train.accumulate)
+        found = evaluate.compress(
+            model, self.validation, self.tokenizer, length, stride=length, batch=rows
+        )
         return {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
 
     def chance(self) -> float:
@@ -143,10 +149,11 @@ class Segments(Stream):
         assert isinstance(self.batches, data.SegmentBatches)
         return self.batches.fresh(step)
 
-    def memory(self) -> Memories:
-        model, train = self.config.model, self.config.train
+    def memory(self, parts: int) -> Memories:
+        """Room for what `parts` micro-batches remember."""
+        model = self.config.model
         assert isinstance(model.past, HiddenMemory)
-        return Memories(model.layers, model.width, model.past.length, train.accumulate)
+        return Memories(model.layers, model.width, model.past.length, parts)
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
         found = evaluate.compress_segments(
@@ -187,9 +194,12 @@ class Labels:
         self.identity = f"{rows.sha256()} {self.validation.sha256()}"
         notes = list(told)
         if self.batches.cut_rows:
+            every = self.batches.cut_rows == len(rows)
+            which = "all" if every else f"{self.batches.cut_rows:,} of"
+            advice = ": a longer --length would show more of them" if every else ""
             notes.append(
-                f"{self.batches.cut_rows:,} of {len(rows):,} texts are longer than {model.length} "
-                f"tokens and were cut (kept: {config.data.cut})"
+                f"{which} {len(rows):,} texts are longer than {model.length} tokens and were cut "
+                f"(kept: {config.data.cut}){advice}"
             )
         repeated = data.repeated_rows(training, validation)
         if repeated:
@@ -207,7 +217,8 @@ class Labels:
         )
 
     def evaluate(self, model: Transformer) -> dict[str, float]:
-        guesses = evaluate.predict(model, self.validation, self.config)
+        rows = min(32, self.config.train.batch // self.config.train.accumulate)
+        guesses = evaluate.predict(model, self.validation, self.config, batch=rows)
         labels = torch.from_numpy(self.validation.labels)
         found = evaluate.report(guesses, labels, self.names)
         return {"loss": found.loss, "accuracy": found.accuracy}
@@ -253,10 +264,21 @@ def texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.Te
         if config.validation is None and "validation" in corpus.parts:
             return training, corpus.read("validation", places)
     else:
-        training = data.open_text(config.source)
+        training = own_text(config.source)
     if config.validation is not None:
         return training, data.open_text(config.validation)
     return data.split_text(training, config.validation_share, minimum=length + 1)
+
+
+def own_text(source: str) -> data.Text:
+    """A text of one's own; a name that is nearly a corpus's is told so."""
+    try:
+        return data.open_text(source)
+    except ValueError as problem:
+        near = difflib.get_close_matches(source, data.CORPORA, n=1)
+        if not near or Path(source).exists():
+            raise
+        raise ValueError(f"{problem}; did you mean the corpus {near[0]!r}?") from None
 
 
 def beginning(text: data.Text, size: int) -> data.Text:

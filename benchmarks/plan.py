@@ -1,0 +1,92 @@
+"""What `clearformer plan` predicts, beside what the runs it plans take.
+
+    python benchmarks/plan.py [--presets modern-tiny ...] [--memory 4GB] [--steps 6]
+
+For each preset: plan it, run the command that the plan gives for a few steps in a process of its
+own, and compare the highest memory of that process (VmHWM) and the time of a step (median,
+without the first). To hold: 10 % for memory, 20 % for time. Linux only. Data that is not there
+is replaced by Python's own documentation.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+PRESETS = [
+    "modern-tiny", "modern-small", "generator-enwik8", "xl-tiny", "xl-small", "bert-tiny",
+    "original-tiny", "gpt2-small",
+]  # fmt: skip
+WATCHED = """
+import sys
+from clearformer.cli.main import main
+try:
+    main(sys.argv[2:])
+except SystemExit as leaving:
+    code = leaving.code
+open(sys.argv[1], "w").write(open("/proc/self/status").read())
+sys.exit(code)
+"""
+
+
+def command(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "clearformer", *words], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return done.stdout
+
+
+def planned(preset: str, memory: str, steps: int) -> tuple[float, float, list[str]]:
+    """Bytes, seconds a step, and the words to run."""
+    said = command("plan", preset, "--memory", memory, "--steps", str(steps))
+    total, unit = re.search(r"in all +([\d.]+) (\wB) of", said).groups()  # type: ignore[union-attr]
+    seconds = re.search(r"tokens, ([\d.e+-]+) s\n", said)
+    assert seconds is not None
+    words = said.splitlines()[-1].split()[2:]
+    return float(total) * {"MB": 1e6, "GB": 1e9}[unit], float(seconds[1]), words
+
+
+def taken(words: list[str], folder: Path) -> tuple[float, float]:
+    """Bytes and seconds a step of the run itself."""
+    status = folder / "status"
+    more = ["--out", str(folder / "run"), "--compile", "off", "--evaluations", "1", "--quiet"]
+    subprocess.run(
+        [sys.executable, "-c", WATCHED, str(status), "train", *words, *more],
+        check=True,
+        capture_output=True,
+    )
+    highest = re.search(r"VmHWM:\s+(\d+)", status.read_text())
+    assert highest is not None
+    lines = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
+    clock = [line["seconds"] for line in lines if "event" not in line]
+    apart = [after - before for before, after in pairwise(clock)]
+    return int(highest[1]) * 1024, statistics.median(apart)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--presets", nargs="+", default=PRESETS)
+    parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--steps", type=int, default=6)
+    arguments = parser.parse_args()
+    print(f"{'':18}{'planned MB':>11}{'taken MB':>10}{'':>7}{'planned s':>11}{'taken s':>9}{'':>7}")
+    for preset in arguments.presets:
+        memory, seconds, words = planned(preset, arguments.memory, arguments.steps)
+        with tempfile.TemporaryDirectory() as folder:
+            real, pace = taken(words, Path(folder))
+        print(
+            f"{preset:18}{memory / 1e6:>11.0f}{real / 1e6:>10.0f}{memory / real - 1:>+7.0%}"
+            f"{seconds:>11.3f}{pace:>9.3f}{seconds / pace - 1:>+7.0%}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Flags that change one setting of many: by the end of its path, or to a value of another kind.
+
+`--minutes` is `--train.minutes` and `--dropout.embedding` is `--model.dropout.embedding`, where
+only one setting ends like that. `--optimizer muon` puts another kind of value in a place that
+has several kinds; its own settings are then flags like any other.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
+from itertools import pairwise, zip_longest
+from typing import Any
+
+from clearformer.names import nearest
+
+Value = Any  # a dataclass of settings
+SPELLED = {"data": "data.source"}  # a flag that is the name of a whole group
+
+
+def expand(word: str, default: Value) -> str:
+    """`--minutes` to `--train.minutes`; a word that is no flag, or no clear one, stays as it is."""
+    if not word.startswith("--"):
+        return word
+    flag, equals, value = word[2:].partition("=")
+    flag = SPELLED.get(flag, flag)
+    own = {name(field.name) for field in fields(default)}
+    if flag not in own:
+        ending = f".{name(flag)}"
+        found = [path for path in paths(default) if f".{path}".endswith(ending)]
+        shortest = [p for p in found if p.count(".") == min(q.count(".") for q in found)]
+        if len(shortest) == 1:
+            flag = shortest[0]
+    return f"--{flag}{equals}{value}"
+
+
+def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
+    """Put in the values whose kind was chosen, and take these words away."""
+    several = kinds(default)
+    long = [expand(word, default) for word in words]
+    # Other flags wait: which setting they end like may depend on what is chosen.
+    pairs = zip(words, long, strict=True)
+    left = [full if full.partition("=")[0][2:] in several else word for word, full in pairs]
+    for path, members in several.items():
+        chosen = given(left, f"--{path}")
+        if chosen is None:
+            continue
+        left = without(left, f"--{path}")
+        known = {"none" if m is types.NoneType else m.__name__: m for m in members}
+        said = chosen.replace("-", "").lower()
+        kind = next((known[each] for each in known if each.lower() == said), None)
+        if kind is None:
+            raise ValueError(f"--{path} is {chosen!r}: {nearest(chosen, known)}")
+        if not isinstance(at(default, path), kind):
+            default = put(default, path, made(kind, path, left))
+    return left, default
+
+
+def spelled(words: Sequence[str], default: Value) -> list[str]:
+    """`none` as the parser wants it, behind a flag whose setting may be absent."""
+    found = list(words)
+    for place, (flag, word) in enumerate(pairwise(words)):
+        path = flag[2:].replace("-", "_").split(".")
+        if word.lower() == "none" and flag.startswith("--") and _may_be_absent(default, path):
+            found[place + 1] = "None"
+    return found
+
+
+def _may_be_absent(value: Value, path: Sequence[str]) -> bool:
+    hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
+    if len(path) > 1:
+        return path[0] in hints and _may_be_absent(getattr(value, path[0]), path[1:])
+    return types.NoneType in typing.get_args(hints.get(path[0]))
+
+
+def made(kind: type, path: str, words: Sequence[str]) -> Any:
+    """A value of this kind; what it cannot be without must be among the words."""
+    if kind is types.NoneType:
+        return None
+    needed = {}
+    for field in fields(kind):
+        if field.default is MISSING and field.default_factory is MISSING:
+            parts = [*path.split("."), name(field.name)]
+            endings = [f"--{'.'.join(parts[start:])}" for start in range(len(parts))]
+            text = next(filter(None, (given(words, ending) for ending in endings)), "")
+            if not text.isdecimal():
+                raise ValueError(
+                    f"a {kind.__name__} needs {field.name}: add {endings[0]} with a number"
+                )
+            needed[field.name] = int(text)
+    return kind(**needed)
+
+
+def given(words: Sequence[str], flag: str) -> str | None:
+    """What follows a flag, in either of the two ways to write it."""
+    for word, following in zip_longest(words, words[1:]):
+        if word == flag:
+            return following
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
+def without(words: Sequence[str], flag: str) -> list[str]:
+    """The words but the flag and what follows it."""
+    left, skip = [], False
+    for word in words:
+        if not skip and word != flag and not word.startswith(f"{flag}="):
+            left.append(word)
+        skip = word == flag
+    return left
+
+
+def paths(value: Value, path: str = "") -> list[str]:
+    """Every setting, and every place that has several kinds."""
+    found = list(kinds(value)) if not path else []
+    for field in fields(value):
+        inner = getattr(value, field.name)
+        own = f"{path}{name(field.name)}"
+        if is_dataclass(inner):
+            found += paths(inner, f"{own}.")
+        else:
+            found.append(own)
+    return list(dict.fromkeys(found))
+
+
+def kinds(value: Value, path: str = "") -> dict[str, tuple[Any, ...]]:
+    """The places that may hold values of several kinds, by path."""
+    found: dict[str, tuple[Any, ...]] = {}
+    hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
+    for field in fields(value) if is_dataclass(value) else ():
+        members = typing.get_args(hints[field.name])
+        own = f"{path}{name(field.name)}"
+        if path and len(members) > 1 and is_dataclass(members[0]):
+            found[own] = members
+        found |= kinds(getattr(value, field.name), f"{own}.")
+    return found
+
+
+def at(value: Value, path: str) -> Any:
+    for part in path.split("."):
+        value = getattr(value, part.replace("-", "_"))
+    return value
+
+
+def put(value: Value, path: str, new: Any) -> Value:
+    """The same settings with another value at a path."""
+    first, dot, rest = path.partition(".")
+    field = first.replace("-", "_")
+    return replace(value, **{field: put(getattr(value, field), rest, new) if dot else new})
+
+
+def name(field: str) -> str:
+    """A field as a flag is spelled."""
+    return field.strip("_").replace("_", "-").lower()

@@ -1,0 +1,310 @@
+"""`clearformer plan gpt2-small --memory 12GB`: what a run needs, before it runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from clearformer.cli import train as train_verb
+from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from clearformer.train.plan import Plan as Found
+
+TOLD_BY_DATA = ("--model.vocabulary", "--model.marks", "--model.sides", "--model.head.names")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Parameters, memory, work and time of a run, and the settings with which it fits."""
+
+    preset: tyro.conf.Positional[str]
+    """A preset, a run, or a config.json; flags change it as they do in train."""
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    memory: str | None = None
+    """What the run may take, such as 12GB; none: what this machine has left."""
+    gpus: int | None = None
+    """Plan for so many GPUs on paper, instead of this machine."""
+    gpu_memory: str = "80GB"
+    """Of each GPU."""
+    gpu_tflops: float = 312.0
+    """Operations a second of each GPU in bfloat16, in 10^12; 312 is an A100, 989 an H100."""
+    utilisation: float = 0.4
+    """The share of these that training reaches."""
+    tokens: float | None = None
+    """With --gpus: how many to learn from; none: 20 for each parameter."""
+    data_dir: Path | None = None
+    """Where corpora lie; none: CLEARFORMER_DATA, then the cache."""
+
+    def run(self) -> None:
+        self._require()
+        config = RunConfig(model=self.model, data=self.data, train=self.train)
+        if self.gpus is not None:
+            for line in on_paper(config, self):
+                print(line)
+            return
+        from clearformer.train import plan, tidy
+
+        config, notes = known(config, self.data_dir, exact=Path(self.preset).exists())
+        limit = plan.available_bytes() if self.memory is None else plan.size(self.memory)
+        if config.train.threads is not None:
+            import torch
+
+            torch.set_num_threads(config.train.threads)
+        # As the run will be: what it takes is then what its tensors take.
+        tidy.keep_heap_small()
+        found = plan.plan(config, limit)
+        for line in (*memory(found, limit), *work(found, self.data_dir)):
+            print(line)
+        for note in notes:
+            print(f"note: {note}")
+        print("\nrun it:")
+        words, silent = command(self, found)
+        if silent:
+            print(f"  (no flag can say {', '.join(silent)}: they are as in the preset)")
+        if limit is not None:
+            words.append(f"--fit {self.memory or plan.shown(limit).replace(' ', '')}")
+        print(f"  clearformer train {' '.join(words)}")
+
+    def _require(self) -> None:
+        for name in ("gpus", "gpu_tflops", "utilisation", "tokens"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} is {value}, but it must be above 0")
+        if self.utilisation > 1:
+            raise ValueError(f"utilisation is {self.utilisation}, but it must be at most 1")
+
+
+def memory(found: Found, limit: int | None) -> list[str]:
+    """By part, and the seed's arithmetic for the tables of scores (eq. 28)."""
+    from clearformer.config import HiddenMemory
+    from clearformer.train import recompute
+    from clearformer.train.plan import shown
+
+    model, counted, train = found.config.model, found.counted, found.config.train
+    past = model.past.length if isinstance(model.past, HiddenMemory) else 0
+    table = 4 * found.rows * model.heads * model.length * (model.length + past)
+    of = "" if limit is None else f" of {shown(limit)}"
+    return [
+        f"{model.name}: {counted.parameters:,} parameters",
+        f"\nmemory, {found.rows} at a time, in {train.precision}, recomputing "
+        f"{recompute.name(train.recompute)}",
+        f"  weights           {shown(counted.weights):>10}",
+        f"  gradients         {shown(counted.gradients):>10}",
+        f"  optimizer         {shown(counted.optimizer):>10}",
+        *([f"  average           {shown(counted.average):>10}"] if counted.average else []),
+        f"  activations       {shown(counted.activations):>10}   (left by the forward pass: "
+        f"{shown(counted.kept)})",
+        f"  Python and torch  {shown(found.base):>10}",
+        f"  in all            {shown(found.total):>10}{of}",
+        f"  tables of scores  {shown(4 * table * model.layers):>10}   if they were kept: 4 × "
+        f"{model.layers} layers × {shown(table)} ({model.length} × {model.length + past}, "
+        f"{model.heads} heads)",
+    ]
+
+
+def work(found: Found, data_dir: Path | None) -> list[str]:
+    """Operations, speed here, and how long it takes or how far it comes."""
+    from clearformer.cli.progress import clock
+    from clearformer.train import pace, plan
+
+    config, counted = found.config, found.counted
+    train = config.train
+    reached = pace.measure(config, found.rows, train.recompute, counted)
+    seconds = reached.seconds(counted, train.accumulate)
+    tokens = plan.micro_tokens(config) * train.accumulate
+    how = "the model itself" if reached.whole else "a part of it"
+    lines = [
+        "\nwork",
+        f"  a step            {counted.operations * train.accumulate / 1e9:,.1f} GFLOP, "
+        f"{tokens:,} tokens, {seconds:.3g} s",
+        f"  speed here        {tokens / seconds:,.0f} tokens/s, {reached.rate / 1e9:,.0f} GFLOP/s "
+        f"(measured on {how})",
+    ]
+    if train.minutes is not None:
+        steps = int(60 * train.minutes / seconds)
+        lines.append(
+            f"  {train.minutes:g} minutes{'':>{10 - len(f'{train.minutes:g}')}} {steps:,} steps, "
+            f"{steps * tokens:,} tokens, {steps * tokens / counted.parameters:.2g} for each "
+            f"parameter"
+        )
+        if steps == 0:
+            lines.append("  not even one step is done in that time: a smaller batch or model")
+    else:
+        steps = train.steps or epoch_steps(config, data_dir)
+        lines.append(
+            f"  to the end        {clock(steps * seconds)} for {steps:,} steps, evaluations "
+            f"not counted"
+        )
+    return lines
+
+
+def epoch_steps(config: RunConfig, data_dir: Path | None) -> int:
+    """Steps of a budget in epochs: only the data itself can tell."""
+    from clearformer.train import tasks
+
+    assert config.train.epochs is not None
+    task = tasks.load(config, train_verb.places(data_dir))
+    return max(1, round(config.train.epochs * task.steps_per_epoch))
+
+
+def known(
+    config: RunConfig, data_dir: Path | None, exact: bool = False
+) -> tuple[RunConfig, list[str]]:
+    """The config with the vocabulary that its data will have, without reading all of it."""
+    from clearformer.train import tasks
+
+    data = config.data
+    notes: list[str] = []
+    if exact:  # a run has written it down
+        return config, notes
+    vocabulary = config.model.vocabulary
+    largest = tasks.LARGEST_VOCABULARY.get(data.tokenizer)
+    if data.tokenizer == "bytes":
+        vocabulary = 256
+    elif data.vocabulary is not None:
+        vocabulary = data.vocabulary
+    elif largest is not None:
+        try:
+            text, _ = tasks.texts(data, train_verb.places(data_dir), config.model.length)
+        except (ValueError, OSError) as problem:
+            notes.append(f"a vocabulary of {vocabulary:,} is assumed: {problem}")
+        else:
+            suited = text.size // tasks.BYTES_PER_TOKEN
+            vocabulary = min(largest, max(tasks.SMALLEST_VOCABULARY, suited))
+    return replace(config, model=replace(config.model, vocabulary=vocabulary)), notes
+
+
+def on_paper(config: RunConfig, asked: Plan) -> list[str]:
+    """Many GPUs: memory of each, days, and where the limits are."""
+    from clearformer.build import outline
+    from clearformer.train import cluster, recompute
+    from clearformer.train.plan import shown, size
+
+    gpu = cluster.Gpu(size(asked.gpu_memory), asked.gpu_tflops, asked.utilisation)
+    parameters = sum(p.numel() for p in outline(config.model).parameters())
+    tokens = cluster.TOKENS_PER_PARAMETER * parameters if asked.tokens is None else asked.tokens
+    assert asked.gpus is not None
+    lines = [
+        f"{config.model.name}: {parameters:,} parameters, {tokens:.3g} tokens "
+        f"({tokens / parameters:.3g} for each), on {asked.gpus} GPUs, on paper",
+        f"assumed: {shown(gpu.memory)} and {gpu.teraflops:g} TFLOP/s each, of which training "
+        f"reaches {gpu.utilisation:.0%}; bfloat16 with float32 weights",
+    ]
+    fits = False
+    ways: tuple[Literal["ddp", "fsdp2"], ...] = ("ddp", "fsdp2")
+    for distribute in ways:
+        found = cluster.on_paper(config, asked.gpus, distribute, gpu, tokens)
+        fits |= found.rows > 0
+        name = {"ddp": "a copy on each (ddp)", "fsdp2": "shared out (fsdp2)"}[distribute]
+        if not found.rows:
+            lines.append(
+                f"\n{name}: does not fit; each GPU would need "
+                f"{shown(found.memory)} for one sequence with every block recomputed"
+            )
+            continue
+        needed = found.traffic / found.step_seconds
+        lines += [
+            f"\n{name}, recomputing {recompute.name(found.recompute)}",
+            f"  on each GPU       {shown(found.memory)}: weights, gradients and optimizer "
+            f"{shown(found.states)}, activations {shown(found.activations)} "
+            f"({found.rows} sequences), CUDA {shown(cluster.CONTEXT)}",
+            f"  a step            {found.step_tokens:,} tokens, {found.step_seconds:.3g} s, "
+            f"{shown(found.traffic)} sent by each GPU: hidden behind the work from "
+            f"{shown(needed)}/s on",
+            f"  in all            {tokens / found.step_tokens:,.0f} steps, {found.days:,.1f} days",
+        ]
+    if not fits:
+        raise ValueError(
+            f"{config.model.name} does not fit on {asked.gpus} GPUs of {shown(gpu.memory)}, "
+            f"shared out or not: use more (--gpus {2 * asked.gpus}), larger ones (--gpu-memory), "
+            f"or a shorter --model.length"
+        )
+    most = cluster.LARGEST_BATCH // config.model.length
+    lines.append(
+        f"\nlimits: a step of more than {cluster.LARGEST_BATCH:,} tokens is not planned, so "
+        f"beyond {most:,} GPUs (one sequence each) more of them do not help without splitting "
+        f"the model itself, which clearformer does not do"
+    )
+    return lines
+
+
+def command(asked: Plan, found: Found) -> tuple[list[str], list[str]]:
+    """The words for `clearformer train`: what differs from the preset, and what was chosen.
+
+    The second list is what differs and cannot be said in words.
+    """
+    name, wanted = found.config.model.name, found.config.train
+    try:
+        base = train_verb.defaults([name])
+    except ValueError:  # somebody else's model, which is a run here
+        flags, silent = differences("--train", wanted, asked.train)
+        return ["--from", shlex.quote(asked.preset), *flags], silent
+    words, silent = [name], []
+    for part, own, usual in (
+        ("model", asked.model, base.model),
+        ("data", asked.data, base.data),
+        ("train", wanted, base.train),
+    ):
+        flags, unsaid = differences(f"--{part}", own, usual)
+        words += flags
+        silent += unsaid
+    return words, silent
+
+
+def differences(path: str, own: Any, usual: Any) -> tuple[list[str], list[str]]:
+    """Flags for what is not as usual, and names of what no flag can say; what the data tells by
+    itself is left out."""
+    found: list[str] = []
+    unsaid: list[str] = []
+    for field in fields(own):
+        one, other = getattr(own, field.name), getattr(usual, field.name, None)
+        name = f"{path}.{field.name.replace('_', '-')}"
+        if one == other or name in TOLD_BY_DATA:
+            continue
+        if is_dataclass(one) and type(one) is type(other):
+            inner, more = differences(name, one, other)
+            found += inner
+            unsaid += more
+        elif is_dataclass(one) or isinstance(one, tuple):
+            unsaid.append(name.removeprefix("--"))
+        elif one is not None:
+            found.append(f"{name} {shlex.quote(str(one))}")
+    return found, unsaid
+
+
+def parse(arguments: Sequence[str]) -> Plan:
+    """Read `clearformer plan`'s words as `train` reads its own."""
+    words = list(arguments)
+    name = words[0] if words and not words[0].startswith("-") else None
+    base = defaults(Path(name)) if name and Path(name).exists() else train_verb.defaults(words)
+    default = Plan(preset=base.preset, model=base.model, data=base.data, train=base.train)
+    return train_verb.read(Plan, default, words, "clearformer plan")
+
+
+def defaults(path: Path) -> train_verb.Train:
+    """What a run, its config.json, or the config of a model alone says."""
+    import json
+
+    from clearformer.config import model_from_json, run_from_json
+    from clearformer.families.recipes import recipe
+
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and found.get("kind") == "RunConfig":
+            run = run_from_json(found)
+            model, data, train = run.model, run.data, run.train
+        else:
+            model = model_from_json(found)
+            data, train = recipe(model)
+    except (OSError, ValueError) as problem:
+        raise ValueError(f"{file} is no config of a run or a model: {problem}") from None
+    return train_verb.Train(preset=str(path), model=model, data=data, train=train)

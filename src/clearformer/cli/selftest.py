@@ -1,0 +1,38 @@
+"""`clearformer selftest`: whether the promises hold on this machine, in about five minutes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Selftest:
+    """Kill runs, damage checkpoints, open hostile files: does all of it hold on this machine?"""
+
+    only: str | None = None
+    """Goals by number, as in G1,G5; none: all of them."""
+    json: bool = False
+    """A line of JSON for each goal."""
+    full: bool = False
+    """The long version, about an hour: 200 kills, 500 damaged files, 147,300 fuzzed ones."""
+
+    def run(self) -> None:
+        from clearformer.selftest.goals import attempts, chosen
+
+        names = chosen(self.only)
+        outcomes = {"reached": 0, "missed": 0, "skipped": 0}
+        total = 0.0
+        for result in attempts(names, "soak" if self.full else "selftest"):
+            outcomes[result.outcome] += 1
+            total += result.seconds
+            if self.json:
+                print(json.dumps(asdict(result)), flush=True)
+                continue
+            line = f"{result.goal:4} {result.name:16} {result.outcome:8} {result.seconds:6.1f} s"
+            print(f"{line}  {result.found}", flush=True)
+        if not self.json:
+            counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+            print(f"{counted}; {total / 60:.1f} minutes")
+        sys.exit(1 if outcomes["missed"] else 0)

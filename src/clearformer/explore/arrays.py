@@ -1,0 +1,60 @@
+"""Numbers on their way to a page: bytes in base64, little endian, with shape and type.
+
+JSON has no -Infinity, and null would lose the mask; lists of numbers would be ten times as long.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+
+def floats(tensor: Tensor) -> dict[str, Any]:
+    """The numbers themselves, as float32."""
+    array = tensor.detach().to("cpu").float().contiguous().numpy()
+    return _envelope(array.astype("<f4"), "float32")
+
+
+def small(tensor: Tensor) -> dict[str, Any]:
+    """A byte for each number, between the least and the largest finite one."""
+    array = tensor.detach().to("cpu").float().numpy()
+    finite = array[np.isfinite(array)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    low = min(low, 0.0)
+    span = (high - low) or 1.0
+    known = np.where(np.isfinite(array), array, low)
+    shares = np.rint((known - low) / span * 255).astype(np.uint8)
+    return {**_envelope(shares, "uint8"), "scale": [low, low + span]}
+
+
+def flags(tensor: Tensor) -> dict[str, Any]:
+    """Yes and no as 1 and 0."""
+    array = tensor.detach().to("cpu").numpy().astype(np.uint8)
+    return {**_envelope(array, "uint8"), "scale": [0.0, 255.0]}
+
+
+def number(value: float) -> float | str:
+    """A single number; JSON has none for what is not finite, so a word says it."""
+    if math.isfinite(value):
+        return float(value)
+    return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
+
+
+def unpack(envelope: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """The array again; bytes become what they stand for."""
+    kind = {"float32": "<f4", "uint8": "u1"}[envelope["dtype"]]
+    array = np.frombuffer(base64.b64decode(envelope["data"]), dtype=kind)
+    array = array.reshape(envelope["shape"])
+    if envelope.get("scale") is not None:
+        low, high = envelope["scale"]
+        array = low + array.astype(np.float64) / 255 * (high - low)
+    return array
+
+
+def _envelope(array: np.ndarray[Any, Any], kind: str) -> dict[str, Any]:
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+    return {"shape": list(array.shape), "dtype": kind, "data": data}

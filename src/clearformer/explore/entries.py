@@ -1,0 +1,159 @@
+"""One model that can be looked at: a run with its checkpoints, or weights of somebody else's."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from clearformer.build import outline
+from clearformer.config import AnyModelConfig, NextToken, Seq2SeqConfig, run_from_json
+from clearformer.core.layout import lay_out
+from clearformer.explore.jobs import Worker
+from clearformer.explore.subject import Subject
+from clearformer.hub import importing
+from clearformer.train import folder, records
+
+WEIGHTS = "weights"  # the only checkpoint of a folder that no run wrote
+KNOWN_LOSSES = 500  # runs whose validation losses are remembered
+
+
+class Entry:
+    """One model that can be looked at: a run, or weights."""
+
+    def __init__(self, id: str, path: Path) -> None:
+        self.id = id
+        self.path = path
+        self.name = path.resolve().name
+        self.stamp = changed(path / "config.json")
+        self.worker = Worker(id)
+
+    @property
+    def is_run(self) -> bool:
+        return (self.path / "checkpoints").is_dir() or (self.path / "metrics.jsonl").is_file()
+
+    @cached_property
+    def config(self) -> AnyModelConfig:
+        """What the model is, without its weights."""
+        if self.is_run or (self.path / "manifest.json").is_file():
+            text = (self.path / "config.json").read_text(encoding="utf-8")
+            return run_from_json(json.loads(text)).model
+        return importing.config_of(self.path)
+
+    @cached_property
+    def parameters(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes; a tensor that is shared counts once."""
+        return [(name, tuple(p.shape)) for name, p in outline(self.config).named_parameters()]
+
+    @cached_property
+    def tokenizer_kind(self) -> str | None:
+        path = self.path / "tokenizer.json"
+        try:
+            kind = json.loads(path.read_text(encoding="utf-8")).get("kind")
+        except (OSError, ValueError, AttributeError):
+            kind = None
+        if kind is None and not self.is_run:
+            known = ("tokenizer.json", "vocab.json", "vocab.txt")
+            if self.path.is_dir() and not any((self.path / name).is_file() for name in known):
+                return None
+            return {"bert": "wordpiece"}.get(self.config.name.partition("-")[0], "bpe")
+        return str(kind) if kind is not None else None
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The newest first, each with its loss if it was evaluated."""
+        if not self.is_run:
+            return [{"id": WEIGHTS, "step": None, "val_loss": None}]
+        losses = self._losses()
+        found = [
+            {"id": f"step-{step}", "step": step, "val_loss": losses.get(step)}
+            for step in sorted(self._steps(), reverse=True)
+        ]
+        return found
+
+    def _steps(self) -> Iterator[int]:
+        place = self.path / "checkpoints"
+        for each in place.iterdir() if place.is_dir() else ():
+            match = re.fullmatch(r"step-(\d{1,12})", each.name)
+            if match and (each / "manifest.json").is_file():
+                yield int(match[1])
+
+    def _losses(self) -> dict[int, float]:
+        path = self.path / "metrics.jsonl"
+        try:
+            about = path.stat()
+        except OSError:
+            return {}
+        return _losses(path, about.st_size, about.st_mtime_ns)
+
+    def default_checkpoint(self) -> str | None:
+        """The best one, as every other verb opens it; else the newest."""
+        several = [each["id"] for each in self.checkpoints()]
+        if not several or not self.is_run:
+            return several[0] if several else None
+        path = self.path / "checkpoints" / several[0] / "state.json"
+        try:
+            best = json.loads(path.read_text(encoding="utf-8"))["best"]
+            wanted = None if best is None else f"step-{int(best['step'])}"
+        except (OSError, ValueError, KeyError, TypeError):
+            wanted = None
+        return wanted if wanted in several else several[0]
+
+    def open(self, checkpoint_id: str) -> Subject:
+        """The model of one checkpoint, every file of it verified."""
+        if not self.is_run:
+            return self._open_weights()
+        path = self.path / "checkpoints" / checkpoint_id
+        model, config, tokenizer, _ = folder.open_any(path)
+        two_stacks = isinstance(config.model, Seq2SeqConfig)
+        if isinstance(config.model.head, NextToken) and not two_stacks:
+            lay_out(model)  # as `clearformer generate` has it, for the same text to the last bit
+        return Subject(model, config.model, tokenizer, self.name)
+
+    def _open_weights(self) -> Subject:
+        if (self.path / "manifest.json").is_file():
+            model, config, tokenizer, _ = folder.open_any(self.path)
+            return Subject(model, config.model, tokenizer, self.name)
+        found = importing.read(self.path, allow_bin=True)
+        return Subject(found.model(), found.config, found.tokenizer, self.name)
+
+
+class Given(Entry):
+    """A model that is there already, such as one being traced in a notebook."""
+
+    def __init__(self, id: str, subject: Subject, config: AnyModelConfig) -> None:
+        super().__init__(id, Path(id))
+        self.subject = subject
+        self.__dict__["config"] = config
+        self.__dict__["tokenizer_kind"] = subject.tokenizer.kind if subject.tokenizer else None
+
+    def open(self, checkpoint_id: str) -> Subject:
+        return self.subject
+
+    @property
+    def is_run(self) -> bool:
+        return False
+
+
+@lru_cache(maxsize=KNOWN_LOSSES)
+def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
+    """Validation losses by step; read again when the file has grown or changed."""
+    try:
+        found = records.read(path)
+    except (OSError, ValueError):
+        return {}
+    return {
+        r["step"]: r["loss"]
+        for r in found
+        if r.get("event") == "evaluation" and isinstance(r.get("loss"), int | float)
+    }
+
+
+def changed(path: Path) -> int:
+    """When a file was last written; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

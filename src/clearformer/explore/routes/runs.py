@@ -1,0 +1,89 @@
+"""Runs: the list, curves by increments, a stream of news, and the stop button."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from fastapi.sse import KEEPALIVE_COMMENT
+
+from clearformer.explore import runs
+from clearformer.explore.answers import Metrics, RunTold, Stopping
+from clearformer.explore.entries import Entry
+from clearformer.explore.errors import unknown
+from clearformer.explore.explorer import Explorer, Here
+from clearformer.explore.limits import POLL_SECONDS
+from clearformer.explore.routes.generate import EVENTS, EventStream, event
+from clearformer.explore.schemas import Id, Nothing
+from clearformer.explore.views import family
+
+router = APIRouter(prefix="/api/runs")
+PING_SECONDS = 15.0
+Since = Annotated[str | None, Query(max_length=40)]
+
+
+@router.get("", response_model=list[RunTold])
+def listed(here: Here) -> Any:
+    return [_about(entry) for entry in here.library.runs()]
+
+
+def _about(entry: Entry) -> dict[str, Any]:
+    kind, steps = None, None
+    try:
+        config = json.loads((entry.path / "config.json").read_text(encoding="utf-8"))
+        kind, steps = family(entry.config.name), config["train"].get("steps")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # the curves can be shown without
+    usable = kind is not None and bool(entry.checkpoints())
+    about = {"id": entry.id, "name": entry.name, "family": kind, "steps": steps}
+    return {**about, "model": entry.id if usable else None, **runs.state(entry.path)}
+
+
+@router.get("/{id}/metrics", response_model=Metrics)
+def metrics(here: Here, id: Id, since: Since = None) -> Any:
+    return runs.metrics(_run(here, id).path, since)
+
+
+@router.get("/{id}/events", response_class=EventStream, responses=EVENTS)
+async def events(
+    here: Here,
+    id: Id,
+    since: Since = None,
+    last_event_id: Annotated[str | None, Header(max_length=40)] = None,
+) -> EventStream:
+    path = _run(here, id).path
+    mark = runs.Mark.parse(last_event_id) or runs.Mark.parse(since)
+    known = runs.checkpoint_ids(path) if mark is not None else set()
+    return EventStream(_events(here, runs.Watch(path, mark or runs.Mark(), known)))
+
+
+async def _events(here: Explorer, watch: runs.Watch) -> AsyncIterator[bytes]:
+    last = time.monotonic()
+    while not here.closing:
+        found = await asyncio.to_thread(watch.poll)
+        for name, data in found:
+            yield event(name, data, str(watch.mark))
+        if found:
+            last = time.monotonic()
+        elif time.monotonic() - last > PING_SECONDS:
+            yield KEEPALIVE_COMMENT
+            last = time.monotonic()
+        await asyncio.sleep(POLL_SECONDS)
+
+
+@router.post("/{id}/stop", status_code=202, response_model=Stopping)
+def stop(here: Here, id: Id, asked: Nothing) -> Any:
+    entry = _run(here, id)
+    runs.stop(entry.path)
+    return {"id": entry.id}
+
+
+def _run(here: Explorer, id: str) -> Entry:
+    entry = here.library.entry(id)
+    if not (entry.path / "metrics.jsonl").is_file():
+        raise unknown("run", id)
+    return entry

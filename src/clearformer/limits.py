@@ -1,0 +1,24 @@
+"""The largest things that are believed of a file, a request or a setting from anyone.
+
+All limits stand here, and the error that applies one names it. They are far above what is
+published, and far below what would take a machine's memory or hours of its time.
+"""
+
+# --- files ---------------------------------------------------------------------------------
+
+LARGEST_JSON = 64 * 2**20  # bytes of a JSON file; the largest tokenizers have some 20 million
+LONGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as in the format's own readers
+MOST_FILES = 1000  # shards of one checkpoint
+LARGEST_PICKLE = 50 * 2**30  # bytes of a .bin or .pt file
+
+# --- archives ------------------------------------------------------------------------------
+
+MEMBERS = 200_000  # files in an archive
+RATIO = 200  # bytes unpacked for one that is packed
+GRACE = 16 * 2**20  # bytes that may come out before the ratio is asked for
+LARGEST_ARCHIVE = 4 * 2**30  # bytes of all files of an archive
+
+# --- models --------------------------------------------------------------------------------
+
+MOST_LAYERS, MOST_HEADS, MOST_CLASSES, MOST_SEGMENTS = 1000, 1024, 100_000, 1024
+MOST_WIDTH, MOST_HIDDEN, MOST_VOCABULARY, MOST_LENGTH = 2**16, 2**20, 2**22, 2**24

@@ -1,0 +1,109 @@
+"""Which goals there are, in which doses they are tried, and the runner that tries them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from clearformer.names import nearest
+from clearformer.selftest import (
+    damage,
+    explorer,
+    fuzz,
+    hostile,
+    mistakes,
+    numbers,
+    ranks,
+    round_trip,
+    survival,
+)
+from clearformer.selftest.nursery import Missed, Skipped
+
+Dose = Literal["test", "selftest", "soak"]
+DOSES = ("test", "selftest", "soak")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A promise, how it is tried, and with which counts in each dose."""
+
+    name: str
+    check: Callable[..., str]
+    counts: Sequence[Mapping[str, Any]] = ({}, {}, {})  # test, selftest, soak
+
+
+def _counts(name: str, *numbers: Any) -> tuple[Mapping[str, Any], ...]:
+    return tuple({name: number} for number in numbers)
+
+
+FAMILIES = ("gpt2", "modern-tiny", "generator", "sparse")
+KILLS = ({"count": 1, "seeds": 1}, {"count": 20, "seeds": 2}, {"count": 200, "seeds": 3})
+CUTS = _counts("cuts", (2, 8), (1, 2, 8), (1, 2, 4, 8))
+GOALS = {
+    "G1": Goal("kill-proof", survival.kills, KILLS),
+    "G2": Goal("crash points", survival.crash_points),
+    "G3": Goal("bitwise resume", survival.bitwise, _counts("count", 2, 4, 20)),
+    "G4": Goal("signals", survival.signals, _counts("count", 1, 8, 100)),
+    "G5": Goal("corruption", damage.corruption, _counts("count", 20, 60, 500)),
+    "G6": Goal("disk full", survival.full_disk, _counts("count", 1, 3, 20)),
+    "G7": Goal("fuzz", fuzz.fuzz, _counts("share", 0.001, 0.05, 1.0)),
+    "G8": Goal("pickle", hostile.pickles, _counts("every_verb", 0, 4, 30)),
+    "G9": Goal("archives", hostile.archives),
+    "G10": Goal("explorer", explorer.routes),
+    "G11": Goal("equivalence", numbers.gradients, CUTS),
+    "G12": Goal("elastic", ranks.elastic, _counts("kills", 0, 1, 10)),
+    "G13": Goal("clean exit", ranks.clean_exit, _counts("count", 1, 4, 40)),
+    "G14": Goal("not a number", survival.not_a_number, _counts("count", 1, 4, 20)),
+    "G15": Goal("round trip", round_trip.round_trip),
+    "G16": Goal("old checkpoints", damage.formats, _counts("newest", False, True, False)),
+    "G17": Goal("memory", numbers.memory, _counts("length", 1024, 4096, 4096)),
+    "G18": Goal("first errors", mistakes.first_errors, _counts("every", 8, 1, 1)),
+    "G19": Goal("device", numbers.device, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a goal."""
+
+    goal: str
+    name: str
+    outcome: Literal["reached", "missed", "skipped"]
+    found: str
+    seconds: float
+
+
+def chosen(only: str | None) -> list[str]:
+    """`G1,G5` as names of goals; none means all of them."""
+    names = [name.strip().upper() for name in only.split(",")] if only is not None else list(GOALS)
+    for name in names:
+        if name not in GOALS:
+            raise ValueError(f"there is no goal {name!r}: {nearest(name, GOALS)}")
+    return names
+
+
+def attempt(name: str, dose: Dose) -> Result:
+    """Try one goal, in a folder that is gone afterwards."""
+    goal = GOALS[name]
+    began = time.monotonic()
+    outcome: Literal["reached", "missed", "skipped"] = "reached"
+    with tempfile.TemporaryDirectory(prefix="clearformer-") as place:
+        try:
+            found = goal.check(Path(place), **goal.counts[DOSES.index(dose)])
+        except Missed as problem:
+            outcome, found = "missed", str(problem)
+        except Skipped as reason:
+            outcome, found = "skipped", str(reason)
+        except Exception as problem:
+            # A check that breaks has not been passed, and the others are still of interest.
+            outcome, found = "missed", f"{type(problem).__name__}: {problem!s:.300}"
+    return Result(name, goal.name, outcome, found, time.monotonic() - began)
+
+
+def attempts(names: Sequence[str], dose: Dose) -> Iterator[Result]:
+    for name in names:
+        yield attempt(name, dose)

@@ -1,0 +1,126 @@
+"""G8 and G9: files from anyone, through every verb. Nothing runs, nothing escapes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+
+from clearformer.data.archives import tar_files
+from clearformer.hub.pickled import PickledFile
+from clearformer.selftest import inside, payloads
+from clearformer.selftest.nursery import require
+from clearformer.text import BytePairs
+
+GPT2 = {
+    "model_type": "gpt2",
+    "n_layer": 1,
+    "n_embd": 8,
+    "n_head": 2,
+    "n_positions": 8,
+    "vocab_size": 256,
+}
+
+
+def verbs(folder: str, out: str) -> tuple[list[str], ...]:
+    """Every way to have a folder of somebody's opened."""
+    return (
+        ["import", folder, "--out", out, "--allow-bin", "--tokenizer", "bytes"],
+        ["import", folder, "--out", out],
+        ["generate", folder, "x", "--length", "1"],
+        ["evaluate", folder],
+        ["classify", folder, "x"],
+        ["embed", folder, "x"],
+        ["fill", folder, "x"],
+        ["translate", folder, "x"],
+        ["export", folder, "--out", out],
+        ["average", folder, "--out", out],
+        ["describe", folder],
+        ["train", "--from", folder, "--out", out, "--data", "python-docs", "--steps", "1"],
+    )
+
+
+def pickles(place: Path, *, every_verb: int) -> str:
+    """G8: thirty payloads in three containers, and the first ones through every verb."""
+    marker = place / "marker"
+    found = payloads.calls(marker)
+    tried = 0
+    for number, (name, value) in enumerate(found.items()):
+        folder = place / "folder"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(GPT2))
+        path = folder / "pytorch_model.bin"
+        pickled = payloads.as_pickle(value, 4 if name in ("stack global", "new object") else 2)
+        for container in (b"\x80\x02}." + pickled, pickled, payloads.as_zip(pickled)):
+            path.write_bytes(container)
+            try:
+                PickledFile(path)
+            except ValueError as problem:
+                require("nothing else is read" in str(problem), f"{name}: {problem}")
+            require(not marker.exists(), f"{name}: reading it ran the payload")
+            tried += 1
+        for words in verbs(str(folder), str(place / "out")) if number < every_verb else ():
+            outcome = inside.run(words)
+            tried += 1
+            require(outcome.code == 2, f"{name}: {words[0]} left with {outcome.code}")
+            require(outcome.clean, f"{name}: {words[0]} said {outcome.err[-300:]!r}")
+            require(not marker.exists(), f"{name}: {words[0]} ran the payload")
+    path.write_bytes(payloads.weights_file(gpt2_weights()))
+    honest = inside.run(verbs(str(folder), str(place / "out"))[0])
+    require(honest.code == 0, f"an honest file was refused: {honest.err[-300:]}")
+    return f"0 of {len(found)} payloads ran, in {tried} attempts"
+
+
+def gpt2_weights() -> dict[str, torch.Tensor]:
+    """What GPT2 above says."""
+    block = {
+        "ln_1.weight": (8,), "ln_1.bias": (8,), "ln_2.weight": (8,), "ln_2.bias": (8,),
+        "attn.c_attn.weight": (8, 24), "attn.c_attn.bias": (24,),
+        "attn.c_proj.weight": (8, 8), "attn.c_proj.bias": (8,),
+        "mlp.c_fc.weight": (8, 32), "mlp.c_fc.bias": (32,),
+        "mlp.c_proj.weight": (32, 8), "mlp.c_proj.bias": (8,),
+    }  # fmt: skip
+    shapes = {"wte.weight": (256, 8), "wpe.weight": (8, 8), "ln_f.weight": (8,), "ln_f.bias": (8,)}
+    shapes |= {f"h.0.{name}": shape for name, shape in block.items()}
+    return {f"transformer.{name}": torch.zeros(shape) for name, shape in shapes.items()}
+
+
+def encode_by(pattern: str) -> str:
+    """What comes of a tokenizer.json that splits text by a pattern of its own."""
+    document = {
+        "version": "1.0",
+        "model": {
+            "type": "BPE",
+            "vocab": {token: i for i, token in enumerate(payloads.BYTES)},
+            "merges": [],
+        },
+        "pre_tokenizer": payloads.split_by(pattern),
+        "decoder": {"type": "ByteLevel"},
+    }
+    try:
+        BytePairs.from_library(document).encode("a" * 7000 + "!")
+    except ValueError as problem:
+        return str(problem)
+    return "encoded"
+
+
+def archives(place: Path) -> str:
+    """G9: twelve archives; whatever is read of them, nothing is written anywhere."""
+    folder = place / "archives"
+    folder.mkdir()
+    count = 0
+    for name, path in payloads.archives(folder):
+        before = {each: each.stat().st_mtime_ns for each in place.rglob("*")}
+        try:
+            read = [data for _, data in tar_files(path, payloads.PATTERN, 10**6)]
+        except ValueError as problem:
+            require(str(path) in str(problem), f"{name}: {problem} does not name the file")
+            read = []
+        require(b"root" not in b"".join(read), f"{name}: a file of the system was read")
+        after = {each: each.stat().st_mtime_ns for each in place.rglob("*")}
+        require(before == after, f"{name}: {set(after) - set(before) or 'a file'} was written")
+        count += 1
+    return f"0 of {count} archives wrote anything"

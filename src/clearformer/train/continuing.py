@@ -1,0 +1,67 @@
+"""Which settings a run that goes on may change: those that do not make it another run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from clearformer.config import RunConfig, run_from_json, to_json
+
+# How long, how often looked at, how often saved. Where the data lies may change too: that it is
+# the same data is known by its hash and not by its name.
+CHANGEABLE = {
+    "train.steps",
+    "train.epochs",
+    "train.minutes",
+    "train.schedule.final",
+    "train.evaluations",
+    "train.patience",
+    "train.save_seconds",
+    "train.keep",
+    "train.distribute",
+    "train.wait_seconds",
+    "train.recompute",  # the same numbers, bit for bit
+    "data.source",
+    "data.validation",
+}
+# What only the data could tell: it is in the saved config, and nobody is asked for it again.
+TOLD = ("vocabulary", "head", "marks", "sides")
+
+
+def continued(
+    saved: RunConfig, asked: RunConfig, say: Callable[[str], None] = lambda sentence: None
+) -> RunConfig:
+    """The saved config with what may be changed taken from the asked one; else ValueError."""
+    old, new = to_json(saved), to_json(asked)
+    new["model"] |= {key: old["model"][key] for key in TOLD if key in old["model"]}
+    wrong = []
+    for path, before, now in differences(old, new):
+        if path in CHANGEABLE:
+            say(f"note: {path} was {before} and is {now} from here on")
+        elif not path.startswith("origin"):
+            wrong.append(f"{path} ({before} before, {now} now)")
+    before, now = (each.origin and each.origin.sha256[:12] for each in (saved, asked))
+    if before != now:
+        wrong.append(f"origin ({before} before, {now} now)")
+    if wrong:
+        raise ValueError(
+            f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "
+            f"start a new run in another folder"
+        )
+    # Nothing else differs but where the origin lay, which a run that goes on does not need.
+    return run_from_json({**new, "origin": old["origin"]})
+
+
+def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every setting that is not the same, by its dotted path; another kind of thing is one."""
+    same_kind = isinstance(old, dict) and isinstance(new, dict) and old["kind"] == new["kind"]
+    if same_kind:
+        for name in old:
+            inner = f"{path}.{name}" if path else name
+            yield from differences(old[name], new[name], inner)
+    elif old != new:
+        yield path, _short(old), _short(new)
+
+
+def _short(value: Any) -> Any:
+    return value["kind"] if isinstance(value, dict) else value

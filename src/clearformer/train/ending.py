@@ -1,0 +1,28 @@
+"""With which code a command leaves, so that a script or a scheduler knows what to do next.
+
+0 finished or asked to stop, 1 a defect of ours, 2 something the user can mend (input, settings,
+disk, memory, permission), 3 a loss that is no number, 128 + N stopped by signal N after saving.
+"""
+
+from __future__ import annotations
+
+from clearformer.train.step import NotFiniteError
+
+DEFECT, MISTAKE, NOT_FINITE = 1, 2, 3
+
+
+def exit_code(problem: BaseException) -> int:
+    """The code for an error that ends a run."""
+    if isinstance(problem, NotFiniteError):
+        return NOT_FINITE
+    if isinstance(problem, ValueError | OSError) or is_out_of_memory(problem):
+        return MISTAKE
+    return DEFECT
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """Torch says it in words: `DefaultCPUAllocator: can't allocate memory`, `out of memory`."""
+    if isinstance(problem, MemoryError):
+        return True
+    text = str(problem)
+    return isinstance(problem, RuntimeError) and ("allocate" in text or "out of memory" in text)

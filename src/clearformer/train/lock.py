@@ -1,0 +1,49 @@
+"""A run folder for oneself: it can be written to, and nobody else writes to it.
+
+Without torch, so that a folder that cannot be used is said at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import weakref
+from pathlib import Path
+
+
+def require_writable(folder: Path) -> None:
+    """Find out now, and not at the first checkpoint."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as problem:
+        raise ValueError(
+            f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "
+            f"--out"
+        ) from None
+
+
+class Lock:
+    """One process for each run folder, from before anything in it is read until `release`.
+
+    The system lets go of it with the process, however that ends; `lock` says who has it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(descriptor, 200).decode("utf-8", "replace").strip()
+            os.close(descriptor)
+            raise ValueError(
+                f"{folder} is being trained by another process ({owner}): stop it first, or "
+                f"choose another --out"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}".encode(), 0)
+        # A run that is thrown away without having begun lets go of it too.
+        self.release = weakref.finalize(self, os.close, descriptor)

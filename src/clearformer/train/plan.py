@@ -1,0 +1,189 @@
+"""What a run needs, and the settings with which it fits: a plan before the run.
+
+Memory is counted by `footprint`, speed measured by `pace`. Where a batch does not fit, it is cut
+into more micro-batches (the same gradient, no more work); where that would make them too small
+to be quick, blocks are recomputed too.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from clearformer.config import RunConfig, Seq2SeqConfig
+from clearformer.train import footprint, precision
+from clearformer.train.footprint import Footprint
+from clearformer.train.recompute import Recompute
+
+UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 10**3, "M": 10**6}
+UNITS |= {"G": 10**9, "T": 10**12}
+# What a run loads as it goes (kernels, samples, the curve at its end), as measured on three.
+LATER = 50 * 10**6
+QUICK = 1024  # tokens of a micro-batch below which a product is no longer as quick
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that fits, and what it takes."""
+
+    config: RunConfig
+    counted: Footprint
+    base: int  # bytes of Python, torch and their libraries
+
+    @property
+    def rows(self) -> int:
+        return micro_rows(self.config)
+
+    @property
+    def total(self) -> int:
+        return self.base + self.counted.total
+
+
+def plan(config: RunConfig, limit: int | None = None) -> Plan:
+    """The run as it is, or the quickest that fits into `limit` bytes; else a ValueError."""
+    base = base_bytes()
+    half = precision.resolve(config.train.precision, torch.device("cpu"))
+    config = replace(config, train=replace(config.train, precision=half))
+    asked = _counted(config, base)
+    if limit is None or asked.total <= limit:
+        return asked
+    for what in _more_than(config.train.recompute):
+        found = _largest(config, what, limit, base)
+        if found is not None:
+            return found
+    raise ValueError(_impossible(config, limit, base))
+
+
+def _largest(config: RunConfig, what: Recompute, limit: int, base: int) -> Plan | None:
+    """The fewest micro-batches that fit, with `what` recomputed."""
+
+    def cut(accumulate: int) -> RunConfig:
+        return replace(config, train=replace(config.train, recompute=what, accumulate=accumulate))
+
+    cuts = _cuts(config, last=what == 1)
+    least = _counted(cut(cuts[-1]), base)
+    if least.total > limit or len(cuts) == 1:
+        return least if least.total <= limit else None
+    most = _counted(cut(cuts[0]), base)
+    each = (most.total - least.total) / max(1, most.rows - least.rows)
+    for accumulate in cuts[:-1]:
+        # About a straight line in the rows; counting anew costs a second.
+        if least.total + each * (micro_rows(cut(accumulate)) - least.rows) <= 1.02 * limit:
+            found = _counted(cut(accumulate), base)
+            if found.total <= limit:
+                return found
+    return least
+
+
+def micro_rows(config: RunConfig) -> int:
+    """Sequences at a time."""
+    return max(1, -(-footprint.rows_of(config) // config.train.accumulate))
+
+
+def micro_tokens(config: RunConfig) -> int:
+    """Tokens at a time, padding counted."""
+    rows = micro_rows(config)
+    if isinstance(config.model, Seq2SeqConfig) and config.train.tokens is not None:
+        return rows
+    return rows * config.model.length
+
+
+def size(text: str) -> int:
+    """Bytes of "12GB", "500 MB" or "4GiB"."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    unit = None if found is None else UNITS.get(found[2].upper())
+    if found is None or unit is None or not float(found[1]) * unit >= 1:
+        raise ValueError(f"{text!r} is no size of memory: write it as 12GB, 500MB or 4GiB")
+    return round(float(found[1]) * unit)
+
+
+def shown(count: float) -> str:
+    """Bytes as people say them; the reverse of `size`."""
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
+        if count >= unit:
+            return f"{count / unit:.{1 if count < 100 * unit else 0}f} {name}"
+    return f"{count / 1000:.1f} KB"
+
+
+def available_bytes() -> int | None:
+    """Memory that this machine could give now; None where it does not say."""
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    except OSError:
+        return None
+    return None if found is None else int(found[1]) * 1024
+
+
+def base_bytes() -> int:
+    """What this process takes before there is a model, once torch has loaded what it needs."""
+    import torch._subclasses.fake_tensor  # which planning itself brings along
+
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    rule = torch.optim.AdamW(layer.parameters(), fused=True)
+    with torch.random.fork_rng(devices=[]):
+        layer(torch.zeros(2, 3, 16)).sum().backward()
+    rule.step()
+    del layer, rule
+    gc.collect()
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 + LATER
+    except OSError:
+        return 400 * 10**6
+
+
+def _counted(config: RunConfig, base: int) -> Plan:
+    train = config.train
+    counted = footprint.footprint(
+        config, micro_rows(config), train.recompute, accumulated=train.accumulate > 1
+    )
+    return Plan(config, counted, base)
+
+
+def _more_than(what: Recompute) -> list[Recompute]:
+    """Ways to keep less, from what is asked for to the least."""
+    order: list[Recompute] = [None, "attention", 2, 1]
+    return order[order.index(what) :] if what in order else [what, 1]
+
+
+def _cuts(config: RunConfig, last: bool) -> list[int]:
+    """Micro-batches to try: down to a quick size, or as a last resort down to one sequence."""
+    train = config.train
+    parts = [n for n in range(train.accumulate, train.batch + 1) if train.batch % n == 0]
+
+    def quick(accumulate: int) -> bool:
+        return micro_tokens(replace(config, train=replace(train, accumulate=accumulate))) >= QUICK
+
+    return parts if last else [n for n in parts if quick(n)] or parts[:1]
+
+
+def _impossible(config: RunConfig, limit: int, base: int) -> str:
+    model, train = config.model, config.train
+    least = replace(config, train=replace(train, recompute=1, accumulate=train.batch))
+    found = _counted(least, base)
+    parts = found.counted
+    ways = [f"--memory {math.ceil(found.total / 10**8) / 10:g}GB or more"]
+    cycle = len(model.patterns)
+    if model.layers > cycle:
+        one = _counted(replace(least, model=replace(model, layers=cycle)), base)
+        each = (found.total - one.total) / (model.layers - cycle)
+        layers = cycle + math.floor((limit - one.total) / each)
+        if layers >= cycle:
+            ways.append(f"--model.layers {layers - layers % cycle}")
+    shorter = replace(least, model=replace(model, length=max(1, model.length // 4)))
+    if _counted(shorter, base).total <= limit:
+        ways.append(f"--model.length {model.length // 4}")
+    ways.append("a smaller preset or --model.width")
+    ways.append("several GPUs that share the weights (plan --gpus 8)")
+    return (
+        f"{model.name} does not fit into {shown(limit)}: with one sequence at a time and every "
+        f"block recomputed it takes {shown(found.total)} (weights {shown(parts.weights)}, "
+        f"gradients {shown(parts.gradients)}, optimizer {shown(parts.optimizer)}, activations "
+        f"{shown(parts.activations)}, Python and torch {shown(base)}). It would with "
+        f"{'; or '.join(ways)}"
+    )

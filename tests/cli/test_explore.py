@@ -1,0 +1,134 @@
+"""`clearformer explore`: an address, a model to look at, and clear refusals."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from clearformer.cli import explore
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What the verb would serve, without serving it."""
+    from clearformer.explore.server import Server
+
+    made = []
+    monkeypatch.setattr(Server, "serve_here", lambda server: made.append(server))
+    monkeypatch.setattr("clearformer.explore.library.Library.warm", lambda library: None)
+    yield made
+    for server in made:
+        server.socket.close()
+
+
+def test_a_real_server_answers_and_ends_with_ctrl_c(tmp_path):
+    (tmp_path / "runs").mkdir()
+    command = [sys.executable, "-m", "clearformer", "explore", str(tmp_path), "--no-browser"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            line = running.stdout.readline()
+            place = re.search(r"http://(127\.0\.0\.1:\d+)/", line)[1]
+            connection = http.client.HTTPConnection(place, timeout=60)
+            connection.request("GET", "/api/models")  # at once: the address holds when it is told
+            assert json.loads(connection.getresponse().read()) == []
+            connection.close()
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == 0, err
+    assert line.startswith("explore 0 models at http://127.0.0.1:")
+    assert "Traceback" not in err
+    assert "there is no model in it yet" in err
+
+
+def test_runs_here_are_found_without_being_named(clearformer, served, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "mine"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    done = clearformer("explore", "--no-browser")
+    assert done.code == 0, done.err
+    assert "note: mine cannot be opened: " in done.err
+    assert done.out.startswith("explore 0 models at ")
+
+
+def test_with_nothing_to_see_a_small_model_is_trained_once(
+    clearformer, served, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = explore.first_config()
+    assert (config.data.source, config.train.steps) == ("python-docs", 250)
+    tiny = replace(
+        config,
+        model=replace(config.model, layers=1, width=8, heads=2, hidden=8),
+        data=replace(config.data, tokenizer="bytes", vocabulary=None),
+        train=replace(config.train, steps=2, evaluations=1, device="cpu"),
+    )
+    monkeypatch.setattr(explore, "first_config", lambda: tiny)
+    done = clearformer("explore", "--no-browser")
+    assert done.code == 0, done.err
+    assert "a small model is trained on Python's documentation" in done.out
+    assert "step 2 of 250: loss" in done.out
+    assert "explore 1 model at " in done.out
+    again = clearformer("explore", "--no-browser")
+    assert "trained" not in again.out
+    assert "explore 1 model at " in again.out
+
+
+def test_a_taken_port_gives_way_and_the_token_is_in_the_address(clearformer, served, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        token = "a token with spaces & more"
+        done = clearformer(
+            "explore", str(tmp_path), "--no-browser", "--port", str(port), "--token", token
+        )
+    assert done.code == 0, done.err
+    assert f"note: port {port} is taken" in done.err
+    assert "/?token=a%20token%20with%20spaces%20%26%20more" in done.out
+    (server,) = served
+    assert server.port != port
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["nowhere"], "there is no folder nowhere: give a run, or leave it out"),
+        (["--host", "0.0.0.0"], "host is 0.0.0.0, which others can reach: add --token"),
+        (["--token", "short"], "the token has 5 characters, but it must have at least 16"),
+        (["--max-tokens", "2000"], "max-tokens is 2000, but it must be from 1 to 1,024"),
+        (["--port", "99999"], "port is 99999, but it must be from 0 to 65535"),
+        (["--port", "x"], "--port"),
+    ],
+)
+def test_mistakes_are_one_line(clearformer, flags, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in clearformer("explore", "--no-browser", *flags).complaint
+
+
+def test_a_file_that_is_no_model_is_refused(clearformer, tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    said = clearformer("explore", str(tmp_path / "a.txt"), "--no-browser").complaint
+    assert "is no folder: give a run, a folder of runs, or a folder of weights" in said
+
+
+def test_no_browser_is_opened_where_nobody_sees_it(monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if sys.platform == "linux":
+        assert not explore._has_screen()
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert explore._has_screen()
+    assert os.environ["DISPLAY"] == ":0"

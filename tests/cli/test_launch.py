@@ -1,0 +1,116 @@
+"""`--processes` and torchrun: real processes, started, stopped, killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clearformer.cli.train import require_another_end, starts_others
+from clearformer.train import checkpoint, records
+from clearformer.train.step import NotFiniteError
+
+FLAGS = (
+    "modern-tiny --layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch 4 "
+    "--threads 1 --precision float32 --evaluations 1 --save-seconds 0 --quiet --resume "
+    "--model.dropout.residual 0.1 --steps 60"
+)
+
+
+@pytest.fixture
+def words(tmp_path):
+    data = tmp_path / "text.txt"
+    data.write_text("the cat sat on the mat, and the dog sat on the log.\n" * 60)
+
+    def words(out):
+        return ["train", *FLAGS.split(), "--data", str(data), "--out", str(tmp_path / out)]
+
+    return words
+
+
+@pytest.fixture
+def start(tmp_path):
+    log = tmp_path / "said.txt"
+
+    def start(*command):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        with log.open("w") as file:
+            words = [sys.executable, "-m", *command]
+            return subprocess.Popen(words, env=environment, stdout=file, stderr=file)
+
+    start.said = log.read_text
+    return start
+
+
+def command(words):
+    from clearformer.cli.main import main
+
+    main(words)
+
+
+def until(path, process):
+    while not path.exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+
+
+def state(folder):
+    """Everything on disk that does not depend on the clock."""
+    found = checkpoint.newest(folder / "checkpoints", print)
+    hashes = {
+        name: about["sha256"]
+        for name, about in found.manifest["files"].items()
+        if name.endswith(".safetensors")
+    }
+    curve = [(r["step"], r["loss"]) for r in records.read(folder / "metrics.jsonl") if "loss" in r]
+    return found.step, hashes, curve
+
+
+def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, several):
+    """--processes, ended by SIGTERM and continued by torchrun, which loses a worker on the way."""
+    agent = start("clearformer", *words("disturbed"), "--processes", "2")
+    until(tmp_path / "disturbed/checkpoints/step-10", agent)
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(120) == 143
+    stopped = checkpoint.newest(tmp_path / "disturbed/checkpoints", print).step
+    last = records.read(tmp_path / "disturbed/metrics.jsonl")[-1]
+    assert last == {"event": "end", "step": stopped, "reason": "stopped", "exit": 143}
+    torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    agent = start(*torchrun, "--max-restarts", "2", "-m", "clearformer", *words("disturbed"))
+    until(tmp_path / f"disturbed/checkpoints/step-{stopped + 5}", agent)
+    os.kill(workers(agent.pid)[1], signal.SIGKILL)
+    assert agent.wait(300) == 0, start.said()
+    with several.started(2, command, tmp_path, words("whole")) as ranks:
+        for rank in ranks:
+            rank.join(300)
+        assert [rank.exitcode for rank in ranks] == [0, 0]
+    assert state(tmp_path / "disturbed") == state(tmp_path / "whole")
+
+
+def workers(agent):
+    found = Path(f"/proc/{agent}/task/{agent}/children")
+    if not found.exists():
+        pytest.skip("needs /proc to find the workers")
+    return [int(each) for each in found.read_text().split()]
+
+
+def test_who_starts_whom():
+    assert not starts_others(None, {})
+    assert starts_others(2, {})
+    assert not starts_others(2, {"WORLD_SIZE": "2"})
+    with pytest.raises(ValueError, match="torchrun has started 4 processes, but --processes says"):
+        starts_others(2, {"WORLD_SIZE": "4"})
+    with pytest.raises(ValueError, match="--processes is 0, but it must be at least 1"):
+        starts_others(0, {})
+
+
+def test_a_restart_does_not_run_into_the_same_wall(tmp_path):
+    require_another_end(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 0}\n')
+    require_another_end(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 3}\n')
+    with pytest.raises(NotFiniteError, match="ended at step 7 because a number was not finite"):
+        require_another_end(tmp_path)

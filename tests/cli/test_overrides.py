@@ -1,0 +1,82 @@
+"""Flags by the end of their path, and values of another kind."""
+
+import re
+
+import pytest
+
+from clearformer.cli.overrides import expand, without
+from clearformer.cli.train import parse
+from clearformer.config import AdamW, Cosine, Grid, Muon, Rotary
+
+
+@pytest.fixture(scope="module")
+def default():
+    return parse([])
+
+
+@pytest.mark.parametrize(
+    ("flag", "path"),
+    [
+        ("--minutes", "--train.minutes"),
+        ("--lr=3", "--train.lr=3"),
+        ("--data", "--data.source"),
+        ("--width", "--model.width"),
+        ("--length", "--model.length"),  # the past's length has the longer path
+        ("--dropout.embedding", "--model.dropout.embedding"),
+        ("--dropout.embedding=0.1", "--model.dropout.embedding=0.1"),
+        ("--adam.beta2", "--train.optimizer.adam.beta2"),
+        ("--optimizer", "--train.optimizer"),
+        ("--save_seconds", "--train.save-seconds"),
+        ("--model.dropout.embedding", "--model.dropout.embedding"),
+        ("--resume", "--resume"),
+        ("--attention", "--attention"),  # of the dropout or of the biases?
+        ("words", "words"),
+    ],
+)
+def test_the_end_of_a_path_is_enough(default, flag, path):
+    assert expand(flag, default) == path
+
+
+def test_a_partial_path_sets_the_field():
+    assert parse(["--dropout.embedding", "0.1"]).model.dropout.embedding == 0.1
+
+
+def test_a_value_of_another_kind():
+    read = parse(["--optimizer", "adamw", "--lr=1e-3", "--beta2", "0.9", "--schedule=cosine"])
+    assert read.train.optimizer == AdamW(beta2=0.9)
+    assert read.train.schedule == Cosine()
+    assert parse(["gpt2-small", "--position", "rotary"]).model.position == Rotary()
+    read = parse(["gpt2-small", "--optimizer", "Muon", "--lr", "0.02", "--adam-lr", "1e-4"])
+    assert read.train.optimizer == Muon(adam_lr=1e-4)
+    assert parse(["--query-key-norm", "none"]).model.query_key_norm is None
+    grid = parse(["--position", "grid", "--columns", "8"])
+    assert grid.model.position == Grid(columns=8)
+
+
+def test_the_same_kind_keeps_its_settings():
+    before = parse([]).train.schedule
+    assert parse(["--schedule", "stable-then-decay"]).train.schedule == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--optimizer", "adam"], "--train.optimizer is 'adam': did you mean 'AdamW'?"),
+        (["--optimizer", "sgd"], "--train.optimizer is 'sgd': known: AdamW, Muon"),
+        (["--optimizer", "adamw"], "another optimizer needs another learning rate: add --lr"),
+        (["--position", "grid"], "a Grid needs columns: add --model.position.columns"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(words, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        parse(words)
+
+
+def test_nothing_is_spelled_as_one_likes():
+    assert parse(["--clip", "none"]).train.clip is None
+    assert parse(["--train.clip", "None"]).train.clip is None
+    assert parse(["--data", "none"]).data.source == "none"  # a file may be called so
+
+
+def test_words_without_a_flag():
+    assert without(["a", "--x", "b", "--x=c", "d"], "--x") == ["a", "d"]

@@ -1,0 +1,84 @@
+"""`clearformer plan`: numbers, a command that works, and refusals that help."""
+
+import json
+import shlex
+
+import pytest
+
+from clearformer.config import RunConfig, to_json
+from clearformer.families import preset
+from clearformer.families.recipes import recipe
+
+TINY = (
+    "--layers", "2", "--width", "16", "--hidden", "32", "--heads", "2", "--key-heads", "1",
+    "--length", "32", "--precision", "float32", "--threads", "1",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr("clearformer.train.pace.SECONDS", 0.05)
+    # It is for the whole process, and the other tests live in this one.
+    monkeypatch.setattr("clearformer.train.tidy.keep_heap_small", lambda: True)
+
+
+def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path):
+    text = tmp_path / "a text.txt"
+    text.write_text("the cat sat on the mat. " * 200)
+    found = clearformer(
+        "plan", "modern-tiny", *TINY, "--data", str(text), "--memory", "2GB", "--steps", "3"
+    )
+    assert found.code == 0, found.err
+    for part in ("parameters", "weights", "gradients", "optimizer", "activations", "in all",
+                 "of 2.0 GB", "tables of scores", "GFLOP", "tokens/s", "for 3 steps"):  # fmt: skip
+        assert part in found.out
+    words = shlex.split(found.out.splitlines()[-1])
+    assert words[:3] == ["clearformer", "train", "modern-tiny"]
+    assert words[words.index("--data.source") + 1] == str(text)
+    ran = clearformer(*words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet")
+    assert ran.code == 0, ran.err
+    assert "to fit into 2GB, 1 micro-batches a step, recomputing nothing" in ran.err
+    goes_on = clearformer(
+        *words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet", "--resume"
+    )
+    assert goes_on.code == 0, goes_on.err
+    assert "micro-batches" not in goes_on.err
+    again = clearformer("plan", str(tmp_path / "run"), "--minutes", "1")
+    assert "1 minutes" in again.out
+    assert "steps" in again.out
+
+
+def test_a_config_in_a_file(clearformer, tmp_path):
+    model = preset("modern-tiny")
+    data, train = recipe(model)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(to_json(RunConfig(model=model, data=data, train=train))))
+    assert "modern-tiny: " in clearformer("plan", str(path), *TINY).out
+    path.write_text(json.dumps(to_json(model)))
+    assert "modern-tiny: " in clearformer("plan", str(path), *TINY).out
+    path.write_text("{}")
+    assert "is no config of a run or a model" in clearformer("plan", str(path)).complaint
+
+
+def test_what_cannot_be_is_refused(clearformer):
+    wrong = clearformer("plan", "modern-tiny", *TINY, "--memory", "10MB").complaint
+    assert "modern-tiny does not fit into 10.0 MB" in wrong
+    assert "It would with --memory" in wrong
+    assert "no size of memory" in clearformer("plan", "modern-tiny", "--memory", "lots").complaint
+    assert "there is no model 'gtp2'" in clearformer("plan", "gtp2").complaint
+    assert "gpus is 0, but" in clearformer("plan", "gpt2-small", "--gpus", "0").complaint
+    assert "utilisation is 2" in clearformer("plan", "gpt2", "--utilisation", "2").complaint
+    fit = clearformer("train", "modern-tiny", *TINY, "--fit", "10MB")
+    assert "does not fit into 10.0 MB" in fit.complaint
+
+
+def test_gpus_on_paper(clearformer):
+    found = clearformer("plan", "gpt2-small", "--layers", "2", "--gpus", "8", "--tokens", "1e9")
+    assert found.code == 0, found.err
+    assert "1e+09 tokens" in found.out
+    assert "assumed: 80.0 GB and 312 TFLOP/s each, of which training reaches 40%" in found.out
+    assert "a copy on each (ddp)" in found.out
+    assert "shared out (fsdp2)" in found.out
+    assert "limits:" in found.out
+    small = clearformer("plan", "gpt2-small", "--layers", "2", "--gpus", "8", "--gpu-memory", "1GB")
+    assert "does not fit on 8 GPUs of 1.0 GB" in small.complaint

@@ -1,0 +1,130 @@
+"""Generate: the whole distribution, the very draw, the text of the command line (V11 V12 V17)."""
+
+import json
+import math
+import time
+import urllib.request
+
+import pytest
+import torch
+
+from clearformer.explore.trace import trace
+from clearformer.generate.choose import Sampling, choose
+
+pytestmark = pytest.mark.xdist_group("explorer")
+PROMPT = "the cat sat"
+BARS = "#bars tr[data-p]"
+
+
+def slide(page, name, value):
+    page.locator(name).evaluate(
+        """(slider, value) => { slider.value = value;
+           slider.dispatchEvent(new Event('input', {bubbles: true})); }""",
+        str(value),
+    )
+
+
+def logits(server, family, prompt=PROMPT):
+    return trace(server.models[family], prompt, capture=["logits"]).get("logits")[-1].double()
+
+
+def test_sliders_answer_without_a_request(visit, explorer_server):
+    page = visit.go("generate", model="generator", prompt=PROMPT, ready=BARS)
+    page.wait_for_load_state("networkidle")
+    wanted = logits(explorer_server, "generator").softmax(0)
+    many = len(visit.requests)
+    ids = [int(each) for each in visit.numbers(BARS, "data-id")]
+    shown = torch.tensor(visit.numbers(BARS, "data-p"), dtype=torch.double)
+    assert (shown - wanted[ids]).abs().max() < 1e-6
+    assert abs(visit.numbers("#total", "data-total")[0] - 1) < 1e-9
+    entropy = float(-(wanted * wanted.log2()).sum())
+    assert abs(float(page.inner_text("#entropy").split()[-2]) - entropy) < 6e-3
+    slide(page, "#temperature", 0)
+    page.wait_for_function("() => document.querySelector('#kept').textContent.startsWith('1 ')")
+    assert visit.numbers(f"{BARS}:first-child", "data-p") == [1.0]
+    assert visit.numbers(f"{BARS}:first-child", "data-id") == [int(wanted.argmax())]
+    slide(page, "#temperature", 2.5)
+    slide(page, "#topp", 0.8)
+    page.wait_for_timeout(150)
+    assert len(visit.requests) == many
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(1, 0, 1), (0.7, 5, 1), (1.3, 9, 0.7)])
+def test_the_draw_is_the_stretch_that_holds_u(visit, explorer_server, temperature, top_k, top_p):
+    page = visit.go("generate", model="gpt2", prompt=PROMPT, temperature=temperature, topk=top_k,
+                    topp=top_p, seed=7, ready="#draw[data-id]")  # fmt: skip
+    u = visit.numbers("#draw", "data-u")[0]
+    how = Sampling(temperature=temperature, top_k=top_k or None, top_p=top_p)
+    drawn = choose(logits(explorer_server, "gpt2"), how, u)
+    assert visit.numbers("#draw", "data-id") == [drawn.id]
+    low, high = (float(part) for part in page.inner_text("#draw .mono:last-child")[1:-1].split(","))
+    assert low - 1e-4 <= u < high + 1e-4
+    page.click("#one")
+    page.wait_for_selector("#written button")
+    assert visit.numbers("#written button", "data-id") == [drawn.id]
+
+
+def test_the_same_seed_gives_the_text_of_the_command_line(visit, explorer_server, capsys):
+    from clearformer.cli.main import main
+
+    page = visit.go("generate", model="generator", prompt=PROMPT, seed=3, length=12,
+                    temperature=0.9, ready=BARS)  # fmt: skip
+    page.click("#write")
+    page.wait_for_selector("#write")
+    page.wait_for_function("() => document.querySelectorAll('#written button').length === 12")
+    ids = [int(each) for each in visit.numbers("#written button", "data-id")]
+    text = explorer_server.models["generator"].tokenizer.decode(ids)
+    folder = explorer_server.runs / "generator"
+    main(["generate", str(folder), PROMPT, "--seed", "3", "--length", "12", "--temperature", "0.9"])
+    assert text.strip() in capsys.readouterr().out
+
+
+def test_it_streams_and_stops(visit, explorer_server):
+    page = visit.go("generate", model="twelve", prompt=PROMPT, length=200, ready=BARS)
+    page.click("#write")
+    page.wait_for_function("() => document.querySelectorAll('#written button').length >= 2")
+    assert page.locator("#stop").count() == 1  # still writing
+    started = time.perf_counter()
+    with urllib.request.urlopen(f"{explorer_server.url}/api/info") as answer:
+        info = json.load(answer)
+    assert info["limits"]["max_new_tokens"] >= 200
+    assert time.perf_counter() - started < 2  # 0.2 s on a quiet machine
+    page.click("#stop")
+    many = page.locator("#written button").count()
+    for _ in range(20):
+        with urllib.request.urlopen(f"{explorer_server.url}/api/info") as answer:
+            if json.load(answer)["generating"] == 0:
+                break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the server still writes")
+    assert page.locator("#written button").count() <= many + 1
+
+
+def test_another_token_leads_another_way(visit):
+    page = visit.go("generate", model="gpt2", prompt=PROMPT, length=4, ready=BARS)
+    page.click("#write")
+    page.wait_for_function("() => document.querySelectorAll('#written button').length === 4")
+    page.wait_for_selector("#write")
+    page.locator("#written button").nth(1).click()
+    other = page.locator(".alternatives button[aria-pressed=false]").first
+    other.click()
+    assert page.locator("#written button").count() == 2
+    page.click("#one")
+    page.wait_for_function("() => document.querySelectorAll('#written button').length === 3")
+
+
+def test_surprise_is_the_mean_of_the_bits(visit, explorer_server):
+    visit.go("generate", model="generator", prompt=PROMPT, ready="[data-mean]")
+    subject = explorer_server.models["generator"]
+    ids = subject.tokenizer.encode(PROMPT)
+    logs = trace(subject, PROMPT, capture=["logits"]).get("logits").double().log_softmax(-1)
+    bits = [-float(logs[place, id]) / math.log(2) for place, id in enumerate(ids[1:])]
+    assert abs(visit.numbers("[data-mean]", "data-mean")[0] - sum(bits) / len(bits)) < 1e-4
+
+
+def test_a_model_that_does_not_write_says_so(visit):
+    page = visit.go(
+        "generate", model="classifier", ready="[aria-label='This model does not write']"
+    )
+    assert "clearformer train" in page.inner_text("pre")

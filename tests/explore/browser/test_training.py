@@ -1,0 +1,78 @@
+"""Training: curves of metrics.jsonl as it grows, and the stop button (V24, V25)."""
+
+import json
+import shutil
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("explorer")
+
+
+@pytest.fixture
+def growing(explorer_server, tiny):
+    folder = explorer_server.runs / "growing"
+    shutil.copytree(explorer_server.runs / "generator", folder)
+    (folder / "metrics.jsonl").unlink()
+    (folder / "samples.jsonl").unlink(missing_ok=True)
+    tiny.write_metrics(folder, 30)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_run_grows_on_the_page(visit, growing, tiny):
+    page = visit.go("training", run="growing", ready="#summary[data-step='30']")
+    assert page.inner_text("#state").startswith("running")
+    lines = (growing / "metrics.jsonl").read_text().splitlines()
+    last = [line for line in map(json.loads, lines) if "event" not in line][-1]
+    assert abs(visit.numbers("#summary", "data-loss")[0] - last["loss"]) < 1e-9
+    before = len([url for url in visit.requests if "/metrics" in url])
+    tiny.write_metrics(growing, 5, start=31)
+    page.wait_for_selector("#summary[data-step='35']")
+    assert visit.numbers("#summary", "data-points") == [35]
+    # What was drawn is not asked for again.
+    assert len([url for url in visit.requests if "/metrics" in url]) == before
+    tiny.write_metrics(growing, 5, start=36, end=True)
+    page.wait_for_selector("#summary[data-step='40']")
+    page.wait_for_function("() => document.querySelector('#state').textContent.startsWith('ended')")
+
+
+def test_stop_asks_once_and_leaves_a_file(visit, growing):
+    page = visit.go("training", run="growing", ready="#stop-run")
+    page.click("#stop-run")
+    assert not (growing / "stop").exists()
+    page.click("#stop-sure")
+    page.wait_for_selector("[role=status].note")
+    assert (growing / "stop").exists()
+
+
+def test_checkpoints_are_a_film(visit):
+    page = visit.go("training", run="gpt2", ready="#frame")
+    page.wait_for_selector("[data-part=frames] [role=application]")
+    first = page.inner_text("[data-part=frames] figcaption")
+    page.focus("[data-part=frames] [role=application]")
+    page.keyboard.press("ArrowDown")
+    one = page.inner_text("[data-part=frames] figcaption")
+    assert one != first
+    page.focus("#frame")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "told => document.querySelector('[data-part=frames] figcaption').innerText !== told",
+        arg=one,
+    )
+
+
+def test_a_restarted_server_goes_on_where_it_was(visit_at, growing, tiny):
+    """The browser comes back by itself and names the last thing it has heard."""
+    with tiny.serving(growing.parent) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        opened = visit_at(server.url, check=False)
+        visit = opened.__enter__()
+        page = visit.go("training", run="growing", ready="#summary[data-step='30']")
+        page.wait_for_timeout(300)
+    before = len([url for url in visit.requests if "/metrics" in url])
+    tiny.write_metrics(growing, 5, start=31)
+    with tiny.serving(growing.parent, port):
+        page.wait_for_selector("#summary[data-step='35']")
+        assert visit.numbers("#summary", "data-points") == [35]
+        assert len([url for url in visit.requests if "/metrics" in url]) == before
+        opened.__exit__(None, None, None)

@@ -1,0 +1,66 @@
+"""A server on tiny models of every family, one for all tests of a process."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests that share a server share a process, where several run side by side."""
+    for item in items:
+        if "explorer_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("explorer"))
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    """The module that writes tiny models and serves them."""
+    return load("models")
+
+
+@pytest.fixture(scope="session")
+def tiny_runs(tiny, tmp_path_factory):
+    return tiny.write_all(tmp_path_factory.mktemp("explorer") / "runs")
+
+
+@pytest.fixture(scope="session")
+def client(explorer_server):
+    return explorer_server.client
+
+
+@pytest.fixture(scope="session")
+def traced(client):
+    """The answer to a new trace of a model."""
+
+    def ask(model, text="the cat sat on the mat", **more):
+        return client.post("/api/traces", {"model": model, "text": text, **more})
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def opened(explorer_server):
+    """A model in memory, to be looked at without a server."""
+    library = explorer_server.library
+
+    def open_model(id, checkpoint=None):
+        entry = library.entry(id)
+        chosen = library.checkpoint(entry, checkpoint)
+        return entry.worker.submit(lambda: library.open(entry, chosen)).result()
+
+    return open_model
+
+
+@pytest.fixture(scope="session")
+def explorer_server(tiny, tiny_runs):
+    with tiny.serving(tiny_runs) as server:
+        yield server

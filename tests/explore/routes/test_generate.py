@@ -1,0 +1,42 @@
+"""A text as it is written, over HTTP; a page that goes away ends it."""
+
+import time
+
+from clearformer.generate.choose import Sampling
+from clearformer.generate.stream import stream
+from clearformer.generate.writer import Writer
+
+ASKED = {"model": "gpt2", "prompt": "the cat", "max_new_tokens": 10, "temperature": 0.8, "seed": 7}
+
+
+def test_a_text_is_that_of_the_command_line(client, explorer_server):
+    events = client.events("/api/generate", ASKED)
+    assert [name for name, _, _ in events] == ["token"] * 10 + ["done"]
+    assert events[-1][1] == {"reason": "length"}
+    subject = explorer_server.models["gpt2"]
+    writer = Writer(subject.model, subject.config, subject.tokenizer)
+    expected = stream(writer, "the cat", Sampling(temperature=0.8), most=10, seed=7)
+    assert "".join(data["text"] for _, data, _ in events[:-1]) == "".join(t.text for t in expected)
+
+
+def test_whoever_stops_closes_the_text_and_others_are_answered_meanwhile(client):
+    events = client.events("/api/generate", {**ASKED, "model": "twelve", "max_new_tokens": 200}, 3)
+    assert len(events) == 3  # before the end
+    began = time.monotonic()
+    while client.get("/api/info")["generating"]:
+        assert time.monotonic() - began < 5
+        time.sleep(0.02)
+
+
+def test_mistakes_are_answers_and_no_streams(client):
+    client.post("/api/generate", {**ASKED, "model": "bert"}, status=409)
+    client.post("/api/generate", {**ASKED, "temperature": -1}, status=422)
+    client.post("/api/generate", {**ASKED, "max_new_tokens": 500}, status=413)
+    client.post("/api/generate", {**ASKED, "model": "none"}, status=404)
+
+
+def test_a_mistake_on_the_way_is_an_event(client):
+    asked = {**ASKED, "model": "nan"}
+    name, data, _ = client.events("/api/generate", asked)[-1]
+    assert name == "error"
+    assert "no token is left to choose" in data["message"]

@@ -1,0 +1,54 @@
+"""Runs over HTTP: the list, increments, a stream that goes on where it was, and stop."""
+
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def live(explorer_server, tiny):
+    """A run that is being written while it is looked at."""
+    folder = explorer_server.runs / "live"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    tiny.write_metrics(folder, 10)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_run_that_appears_is_listed(client, live):
+    rows = {row["id"]: row for row in client.get("/api/runs")}
+    assert rows["live"]["state"] == "running"
+    assert rows["live"]["step"] == 10
+    assert rows["live"]["model"] is None  # nothing to open yet
+    assert (rows["gpt2"]["state"], rows["gpt2"]["reason"]) == ("ended", "finished")
+    assert rows["gpt2"]["model"] == "gpt2"
+
+
+def test_curves_grow_without_being_sent_again(client, live, tiny):
+    first = client.get("/api/runs/live/metrics")
+    tiny.write_metrics(live, 2, start=11)
+    second = client.get(f"/api/runs/live/metrics?since={first['next']}")
+    assert [point[0] for point in second["series"]["train_loss"]] == [11, 12]
+    (live / "metrics.jsonl").write_text("")
+    assert client.get(f"/api/runs/live/metrics?since={first['next']}")["reset"]
+
+
+def test_a_stream_goes_on_from_its_last_event(client, live, tiny):
+    events = client.events("/api/runs/live/events", most=2)
+    assert [name for name, _, _ in events] == ["metric", "sample"]
+    tiny.write_metrics(live, 3, start=11, end=True)
+    headers = {"Last-Event-ID": events[-1][2]}
+    later = client.events("/api/runs/live/events", most=2, headers=headers)
+    assert [name for name, _, _ in later] == ["metric", "end"]
+    steps = [point[0] for point in later[0][1]["series"]["train_loss"]]
+    assert steps == [11, 12, 13]
+    since = client.get("/api/runs/live/metrics")["next"]
+    (live / "metrics.jsonl").write_text("")
+    assert client.events(f"/api/runs/live/events?since={since}", most=1)[0][0] == "reset"
+
+
+def test_stop_leaves_a_file_for_the_trainer(client, live):
+    assert client.post("/api/runs/live/stop", {}, status=202) == {"id": "live"}
+    assert (live / "stop").exists()
+    client.post("/api/runs/nan/stop", {}, status=404)  # a model that no run wrote

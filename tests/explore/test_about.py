@@ -1,0 +1,29 @@
+"""A model's row in the list, by its config alone."""
+
+from clearformer.explore import about
+
+
+def test_every_family_says_what_it_is(explorer_server):
+    rows = {entry.id: about.model(entry) for entry in explorer_server.library.models()}
+    tasks = {id: row["tasks"] for id, row in rows.items()}
+    assert tasks["gpt2"] == tasks["xl"] == tasks["sparse"] == tasks["modern"] == ["generate"]
+    assert (tasks["bert"], tasks["classifier"]) == (["fill"], ["classify"])
+    assert tasks["original"] == ["translate"]
+    assert rows["original"]["parts"] == ["encoder", "decoder", "cross"]
+    assert {id: row["positions"] for id, row in rows.items() if id in ("xl", "modern", "bert")} == {
+        "xl": "relative", "modern": "rotary", "bert": "learned",
+    }  # fmt: skip
+    assert rows["xl"]["memory"] == 8
+    assert rows["classifier"]["labels"] == ["negative", "positive"]
+    assert rows["modern"]["n_key_heads"] == 1
+    assert [rows[id]["causal"] for id in ("gpt2", "sparse", "bert")] == [True, True, False]
+    assert rows["gpt2"]["checkpoints"][1] == {
+        "id": "step-10", "step": 10, "val_loss": 2.9 / 10**0.5,
+    }  # fmt: skip
+
+
+def test_parameters_sum_to_the_number_of_parameters(explorer_server, opened):
+    for id in ("gpt2", "original"):
+        told = about.parameters(explorer_server.library.entry(id))
+        count = sum(p.numel() for p in opened(id).subject.model.parameters())
+        assert told["total"] == sum(row["count"] for row in told["rows"]) == count

@@ -1,0 +1,77 @@
+"""The parts of integrated gradients sum to the whole, and the reference says the same."""
+
+import numpy as np
+import pytest
+import torch
+
+from clearformer.explore import attribution
+from clearformer.explore.arrays import unpack
+from clearformer.explore.attribution import attribute, integrated_gradients, occlusion
+from clearformer.explore.errors import Problem
+from clearformer.explore.limits import Limits
+
+TEXT = "a good film , a bad end"
+
+
+def score_of(model, label):
+    return lambda x, keep: attribution._logits(model, x, keep)[:, label]
+
+
+@pytest.mark.parametrize("label", ["negative", "positive"])
+def test_integrated_gradients_are_complete(opened, label):
+    told = attribute(opened("classifier"), TEXT, "ig", label, Limits())
+    assert told["label"] == label
+    assert told["completeness"]["error"] < 0.01
+    assert unpack(told["values"]).sum() == pytest.approx(told["completeness"]["sum"], abs=1e-5)
+    assert sum(each["p"] for each in told["probs"]) == pytest.approx(1)
+
+
+def test_integrated_gradients_are_those_of_captum(opened):
+    captum = pytest.importorskip("captum.attr")
+    model = opened("classifier").subject.model
+    x = torch.randn(1, 5, 16)
+    values, total = integrated_gradients(score_of(model, 1), x)
+    reference = captum.IntegratedGradients(lambda given: score_of(model, 1)(given, None))
+    expected = reference.attribute(x, n_steps=400)
+    np.testing.assert_allclose(values, expected[0].sum(-1).detach(), atol=0.02)
+    assert values.sum().item() == pytest.approx(total, abs=0.01)
+
+
+def test_gradient_times_input_is_exact_where_the_score_is_straight():
+    slope = torch.randn(4, 3)
+    values = attribution.gradient_times_input(
+        lambda x, keep: (x * slope).sum((1, 2)), torch.ones(1, 4, 3)
+    )
+    torch.testing.assert_close(values, slope.sum(-1))
+
+
+def test_occlusion_is_the_fall_without_the_token(opened):
+    model = opened("classifier")
+    told = attribute(model, TEXT, "occlusion", 0, Limits())
+    inner, score = model.subject.model, score_of(model.subject.model, 0)
+    ids = torch.tensor([[each["id"] for each in told["tokens"]]])
+    with torch.no_grad():
+        x = inner.embedding(ids)
+        keep = torch.ones(1, ids.shape[1], dtype=torch.bool)
+        keep[0, 2] = False
+        fall = score(x, None) - score(x, keep)
+        assert unpack(told["values"])[2] == pytest.approx(fall.item(), abs=1e-6)
+        assert occlusion(score, x[:, :1]).shape == (1,)  # nothing would be left of one token
+
+
+def test_the_pool_is_told(opened):
+    told = attribute(opened("classifier"), TEXT, "grad_x_input", None, Limits())
+    assert told["pool"]["kind"] == "mean"
+    assert unpack(told["pool"]["values"]).tolist() == pytest.approx([1 / 7] * 7)
+    model = opened("classifier").subject.model
+    x = model.embedding(torch.tensor([[1, 2, 3]]))
+    won = unpack(attribution.pool(model, x, "max")["values"])
+    assert won.sum() == pytest.approx(1)
+    assert unpack(attribution.pool(model, x, "first")["values"]).tolist() == [1, 0, 0]
+
+
+def test_only_a_classifier_has_classes(opened):
+    with pytest.raises(Problem, match="tells no classes"):
+        attribute(opened("gpt2"), TEXT, "ig", None, Limits())
+    with pytest.raises(Problem, match="there is no class 'neutral': there are negative, positive"):
+        attribute(opened("classifier"), TEXT, "ig", "neutral", Limits())

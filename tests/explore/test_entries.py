@@ -1,0 +1,65 @@
+"""A model is known by its files, and opened as every other verb opens it."""
+
+import json
+
+import pytest
+import torch
+
+from clearformer.explore.library import Library, is_model
+
+
+@pytest.fixture
+def one(tiny, tmp_path):
+    tokenizer = tiny.tokenizer_of("characters")
+    config = tiny.config_of("gpt2", tokenizer, {})
+    model = tiny.build(config)
+    return lambda name: tiny.write_run(
+        tmp_path / "runs" / name, config, model, tokenizer, steps=(5, 15)
+    )
+
+
+def test_the_best_checkpoint_is_opened_as_by_every_other_verb(one, tmp_path):
+    from clearformer.train.folder import best_checkpoint
+
+    run = one("run")
+    entry = Library([run]).entry("run")
+    assert [each["id"] for each in entry.checkpoints()] == ["step-15", "step-5"]
+    assert entry.default_checkpoint() == best_checkpoint(run).folder.name == "step-15"
+    newest = run / "checkpoints/step-15/state.json"
+    newest.write_text(json.dumps({"best": {"step": 5}}))
+    assert entry.default_checkpoint() == "step-5"
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "llama"])
+def test_weights_of_hugging_face_are_opened_as_they_are(kind, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    configs = {
+        "gpt2": lambda: transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=60),
+        "bert": lambda: transformers.BertConfig(**small, intermediate_size=32, vocab_size=60),
+        "llama": lambda: transformers.LlamaConfig(
+            **small, intermediate_size=32, vocab_size=60, num_key_value_heads=1
+        ),
+    }
+    makers = {
+        "gpt2": "GPT2LMHeadModel",
+        "bert": "BertForMaskedLM",
+        "llama": "LlamaForCausalLM",
+    }
+    torch.manual_seed(0)
+    theirs = getattr(transformers, makers[kind])(configs[kind]()).eval()
+    folder = tmp_path / f"{kind}-small"
+    theirs.save_pretrained(folder)
+    assert is_model(folder)
+    library = Library([tmp_path])
+    (entry,) = library.models()
+    assert entry.config.layers == 2
+    assert entry.checkpoints() == [{"id": "weights", "step": None, "val_loss": None}]
+    assert entry.tokenizer_kind is None
+    found = library.open(entry, "weights").subject
+    assert entry.config == found.config  # told before a number was read
+    ids = torch.tensor([[5, 3, 1, 7]])
+    with torch.inference_mode():
+        logits = found.model(ids)
+        logits = logits[0] if isinstance(logits, tuple) else logits
+        torch.testing.assert_close(logits, theirs(ids).logits, rtol=0, atol=1e-4)

@@ -1,0 +1,75 @@
+"""One call at a time, eight that wait, and a thread that outlives mistakes."""
+
+import asyncio
+import threading
+
+import pytest
+
+from clearformer.explore.errors import Problem
+from clearformer.explore.jobs import Worker
+
+
+@pytest.fixture
+def worker():
+    made = Worker("test")
+    yield made
+    made.close()
+
+
+def test_calls_run_one_after_the_other_in_order(worker):
+    done = []
+    futures = [worker.submit(lambda n=n: done.append(n)) for n in range(5)]
+    [future.result(5) for future in futures]
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_the_ninth_that_waits_is_told_so(worker):
+    gate, running = threading.Event(), threading.Event()
+
+    def busy():
+        running.set()
+        gate.wait(10)
+
+    first = worker.submit(busy)
+    running.wait(5)
+    waiting = [worker.submit(lambda: None) for _ in range(8)]
+    with pytest.raises(Problem, match="8 calls are waiting for this model already") as problem:
+        worker.submit(lambda: None)
+    assert problem.value.status == 429
+    closing = worker.afterwards(lambda: "closed")  # what must be put back is not refused
+    gate.set()
+    assert closing.result(5) == "closed"
+    assert first.done()
+    assert all(future.done() for future in waiting)
+
+
+def test_a_mistake_goes_to_whoever_asked(worker):
+    with pytest.raises(ZeroDivisionError):
+        worker.submit(lambda: 1 / 0).result(5)
+    assert worker.submit(lambda: 7).result(5) == 7
+
+
+def test_a_call_that_nobody_waits_for_is_left_out(worker):
+    gate, done = threading.Event(), []
+
+    async def ask():
+        worker.submit(lambda: gate.wait(10))
+        call = asyncio.create_task(worker.run(lambda: done.append(1)))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        gate.set()
+        return await worker.run(lambda: "next")
+
+    assert asyncio.run(ask()) == "next"
+    assert done == []
+
+
+def test_an_answer_that_takes_too_long_is_given_up(worker, monkeypatch):
+    monkeypatch.setattr("clearformer.explore.jobs.ANSWER_SECONDS", 0.05)
+    gate = threading.Event()
+    with pytest.raises(Problem, match="the model gave no answer") as problem:
+        asyncio.run(worker.run(lambda: gate.wait(10)))
+    gate.set()
+    assert problem.value.status == 503

@@ -1,0 +1,13 @@
+"""Limits have limits."""
+
+import pytest
+
+from clearformer.explore.limits import Limits, with_tokens
+
+
+def test_tokens_can_be_raised_but_not_beyond_an_answer():
+    assert with_tokens(1024).max_tokens == 1024
+    assert Limits().max_tokens == 512
+    for count in (0, 1025):
+        with pytest.raises(ValueError, match=f"max-tokens is {count}, but it must be from 1"):
+            with_tokens(count)

@@ -1,0 +1,55 @@
+"""A trace shows itself in a notebook, without a kernel and without a network."""
+
+import html
+import json
+import re
+
+import numpy as np
+import pytest
+
+from clearformer.build import build
+from clearformer.explore.arrays import unpack
+from clearformer.explore.trace import trace
+
+
+@pytest.mark.parametrize("family", ["gpt2", "xl", "original", "nan"])
+def test_the_page_has_the_numbers_of_the_trace(opened, family):
+    text = ("the cat", "a dog") if family == "original" else "the cat sat"
+    found = trace(opened(family).subject, text)
+    page = found.html(layer=1, head=1)
+    payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
+    part = found.parts[0]
+    (head,) = [each for key, each in payload["responses"].items() if "/head?" in key]
+    np.testing.assert_array_equal(unpack(head["weights"]), found.get("weights", 1, 1, part).numpy())
+    traced = payload["responses"]["POST /api/traces"]
+    assert traced["id"] == payload["state"]["trace"]
+    assert "GET /api/models" in payload["responses"]
+    assert "GET /api/source?symbol=core.kernels.weights" in payload["responses"]
+
+
+def test_padding_is_padding_on_the_page_too(opened):
+    page = trace(opened("bert").subject, "the cat", pad_to=8).html(layer=1)
+    payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
+    (head,) = [each for key, each in payload["responses"].items() if "/head?" in key]
+    weights = unpack(head["weights"])
+    assert weights.shape == (8, 8)
+    assert (weights[:, 4:] == 0).all()
+
+
+def test_a_notebook_gets_a_frame(opened):
+    shown = trace(opened("gpt2").subject, "the cat")._repr_html_()
+    inner = html.unescape(re.fullmatch(r'<iframe srcdoc="([^"]*)".*', shown, re.DOTALL)[1])
+    assert inner.startswith("<!doctype html>")
+    assert 'sandbox="allow-scripts"' in shown
+
+
+def test_a_trace_is_saved_as_one_file(opened, tmp_path):
+    trace(opened("gpt2").subject, "the cat").save(tmp_path / "trace.html")
+    assert (tmp_path / "trace.html").read_text().endswith("</html>\n")
+
+
+def test_a_bare_model_says_what_is_missing(small):
+    with pytest.raises(ValueError, match="this trace is of a bare model"):
+        trace(build(small("gpt2")), [1, 2]).html()
+    found = trace(build(small("gpt2")), [1, 2])
+    assert found.picture(1, 1).axes[0].get_title() == "model, self layer 1, head 1"

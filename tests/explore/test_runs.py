@@ -1,0 +1,127 @@
+"""A run is followed line by line, and nothing is told twice."""
+
+import json
+import os
+import time
+
+import pytest
+
+from clearformer.explore.runs import Mark, Watch, binned, metrics, news, series, state, stop
+
+
+@pytest.fixture
+def run(tmp_path, tiny):
+    tiny.write_metrics(tmp_path, 20)
+    return tmp_path
+
+
+def test_the_last_point_is_the_last_line(run):
+    told = metrics(run, None)
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line) for line in lines if "event" not in json.loads(line)]
+    assert told["series"]["train_loss"][-1] == [20, steps[-1]["loss"]]
+    assert told["last"] == json.loads(lines[-1])
+    assert told["series"]["val_loss"] == [[10, 2.9 / 10**0.5], [20, 2.9 / 20**0.5]]
+    assert told["series"]["tokens_per_second"][0][1] == pytest.approx(5120)
+    assert told["samples"][-1] == {"step": 20, "text": "sample of 20"}
+
+
+def test_only_what_is_new_is_told(run, tiny):
+    first = metrics(run, None)
+    assert metrics(run, first["next"])["series"] == {}
+    tiny.write_metrics(run, 1, start=21)
+    second = metrics(run, first["next"])
+    assert second["series"]["train_loss"] == [[21, 3 / 21**0.5]]
+    # The rate needs the step before, which was told already.
+    assert second["series"]["tokens_per_second"][0] == pytest.approx([21, 5120])
+    assert not second["reset"]
+
+
+def test_a_line_that_is_not_whole_waits(run):
+    mark = news(run, Mark()).mark
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 21, "loss"')
+    assert news(run, mark).records == []
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(': 1.0}\n{"step": broken}\n[1]\n')
+        file.write('{"step": 22, "loss": NaN}\n')  # as others' trainers write it
+    found = news(run, mark).records
+    assert found == [{"step": 21, "loss": 1.0}, {"step": 22, "loss": "nan"}]
+
+
+def test_a_run_that_goes_back_begins_anew(run):
+    mark = news(run, Mark()).mark
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "resume", "step": 15}\n{"step": 16, "loss": 9.0}\n')
+    found = news(run, mark)
+    assert found.reset
+    steps = [record["step"] for record in found.records if "event" not in record]
+    assert steps == [*range(1, 16), 16]
+    assert series(found.records)["train_loss"][-1] == [16, 9.0]
+
+
+def test_a_file_that_shrank_begins_anew(run):
+    mark = news(run, Mark()).mark
+    (run / "metrics.jsonl").write_text('{"step": 1, "loss": 5.0}\n')
+    found = news(run, mark)
+    assert found.reset
+    assert len(found.records) == 1
+
+
+def test_a_page_that_follows_gets_each_event_once(run, tiny):
+    watch = Watch(run, Mark(), set())
+    names = [name for name, _ in watch.poll()]
+    assert names == ["metric", "sample", "sample"]
+    assert watch.poll() == []
+    tiny.write_metrics(run, 3, start=21, end=True)
+    (run / "checkpoints/step-23").mkdir(parents=True)
+    events = watch.poll()
+    assert [name for name, _ in events] == ["metric", "checkpoint", "end"]
+    assert events[0][1]["step"] == 23
+    assert [point[0] for point in events[0][1]["series"]["train_loss"]] == [21, 22, 23]
+    assert events[2][1] == {"step": 23, "reason": "finished"}
+    (run / "metrics.jsonl").write_text("")
+    assert watch.poll() == [("reset", {})]
+
+
+def test_an_event_is_never_large(run):
+    with (run / "metrics.jsonl").open("a") as file:
+        for step in range(21, 20_000):
+            file.write(json.dumps({"step": step, "loss": 1 / step, "lr": 0.1}) + "\n")
+    ((_, data), *_) = Watch(run, Mark(), set()).poll()
+    assert len(json.dumps(data)) < 66_000
+    told = metrics(run, None)["series"]
+    assert all(len(points) <= 2000 for points in told.values())
+
+
+def test_few_points_keep_the_extremes_and_the_end():
+    points = [[step, float(step % 7)] for step in range(10_000)]
+    points[5000][1], points[5001][1] = 100.0, -100.0
+    few = binned(points, 200)
+    assert len(few) <= 200
+    assert [5000, 100.0] in few
+    assert [5001, -100.0] in few
+    assert few[-1] == points[-1]
+    assert [p[0] for p in few] == sorted(p[0] for p in few)
+
+
+def test_a_quiet_run_is_silent_and_not_finished(run):
+    assert state(run)["state"] == "running"
+    old = time.time() - 61
+    os.utime(run / "metrics.jsonl", (old, old))
+    assert state(run)["state"] == "silent"
+    assert state(run)["step"] == 20
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "end", "step": 20, "reason": "stopped", "exit": 0}\n')
+    assert (state(run)["state"], state(run)["reason"]) == ("ended", "stopped")
+
+
+def test_stop_is_an_empty_file(run):
+    stop(run)
+    assert (run / "stop").read_bytes() == b""
+
+
+def test_marks_that_are_not_ours_are_none():
+    assert str(Mark.parse("12-3")) == "12-3"
+    for text in (None, "", "12", "-1-2", "1-2-3", "9" * 30 + "-1", "a-b"):
+        assert Mark.parse(text) is None

@@ -1,0 +1,181 @@
+"""Our own pages alone: Host, then Origin and content type, then token, on every route."""
+
+import http.client
+import json
+import socket
+import threading
+
+import pytest
+
+from clearformer.explore.app import ROUTERS
+from clearformer.explore.security import CSP, allowed_hosts, require_token
+
+TOKEN = "a-token-that-is-long-enough"
+
+
+def every_route(app):
+    """Method and path of every route, found by asking the application itself."""
+    found = [
+        ("GET", "/"),
+        ("GET", "/static/explorer.js"),
+        ("GET", "/nowhere"),
+        ("POST", "/nowhere"),
+    ]
+    for path, methods in app.openapi()["paths"].items():
+        found += [(method.upper(), path.replace("{id}", "gpt2")) for method in methods]
+    assert len(found) > 25
+    return found
+
+
+@pytest.fixture(scope="module")
+def guarded(tiny, tiny_runs):
+    with tiny.serving(tiny_runs, token=TOKEN) as server:
+        yield server
+
+
+def body(method):
+    return b"{}" if method == "POST" else None
+
+
+def test_every_route_refuses_a_foreign_host_first(guarded):
+    for method, path in every_route(guarded.app):
+        for host in ("evil.test", "[::1]", "10.1.2.3", "127.0.0.1.evil.test", "localhost.", ""):
+            headers = {"Host": host, "Origin": "http://evil.test"}
+            answer = guarded.client.ask(method, path, headers=headers, raw=body(method))
+            assert answer.status == 400, (method, path, host)
+
+
+def test_every_route_refuses_a_foreign_origin_before_it_asks_for_the_token(guarded):
+    own = guarded.url
+    for method, path in every_route(guarded.app):
+        for origin in (
+            "http://evil.test",
+            "null",
+            f"{own}.evil.test",
+            own.replace("http", "https"),
+        ):
+            headers = {"Origin": origin}
+            answer = guarded.client.ask(method, path, headers=headers, raw=body(method))
+            assert answer.status == 403, (method, path, origin)
+            assert "access-control-allow-origin" not in {name.lower() for name in answer.headers}
+
+
+def test_every_route_wants_the_token(guarded):
+    for method, path in every_route(guarded.app):
+        for cookie in ("", "clearformer-00000000=x", 'clearformer="', "a=b; " * 20):
+            answer = guarded.client.ask(method, path, headers={"Cookie": cookie}, raw=body(method))
+            assert answer.status == 401, (method, path)
+            assert json.loads(answer.body)["error"]["code"] == "no_token"
+
+
+def test_a_post_must_be_json(client):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        answer = client.ask("POST", "/api/traces", headers={"Content-Type": kind}, raw=b"{}")
+        assert answer.status == 403
+
+
+def test_the_token_travels_once_in_the_address_and_then_as_a_cookie(guarded):
+    ask = guarded.client.ask
+    assert ask("GET", "/?token=wrong").status == 401
+    assert ask("GET", f"/api/info?token={TOKEN}").status == 401
+    welcome = ask("GET", f"/?token={TOKEN}")
+    assert (welcome.status, welcome.headers["location"]) == (303, "/")
+    cookie = welcome.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert TOKEN not in cookie
+    headers = {"Cookie": cookie.partition(";")[0]}
+    assert ask("GET", "/api/info", headers=headers).status == 200
+    own = {**headers, "Origin": guarded.url}
+    posted = ask("POST", "/api/traces", {"model": "gpt2", "text": "a"}, headers=own)
+    assert posted.status == 200
+
+
+def test_every_answer_carries_its_policy(client):
+    for path in ("/", "/api/info", "/nowhere", "/static/explorer.js"):
+        headers = {name.lower(): value for name, value in client.ask("GET", path).headers.items()}
+        assert headers["content-security-policy"] == CSP
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert not any(name.startswith("access-control") for name in headers)
+
+
+def test_paths_that_climb_are_not_found(client):
+    for path in (
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/api/models/..%2f..%2fetc%2fpasswd/parameters",
+        "/api/runs/../../etc/passwd/metrics",
+        "/api/runs/%2e%2e/metrics",
+        "/api/source?symbol=../../etc/passwd",
+    ):
+        assert client.ask("GET", path).status == 404, path
+
+
+def test_a_body_that_is_too_large_is_refused(client):
+    large = b'{"model": "' + b"x" * 2**20 + b'"}'
+    assert client.ask("POST", "/api/traces", raw=large).status == 413
+    # Without a length, in chunks: counted as they come.
+    connection = http.client.HTTPConnection(client.place, timeout=20)
+    chunks = (b"x" * 2**16 for _ in range(40))
+    connection.request("POST", "/api/traces", chunks, {"Content-Type": "application/json"},
+                       encode_chunked=True)  # fmt: skip
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert json.loads(answer.read())["error"]["code"] == "too_big"
+    connection.close()
+
+
+def test_who_lets_others_in_must_say_who():
+    require_token("127.0.0.1", None)
+    require_token("0.0.0.0", TOKEN)
+    with pytest.raises(
+        ValueError, match=r"host is 0\.0\.0\.0, which others can reach: add --token"
+    ):
+        require_token("0.0.0.0", None)
+    with pytest.raises(
+        ValueError, match="the token has 5 characters, but it must have at least 16"
+    ):
+        require_token("127.0.0.1", "short")
+
+
+def test_names_are_never_a_star():
+    assert allowed_hosts("127.0.0.1") == ("127.0.0.1", "localhost")
+    assert socket.gethostname().lower() in allowed_hosts("0.0.0.0")
+    assert "*" not in "".join(allowed_hosts("0.0.0.0"))
+    assert "192.168.1.5" in allowed_hosts("192.168.1.5")
+
+
+def test_many_clients_at_once_are_answered_or_told_to_wait(explorer_server):
+    client, statuses, slow = explorer_server.client, [], []
+    host, port = client.place.split(":")
+    for _ in range(10):  # half a request each, and then nothing
+        waiting = socket.create_connection((host, int(port)), timeout=20)
+        waiting.sendall(b"POST /api/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
+        slow.append(waiting)
+
+    def ask(number):
+        if number % 4 == 0:
+            statuses.append(client.ask("GET", "/api/info").status)
+        else:
+            asked = {"model": "twelve", "text": "the cat sat on the mat " * 2}
+            statuses.append(client.ask("POST", "/api/traces", asked).status)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for waiting in slow:
+        waiting.close()
+    assert len(statuses) == 40
+    assert set(statuses) <= {200, 429}
+    assert statuses.count(200) >= 10 + 8
+    assert client.get("/api/info")["generating"] == 0
+
+
+def test_routes_are_all_behind_the_gate(explorer_server):
+    """A route that is not in the schema would have escaped the tests above."""
+    known = set(explorer_server.app.openapi()["paths"])
+    assert {route.path for router in ROUTERS for route in router.routes} == known

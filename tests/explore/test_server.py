@@ -1,0 +1,92 @@
+"""A port, and connections that must not wait."""
+
+import http.client
+import socket
+import time
+
+import pytest
+
+from clearformer.explore.app import create_app
+from clearformer.explore.library import Library
+from clearformer.explore.server import PromptProtocol, Server, bound
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(PromptProtocol, "seconds", 0.3)
+    with Server(create_app(Library([])), "127.0.0.1", 0).in_background() as url:
+        host, port = url.removeprefix("http://").split(":")
+        yield host, int(port)
+
+
+def test_a_port_that_is_taken_gives_way_to_a_free_one():
+    first = bound("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    second = bound("127.0.0.1", port)
+    assert second.getsockname()[1] != port
+    first.close()
+    second.close()
+    with pytest.raises(ValueError, match="there is no host 'no such host'"):
+        bound("no such host", 0)
+
+
+def test_whoever_comes_before_the_server_has_started_waits_for_it():
+    server = Server(create_app(Library([])), "127.0.0.1", 0)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as early:
+        early.sendall(b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with server.in_background():
+            assert early.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_a_request_that_does_not_arrive_is_closed(impatient):
+    for part in (b"", b"GET / HT", b"POST /api/traces HTTP/1.1\r\nHost: localhost\r\n"
+                 b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"):  # fmt: skip
+        with socket.create_connection(impatient, timeout=10) as connection:
+            connection.sendall(part)
+            began = time.monotonic()
+            while connection.recv(4096):
+                pass
+            assert time.monotonic() - began < 5
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_closed_too(impatient):
+    with socket.create_connection(impatient, timeout=0.05) as connection:
+        for _ in range(100):
+            try:
+                connection.sendall(b"G")
+                if connection.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue  # still open
+            except OSError:
+                break
+        else:
+            pytest.fail("it was never closed")
+
+
+def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.json").write_text("{}")
+    tiny.write_metrics(tmp_path / "run", 3)
+    with tiny.serving(tmp_path) as server:
+        connection = http.client.HTTPConnection(server.client.place, timeout=20)
+        connection.request("GET", "/api/runs/run/events")
+        answer = connection.getresponse()
+        assert answer.readline() == b"event: metric\n"
+        began = time.monotonic()
+    assert time.monotonic() - began < 8
+    assert answer.read().endswith(b"\n\n")  # ended, not torn
+    connection.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_connection_is_used_again_after_its_first_request(impatient):
+    request = b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(impatient, timeout=10) as connection:
+        for _ in range(3):
+            connection.sendall(request)
+            answer = b""
+            while b"problems" not in answer:
+                answer += connection.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 200")
+            time.sleep(0.2)  # longer than the limit in all, but not for one request

@@ -1,0 +1,33 @@
+"""The code that is shown is the code that runs."""
+
+import html
+import inspect
+import re
+
+import pytest
+
+from clearformer.core.kernels import weights
+from clearformer.explore.errors import Problem
+from clearformer.explore.source import STAGES, SYMBOLS, find, source, symbols
+from clearformer.explore.stages import AXES, REDUCED
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_every_symbol_is_its_source(symbol):
+    told = source(symbol)
+    assert told["text"] == inspect.getsource(find(symbol))
+    assert html.unescape(re.sub(r"<[^>]*>", "", told["html"])) == told["text"]
+    assert told["file"].startswith("clearformer/")
+
+
+def test_every_stage_has_its_lines():
+    assert set(AXES) - set(REDUCED) - {"logits"} <= set(STAGES)
+    assert source("core.kernels.weights")["text"] == inspect.getsource(weights)
+    assert symbols()["stages"]["weights"] == "core.kernels.weights"
+
+
+@pytest.mark.parametrize("symbol", ["os.system", "core.kernels", "../../etc/passwd", "", "a"])
+def test_nothing_else_is_shown(symbol):
+    with pytest.raises(Problem) as problem:
+        source(symbol)
+    assert problem.value.status == 404

@@ -1,0 +1,310 @@
+"""Marian's settings, names and searches: ours are those of transformers."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from clearformer.build import build
+from clearformer.config import Biases, Marks, Sinusoidal, TargetRules
+from clearformer.core.model import PairBatch
+from clearformer.data.pairs import pad
+from clearformer.generate.beam import Beam
+from clearformer.generate.translate import decode
+from clearformer.hub.exporting import to_huggingface
+from clearformer.hub.fitting import fields_of
+from clearformer.hub.importing import read
+from clearformer.hub.marian import MARIAN, as_marian
+from clearformer.hub.settings import Settings
+from clearformer.text import Bytes
+
+# As the published files have it, with smaller numbers.
+PUBLISHED = {
+    "_num_labels": 3,
+    "activation_dropout": 0.0,
+    "activation_function": "swish",
+    "add_bias_logits": False,
+    "add_final_layer_norm": False,
+    "architectures": ["MarianMTModel"],
+    "attention_dropout": 0.0,
+    "bad_words_ids": [[59]],
+    "bos_token_id": 0,
+    "classif_dropout": 0.0,
+    "d_model": 16,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 24,
+    "decoder_layerdrop": 0.0,
+    "decoder_layers": 2,
+    "decoder_start_token_id": 59,
+    "decoder_vocab_size": 60,
+    "dropout": 0.1,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "encoder_layerdrop": 0.0,
+    "encoder_layers": 3,
+    "eos_token_id": 0,
+    "extra_pos_embeddings": 60,
+    "forced_eos_token_id": 0,
+    "id2label": {"0": "LABEL_0"},
+    "init_std": 0.02,
+    "is_encoder_decoder": True,
+    "label2id": {"LABEL_0": 0},
+    "max_length": 40,
+    "max_position_embeddings": 40,
+    "model_type": "marian",
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "num_beams": 6,
+    "num_hidden_layers": 3,
+    "pad_token_id": 59,
+    "scale_embedding": True,
+    "share_encoder_decoder_embeddings": True,
+    "static_position_embeddings": True,
+    "transformers_version": "4.22.0",
+    "use_cache": True,
+    "vocab_size": 60,
+}
+SIZES = {
+    name: PUBLISHED[name]
+    for name in PUBLISHED
+    if name.startswith(("encoder_", "decoder_", "d_model", "vocab", "max_pos", "pad", "eos"))
+}
+
+
+def read_settings(**changes):
+    names = {"final_logits_bias"}
+    return MARIAN.read(Settings({**PUBLISHED, **changes}, "here"), names)
+
+
+def test_published_settings():
+    found = read_settings()
+    assert (found.layers, found.decoder_layers, found.width, found.heads) == (3, 2, 16, 4)
+    assert (found.activation, found.embedding_scale, found.residual) == (
+        "silu",
+        "sqrt_width",
+        "post",
+    )
+    assert found.position == Sinusoidal(order="halves")
+    assert found.marks == Marks(start=59, end=0)
+    assert found.rules == TargetRules(never=(59,), limit="closed", most=39)
+    assert found.biases == Biases(head=True)
+    assert read_settings(scale_embedding=False).embedding_scale == "one"
+
+
+def test_a_file_about_writing_goes_before(tmp_path):
+    writing = {"max_length": 30, "renormalize_logits": True, "no_repeat_ngram_size": 3}
+    (tmp_path / "generation_config.json").write_text(json.dumps(writing))
+    data = MARIAN.gather(tmp_path, PUBLISHED)
+    found = MARIAN.read(Settings(data, "here"), ())
+    assert found.rules == TargetRules(share="given", most=29)
+    assert "no_repeat_ngram_size=3" in " ".join(MARIAN.notes(data))
+    (tmp_path / "generation_config.json").unlink()
+    assert "--beam 6" in " ".join(MARIAN.notes(MARIAN.gather(tmp_path, PUBLISHED)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("normalize_before", True),
+        ("normalize_embedding", True),
+        ("static_position_embeddings", False),
+        ("share_encoder_decoder_embeddings", False),
+        ("tie_word_embeddings", False),
+        ("is_encoder_decoder", False),
+        ("decoder_attention_heads", 2),
+        ("decoder_ffn_dim", 32),
+        ("decoder_vocab_size", 61),
+        ("activation_function", "mish"),
+        ("eos_token_id", [0, 1]),
+        ("eos_token_id", 60),
+        ("decoder_start_token_id", -1),
+        ("bad_words_ids", [[1, 2]]),
+        ("bad_words_ids", [[77]]),
+        ("forced_eos_token_id", 5),
+        ("max_length", 0),
+        ("d_model", 10**9),
+        ("gated_attention", True),
+    ],
+)
+def test_what_we_do_not_compute_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        read_settings(**{name: value})
+
+
+# --- the same numbers ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def theirs(transformers, scrambled, tmp_path):
+    """A random model of theirs, and our reading of its folder."""
+
+    def make(seed=0, generation=(), **changes):
+        torch.manual_seed(seed)
+        settings = {**SIZES, "activation_function": "swish", "scale_embedding": True, **changes}
+        model = scrambled(transformers.MarianMTModel(transformers.MarianConfig(**settings)))
+        with torch.no_grad():
+            model.final_logits_bias.normal_(std=0.3)
+            for stack in (model.model.encoder, model.model.decoder):
+                stack.embed_positions.weight.copy_(stack.embed_positions.create_weight())
+        for name, value in dict(generation).items():
+            setattr(model.generation_config, name, value)
+        model.eval().save_pretrained(tmp_path / f"theirs-{seed}")
+        return model, read(tmp_path / f"theirs-{seed}", tokenizer=None)
+
+    return make
+
+
+def sources(seed, count=5):
+    chance = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 12, (count,), generator=chance).tolist()
+    return [[*torch.randint(1, 59, (n,), generator=chance).tolist(), 0] for n in lengths]
+
+
+def padded(rows):
+    tokens, keep = (torch.from_numpy(each) for each in pad(rows))
+    return tokens.masked_fill(~keep, 59), keep
+
+
+@pytest.mark.parametrize(
+    ("seed", "changes"),
+    [(0, {}), (1, {"activation_function": "relu", "scale_embedding": False})],
+)
+def test_logits_and_gradients_are_theirs(theirs, seed, changes):
+    model, found = theirs(seed, **changes)
+    ours = found.model()
+    tokens, keep = padded(sources(seed))
+    target, target_keep = padded(sources(seed + 50))
+    expected = model(
+        tokens,
+        attention_mask=keep.long(),
+        decoder_input_ids=target,
+        decoder_attention_mask=target_keep.long(),
+    ).logits
+    given = ours(tokens, target, keep, target_keep)
+    torch.testing.assert_close(given[target_keep], expected[target_keep], atol=1e-5, rtol=1e-5)
+    labels = target.roll(-1, 1).masked_fill(~target_keep, -100)
+    total, count = ours.loss(PairBatch(tokens, target, labels, keep, target_keep))
+    (total / count).sum().backward()
+    model.zero_grad()
+    model(
+        tokens, attention_mask=keep.long(), decoder_input_ids=target, labels=labels,
+        decoder_attention_mask=target_keep.long(),
+    ).loss.backward()  # fmt: skip
+    torch.testing.assert_close(
+        ours.source_embedding.token.weight.grad,
+        model.model.shared.weight.grad,
+        atol=1e-4,
+        rtol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("beams", "penalty"), [(1, 1.0), (4, 1.0), (3, 0.4)])
+@pytest.mark.parametrize(
+    "generation",
+    [{}, {"bad_words_ids": [[59]], "renormalize_logits": True}, {"forced_eos_token_id": None}],
+)
+def test_searches_are_theirs(theirs, seed, beams, penalty, generation):
+    """Greedily and with a beam, as their own settings ask for it, cut at a limit or not."""
+    model, found = theirs(seed, generation)
+    rows = sources(seed)
+    tokens, keep = padded(rows)
+    expected = model.generate(
+        tokens,
+        attention_mask=keep.long(),
+        num_beams=beams,
+        length_penalty=penalty,
+        max_new_tokens=20,
+        do_sample=False,
+        early_stopping=False,
+    )
+    given = decode(found.model(), found.config, rows, Beam(width=beams, penalty=penalty), 20)
+    assert [list(each[0].tokens) for each in given] == [cut(row) for row in expected.tolist()]
+
+
+def cut(row):
+    """Without the start and the end mark, and what fills up the row."""
+    row = row[1:]
+    if 0 in row:
+        return row[: row.index(0)]
+    return row
+
+
+def test_a_model_without_its_head_and_positions_in_the_file(theirs, transformers, tmp_path):
+    """Tables of positions are known by their values, and others are refused."""
+    from safetensors.torch import load_file, save_file
+
+    model, found = theirs(3)
+    path = tmp_path / "theirs-3/model.safetensors"
+    tensors = load_file(path)
+    table = model.model.encoder.embed_positions.weight.detach()
+    save_file({**tensors, "model.encoder.embed_positions.weight": table.clone()}, path)
+    assert read(path.parent).config == found.config
+    save_file({**tensors, "model.decoder.embed_positions.weight": table + 0.1}, path)
+    with pytest.raises(ValueError, match=r"decoder.embed_positions.weight is not the table of"):
+        read(path.parent)
+    save_file({**tensors, "model.decoder.embed_positions.weight": table[:7].clone()}, path)
+    with pytest.raises(ValueError, match=r"decoder.embed_positions.weight has shape"):
+        read(path.parent)
+    other = tensors["model.shared.weight"] + 1
+    save_file({**tensors, "lm_head.weight": other}, path)
+    with pytest.raises(ValueError, match=r"lm_head.weight and model.shared.weight are one tensor"):
+        read(path.parent)
+
+
+# --- out -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["turns", "halves"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, order, bias):
+    biases = Biases(head=True) if bias else Biases(attention=False, attention_output=False)
+    config = small(
+        "original",
+        vocabulary=258,
+        length=40,
+        biases=biases,
+        position=Sinusoidal(order=order),
+        marks=Marks(end=256, start=257),
+        residual="post",
+    )
+    ours = scrambled(build(config)).eval()
+    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    assert (done.form, done.notes) == ("MarianMTModel", ())
+    model, about = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    missing = set(about["missing_keys"]) - {"final_logits_bias"}
+    assert not missing
+    assert not about["unexpected_keys"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    rows = [tokenizer.encode(text) for text in ("two dogs", "a", "naïve words")]
+    assert rows[0] == [*b"two dogs", 256]
+    tokens, keep = padded(rows)
+    for beams in (1, 4):
+        expected = model.generate(
+            tokens, attention_mask=keep.long(), num_beams=beams, max_new_tokens=12
+        )
+        given = decode(ours, config, rows, Beam(width=beams), 12)
+        assert [list(each[0].tokens) for each in given] == [
+            [token for token in row[1:] if token < 256] for row in expected.tolist()
+        ]
+    again = read(tmp_path / "out")
+    assert again.config.target_rules == TargetRules(never=(257,), most=40)
+    assert again.tokenizer.encode("two dogs").tolist() == [*b"two dogs"]
+
+
+def test_what_is_written_reads_the_same():
+    ours = read_settings()
+    again = MARIAN.read(Settings(MARIAN.write(ours), "here"), {"final_logits_bias"})
+    assert again == dataclasses.replace(ours, name="marian")
+    assert {name: getattr(again, name) for name in fields_of(ours)}
+
+
+def test_nothing_moves_where_sines_come_first(small):
+    config = small("original", position=Sinusoidal(order="halves"), residual="post")
+    found, tensors = as_marian(config, {"encoder.blocks.0.attention.output.weight": torch.eye(4)})
+    assert found.position == config.position
+    assert tensors["encoder.blocks.0.attention.output.weight"].equal(torch.eye(4))
+    assert tensors["encoder.blocks.0.attention.output.bias"].equal(torch.zeros(4))

@@ -1,0 +1,79 @@
+"""A run in eight bits: the same model to the bit, smaller, and for use alone."""
+
+import pytest
+import torch
+
+from clearformer.build import build
+from clearformer.core.int8 import Int8Linear, quantize
+from clearformer.hub import quantized
+from clearformer.hub.exporting import to_safetensors
+from clearformer.hub.importing import read
+from clearformer.hub.quantized import to_int8
+from clearformer.hub.writing import write_run
+from clearformer.text import Bytes
+from clearformer.train import origin
+from clearformer.train.folder import open_run
+from clearformer.train.last import average
+
+
+@pytest.fixture
+def run(small, scrambled, tmp_path):
+    """A run with a scrambled model of a family."""
+
+    def make(family="gpt2", **changes):
+        config = small(family, vocabulary=256, **changes)
+        model = scrambled(build(config))
+        file = to_safetensors(model, config, Bytes(), tmp_path / f"{family}.safetensors").path
+        return write_run(read(file), tmp_path / family)
+
+    return make
+
+
+@pytest.mark.parametrize("family", ["gpt2", "modern", "bert", "classifier"])
+def test_it_opens_as_the_same_model(run, tmp_path, family):
+    path = run(family)
+    expected = quantize(open_run(path).model)
+    done = to_int8(path, tmp_path / "out")
+    assert (done.form, done.difference) == ("int8", 0.0)
+    assert "MiB became" in done.notes[0]
+    opened = open_run(tmp_path / "out")
+    assert any(isinstance(each, Int8Linear) for each in opened.model.modules())
+    tokens = torch.randint(256, (2, 7))
+    with torch.inference_mode():
+        given, wanted = opened.model(tokens), expected(tokens)
+    pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (given, wanted)), strict=True)
+    assert all(one.equal(other) for one, other in pairs)
+
+
+def test_a_shared_table_is_stored_once(run, tmp_path):
+    to_int8(run("gpt2"), tmp_path / "out")
+    files = (tmp_path / "out/checkpoints/step-0/int8.safetensors").stat().st_size
+    floats = (tmp_path / "gpt2/checkpoints/step-0/model.safetensors").stat().st_size
+    assert files < floats / 2  # norms and scales are much of a model as small as this
+
+
+def test_it_is_for_use_alone(run, tmp_path):
+    path = run("gpt2")
+    to_int8(path, tmp_path / "out")
+    for attempt in (
+        lambda: to_int8(tmp_path / "out", tmp_path / "twice"),
+        lambda: origin.read(tmp_path / "out"),
+        lambda: average(tmp_path / "out", 1, tmp_path / "mean"),
+    ):
+        with pytest.raises(ValueError, match="has its weights in int8, which is good"):
+            attempt()
+    with pytest.raises(ValueError, match="is there already"):
+        to_int8(path, tmp_path / "out")
+
+
+def test_a_translator_is_refused_and_nothing_is_left(run, tmp_path, monkeypatch):
+    from clearformer.config import Marks
+
+    translator = run("original", marks=Marks(start=1, end=0))
+    with pytest.raises(ValueError, match="is a translator, and int8 is for models of one stack"):
+        to_int8(translator, tmp_path / "out")
+    path = run("gpt2")
+    monkeypatch.setattr(quantized, "difference", lambda *arguments: 1.0)
+    with pytest.raises(ValueError, match="gives other logits"):
+        to_int8(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,122 @@
+"""F34 to F40: data that is cut, changed, empty, in another encoding, or from another model."""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from clearformer.selftest.toy import end_line, newest_step
+from clearformer.train import checkpoint, step
+
+SOURCE = Path(checkpoint.__file__).parents[1]
+
+
+def test_f34_no_worker_processes_load_data():
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name != "selftest" and path.name != "launch.py":  # which starts ranks
+            assert not re.search(r"DataLoader|os\.fork\(|multiprocessing", path.read_text()), path
+
+
+def test_f35_a_token_file_cut_in_mid_run_is_told(train, place, refused, monkeypatch):
+    take = step.take
+
+    def cut_then_take(*arguments):
+        for path in (place / "cache").rglob("*.bin"):
+            os.truncate(path, 8)
+        return take(*arguments)
+
+    monkeypatch.setattr(step, "take", cut_then_take)
+    refused(train(steps=6), "the token file has 8 bytes, but", "delete it")
+    assert end_line(place / "run")["exit"] == 2
+    monkeypatch.undo()
+    assert newest_step(place / "run") == 4  # the step in which it was cut is saved
+
+
+def test_f35_other_data_is_refused_unless_allowed(train, place, refused):
+    changed = place / "changed.txt"
+    changed.write_text((place / "text.txt").read_text() + "more words than there were. " * 20)
+    refused(train("--data", str(changed), steps=5), "the data is not the one", "--allow-changed-d")
+    outcome = train("--data", str(changed), "--allow-changed-data", steps=5)
+    assert outcome.code == 0, outcome.err
+    assert "note: the data is not what it was before step 3" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "it is empty, but a text is needed"), (b"x", "bytes, but"), (b"x" * 40, "bytes, but")],
+)
+def test_f36_too_little_text_is_told_before_a_model_is_built(
+    command, place, refused, content, words
+):
+    (place / "little.txt").write_bytes(content)
+    refused(command("train", "--data", place / "little.txt", "--out", place / "x"), words)
+    assert not (place / "x/metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("caf\xe9 ".encode("latin-1") * 300, "byte 3"),
+        ("wide ".encode("utf-16") * 300, "it is UTF-16"),
+        (b"nothing \0 at all " * 300, "byte 8 is NUL"),
+        (b"half \xed\xa0\x80 " * 300, "byte 5"),
+    ],
+)
+def test_f37_another_encoding_is_told_with_its_place(train, place, refused, content, words):
+    path = place / "strange.txt"
+    path.write_bytes(content)
+    flags = ("--data", str(path), "--data.tokenizer", "characters")
+    refused(train(*flags, folder="x"), words, "UTF-8")
+
+
+def test_f37_marks_and_line_ends_are_text(train, place):
+    path = place / "strange.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + b"line\r\n and \xc3\xa9\r\n" * 100)
+    outcome = train("--data", str(path), "--data.tokenizer", "characters", folder="x", steps=1)
+    assert outcome.code == 0, outcome.err
+
+
+def test_f38_the_tokenizer_of_another_model_is_refused(command, place, refused):
+    folder = place / "run/checkpoints/step-3"
+    other = json.dumps({"kind": "characters", "characters": "abc"})
+    (folder / "tokenizer.json").write_text(other)
+    refused(command("generate", folder, "x"), "tokenizer.json")
+    # Even by somebody who mends the hashes.
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["sha256"]
+    digest = hashlib.sha256(other.encode()).hexdigest()
+    manifest["files"]["tokenizer.json"] = {"bytes": len(other), "sha256": digest}
+    (folder / "manifest.json").write_text(checkpoint.sealed(manifest))
+    refused(command("generate", folder, "x"), "its tokenizer is not the one it was trained with")
+
+
+@pytest.fixture
+def classifier(place, command):
+    table = place / "table.csv"
+    rows = [f"good words {i},pos\nbad words {i},neg" for i in range(12)]
+    table.write_text("text,label\n" + "\n".join([*rows, f"{'long ' * 200_000},pos"]))
+    size = "--layers 1 --width 16 --heads 2 --hidden 32 --length 12 --batch 8 --threads 1"
+    flags = f"{size} --steps 2 --evaluations 1 --precision float32 --quiet"
+    words = ["train", "classifier", "--data", table, "--out", place / "labels", *flags.split()]
+    return lambda *more: command(*words, *more)
+
+
+def test_f39_f40_unseen_labels_and_texts_longer_than_the_context(
+    classifier, command, place, refused
+):
+    outcome = classifier()
+    assert outcome.code == 0, outcome.err
+    assert "are longer than 12 tokens and were cut" in outcome.err
+    other = place / "other.csv"
+    other.write_text("text,label\ngood,pos\nodd,blue\nbad,neg\n")
+    said = refused(command("evaluate", place / "labels", "--data", other), "'blue'", "'neg', 'pos'")
+    assert "--unknown-label skip" in said
+    outcome = command("evaluate", place / "labels", "--data", other, "--unknown-label", "skip")
+    assert outcome.code == 0, outcome.err
+    assert "note: 1 rows with unknown labels are left out" in outcome.out
+    assert "on 2 texts" in outcome.out
+    other.write_text("text,label\na,pos\nb,pos\n")
+    refused(classifier("--out", place / "one", "--data", other), "at least two labels")

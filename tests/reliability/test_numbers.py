@@ -1,0 +1,66 @@
+"""F19, F20 and F26 at the command line; F18, F22 and F23 stand beside the code they test."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch._inductor.exc import InvalidCxxCompiler
+
+from clearformer.core.heads import IGNORE
+from clearformer.selftest.toy import end_line, newest_step
+from clearformer.train import checkpoint, tasks
+from clearformer.train.faults import VARIABLE
+
+
+def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "nan@5")
+    outcome = train(steps=8)
+    assert outcome.code == 3
+    assert outcome.clean
+    for words in (
+        "step 5: the loss is nan",
+        "the gradient norm nan",
+        "the learning rate",
+        "samples",
+    ):
+        assert words in outcome.err
+    assert end_line(place / "run") == {"event": "end", "step": 4, "reason": "error", "exit": 3}
+    found = checkpoint.newest(place / "run/checkpoints", print)
+    assert found.step == 4
+    assert all(torch.isfinite(t).all() for t in found.tensors("model.safetensors").values())
+
+
+def test_f20_a_batch_without_targets_is_counted_and_changes_nothing(train, place, monkeypatch):
+    batch = tasks.Stream.batch
+
+    def sometimes_empty(self, step):
+        found = batch(self, step)
+        if step == 3:
+            return replace(found, targets=torch.full_like(found.targets, IGNORE))
+        return found
+
+    monkeypatch.setattr(tasks.Stream, "batch", sometimes_empty)
+    outcome = train(steps=5)
+    assert outcome.code == 0, outcome.err
+    assert "note: 1 steps had no target and changed nothing" in outcome.err
+    assert newest_step(place / "run") == 5
+
+
+@pytest.mark.parametrize("folder", ["compiled"])
+def test_f26_where_compiling_fails_a_run_goes_on_without_it(train, place, monkeypatch, folder):
+    def no_compiler(function):
+        def compile_now(*arguments):
+            raise InvalidCxxCompiler
+
+        return compile_now
+
+    monkeypatch.setattr(torch, "compile", no_compiler)
+    outcome = train("--compile", "on", folder=folder)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.count("note: torch.compile failed") == 1
+    one, other = (
+        checkpoint.newest(place / each / "checkpoints", print).tensors("model.safetensors")
+        for each in (folder, "run")
+    )
+    assert one.keys() == other.keys()
+    assert all(one[name].equal(other[name]) for name in one)

@@ -1,0 +1,251 @@
+"""F1 to F17: checkpoints and run folders, at the command line."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from clearformer.selftest.toy import Toy, end_line, fingerprint, newest_step
+from clearformer.train import checkpoint, draws, records
+from clearformer.train.faults import VARIABLE
+from clearformer.train.lock import Lock
+from clearformer.train.together import ALONE
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("point", ["after_model", "before_rename", "during_swap"])
+def test_f2_f3_a_crash_while_saving_is_passed_over_and_tidied_up(place, point):
+    toy = Toy(place, 4)
+    child = toy.start(place / "new", **{VARIABLE: f"crash:{point}@{4 if 'swap' in point else 3}"})
+    assert child.wait() == -signal.SIGKILL
+    left = [path.name for path in (place / "new/checkpoints").iterdir()]
+    assert any(name.startswith((".tmp-", ".old-")) for name in left)
+    assert newest_step(place / "new") >= 2
+    toy.finish(place / "new")
+    toy.finish(place / "whole")
+    assert fingerprint(place / "new") == fingerprint(place / "whole")
+    assert not list((place / "new/checkpoints").glob(".*"))
+
+
+def test_f3_a_crash_in_the_first_save_leaves_nothing_behind(train, place, monkeypatch):
+    stale = place / "fresh/checkpoints/.tmp-step-1-999"
+    stale.mkdir(parents=True)
+    assert train(folder="fresh").code == 0
+    assert not stale.exists()
+
+
+def test_f4_a_full_disk_is_told_and_the_old_checkpoint_stays(train, place, refused, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "enospc@4")
+    refused(train(steps=6), "no space for a checkpoint", "MiB are free", "--resume")
+    assert newest_step(place / "run") == 3
+    assert end_line(place / "run") == {"event": "end", "step": 4, "reason": "error", "exit": 2}
+    monkeypatch.delenv(VARIABLE)
+    assert train(steps=6).code == 0
+
+
+def test_f4_a_disk_too_small_for_two_checkpoints_is_told_before_the_first_step(
+    train, place, refused, monkeypatch
+):
+    usage = type("Usage", (), {"free": 2**20 + 1000})
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: usage)
+    refused(train(folder="fresh"), "no space", "1.0 MiB are free")
+    assert not (place / "fresh/metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[:8], lambda b: b[:-1]])
+def test_f5_a_cut_file_is_passed_over_by_train_and_refused_by_others(
+    train, command, place, refused, damage
+):
+    path = place / "run/checkpoints/step-3/model.safetensors"
+    path.write_bytes(damage(path.read_bytes()))
+    refused(command("generate", place / "run", "x"), "model.safetensors was cut", "step-2")
+    refused(command("evaluate", place / "run"), "model.safetensors was cut")
+    outcome = train()
+    assert outcome.code == 0
+    assert "passed over a damaged checkpoint" in outcome.err
+    assert newest_step(place / "run") == 3
+
+
+def test_f6_a_flipped_bit_in_any_file_is_noticed(command, place, refused):
+    for path in sorted((place / "run/checkpoints/step-3").iterdir()):
+        content = path.read_bytes()
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1 :])
+        refused(command("generate", place / "run", "x"), path.name)
+        path.write_bytes(content)
+    assert command("generate", place / "run", "x", "--length", "2").code == 0
+
+
+def test_f7_a_folder_that_is_a_file_is_told_at_once(train, place, refused):
+    (place / "file").touch()
+    began = time.monotonic()
+    refused(train(folder="file"), "cannot be written to", "choose another --out")
+    assert time.monotonic() - began < 10  # 2 s on a quiet machine
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_f7_a_folder_without_permission_is_told(train, place, refused):
+    (place / "closed").mkdir()
+    (place / "closed").chmod(0o500)
+    refused(train(folder="closed/run"), "Permission denied", "choose another --out")
+
+
+def test_f8_changed_settings_are_listed_and_no_others(train, place, refused):
+    flags = ("--model.width", "32", "--train.seed", "5", "--train.batch", "8")
+    said = refused(train(*flags, steps=9))
+    listed = {part.split(" (")[0].split(": ")[-1] for part in said.split("; ")}
+    assert listed == {"model.width", "train.batch", "train.seed"}
+    outcome = train("--keep", "3", steps=4)
+    assert outcome.code == 0
+    assert "note: train.steps was 3 and is 4 from here on" in outcome.err
+    assert "note: train.keep was 2 and is 3" in outcome.err
+
+
+def test_f10_another_machine_is_told_and_the_loss_stays_near(trained, place, command):
+    path = place / "run/checkpoints/step-3/manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["sha256"]
+    changed = manifest | {"threads": 7, "cpu": "ABACUS", "device": "cuda:3", "torch": "2.99"}
+    path.write_text(checkpoint.sealed(changed))
+    (place / "run/checkpoints/step-2").rename(place / "elsewhere")
+    outcome = command(*Toy(place, 5).words(place / "run"))
+    assert outcome.code == 0, outcome.err
+    for words in ("threads was 7 and is 1", "cpu was ABACUS", "device was cuda:3", "torch was 2.9"):
+        assert words in outcome.err
+    assert outcome.err.count("not bit for bit") == 4
+
+
+def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
+    before = torch.get_num_threads()
+    losses = {}
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        words = Toy(place, 2).words(place / str(threads))
+        at = words.index("--threads")
+        del words[at : at + 2]
+        assert command(*words).code == 0
+        manifest = checkpoint.newest(place / f"{threads}/checkpoints", print).manifest
+        assert manifest["threads"] == threads
+        curve = records.read(place / f"{threads}/metrics.jsonl")
+        losses[threads] = [record["loss"] for record in curve if "event" not in record]
+    torch.set_num_threads(before)
+    assert losses[1] == pytest.approx(losses[2], rel=1e-4)
+
+
+def test_f11_every_generator_goes_on_where_it_was():
+    draws.seed(3)
+    random.gauss(0, 1)
+    np.random.standard_normal()
+    saved = draws.states(CPU, ALONE)
+    wanted = (random.gauss(0, 1), random.random(), np.random.standard_normal(3), torch.rand(2))
+    draws.seed(4)
+    draws.restore(saved, CPU, rank=0)
+    again = (random.gauss(0, 1), random.random(), np.random.standard_normal(3), torch.rand(2))
+    assert wanted[:2] == again[:2]
+    assert np.array_equal(wanted[2], again[2])
+    assert wanted[3].equal(again[3])
+
+
+def test_f12_samples_after_a_resume_are_those_of_the_whole_run(train, place):
+    def samples(outcome):
+        assert outcome.code == 0, outcome.err
+        return [line for line in outcome.out.splitlines() if ": samples " in line]
+
+    whole = samples(train("--log.samples", folder="whole", steps=6))
+    assert len(whole) == 6
+    assert samples(train("--log.samples", steps=6)) == whole[3:]
+    as_json = train("--log.samples", "--json", "--no-quiet", folder="json", steps=2).out
+    events = [json.loads(line) for line in as_json.splitlines()]
+    ids = [event["ids"] for event in events if event["event"] == "samples"]
+    wanted = [line.split("samples ")[1] for line in whole[:2]]
+    assert [" ".join(map(str, each)) for each in ids] == wanted
+
+
+def test_f14_fifty_saves_keep_two_and_the_best(train, place, monkeypatch):
+    most = []
+    prune = checkpoint.prune
+
+    def counting(folder, *arguments):
+        most.append(len(list(folder.glob("step-*"))))
+        prune(folder, *arguments)
+        assert checkpoint.newest(folder, print) is not None
+
+    monkeypatch.setattr(checkpoint, "prune", counting)
+    assert train(folder="long", steps=50).code == 0
+    assert len(most) >= 50
+    assert max(most) <= 4
+    left = {path.name for path in (place / "long/checkpoints").iterdir()}
+    assert {"step-49", "step-50"} <= left
+    assert len(left) <= 3
+
+
+def test_f15_a_second_process_is_refused_and_disturbs_nothing(train, place, refused):
+    unfinished = place / "run/checkpoints/.tmp-step-4-1"
+    unfinished.mkdir()
+    lock = Lock(place / "run")
+    refused(train(steps=6), "is being trained by another process", f"process {os.getpid()} on")
+    assert unfinished.exists(), "what the first one is writing was taken away"
+    lock.release()
+    assert train(steps=6).code == 0
+
+
+def test_f16_steps_from_before_the_first_checkpoint_count_once(place, train):
+    toy = Toy(place, 2)
+    child = toy.start(place / "early", **{VARIABLE: "crash:after_model@1"})
+    assert child.wait() == -signal.SIGKILL
+    assert newest_step(place / "early") == -1
+    assert train(folder="early", steps=2).code == 0
+    curve = records.read(place / "early/metrics.jsonl")
+    assert [record["step"] for record in curve if "event" not in record] == [1, 2]
+
+
+def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        with (place / "run" / name).open("a") as file:
+            file.write('{"step": 99, "lo')
+    assert train(steps=5).code == 0
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        lines = (place / "run" / name).read_text().splitlines()
+        assert {"event": "resume", "step": 3} in [json.loads(line) for line in lines]
+    steps = [r["step"] for r in records.read(place / "run/metrics.jsonl") if "event" not in r]
+    assert steps == [1, 2, 3, 4, 5]
+
+
+def test_f17_a_moved_run_goes_on_from_another_folder(place, command, monkeypatch):
+    monkeypatch.chdir(place)
+    toy = Toy(place, 3)
+    words = [word.replace(f"{place}/", "") for word in toy.words(place / "moving")]
+    assert command(*words).code == 0
+    elsewhere = place / "é x" / "run"
+    elsewhere.parent.mkdir()
+    shutil.move(place / "moving", elsewhere)
+    os.utime(elsewhere / "checkpoints/step-2", (2e9, 2e9))  # a clock that jumped
+    monkeypatch.chdir(elsewhere.parent)
+    outcome = command("train", "--resume", "--out", "run", "--steps", "5", "--quiet")
+    assert outcome.code == 0, outcome.err
+    assert newest_step(elsewhere) == 5
+    (place / "text.txt").rename(place / "renamed.txt")
+    moved = ("--data", place / "renamed.txt")
+    outcome = command("train", "--resume", "--out", "run", "--steps", "6", "--quiet", *moved)
+    assert outcome.code == 0, outcome.err
+
+
+def test_exit_codes_and_end_lines(train, place, monkeypatch):
+    """0 here, 2 in F4, 3 in F19, 130 and 143 in F27; and a defect is 1."""
+    assert end_line(place / "run") == {"event": "end", "step": 3, "reason": "finished", "exit": 0}
+
+    def broken(*arguments):
+        raise ZeroDivisionError("a defect of ours")
+
+    monkeypatch.setattr("clearformer.train.step.take", broken)
+    outcome = train(steps=9)
+    assert outcome.code == 1
+    assert "ZeroDivisionError" in outcome.err
+    assert end_line(place / "run") == {"event": "end", "step": 3, "reason": "error", "exit": 1}

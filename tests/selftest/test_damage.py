@@ -1,0 +1,25 @@
+"""G5 and G16, and that they can fail."""
+
+import pytest
+
+from clearformer.selftest import damage
+from clearformer.selftest.nursery import Missed
+from clearformer.train import checkpoint
+
+
+def test_f6_g5_every_damage_is_noticed(tmp_path):
+    assert damage.corruption(tmp_path, count=60).startswith("60 of 60 noticed")
+
+
+def test_g5_fails_where_hashes_are_not_looked_at(tmp_path, monkeypatch):
+    known = {}
+    identity = checkpoint._identity
+    monkeypatch.setattr(
+        checkpoint, "_identity", lambda path: known.setdefault(path.name, identity(path))
+    )
+    with pytest.raises(Missed, match="not noticed"):
+        damage.corruption(tmp_path, count=60)
+
+
+def test_g16_every_format_opens(tmp_path):
+    assert damage.formats(tmp_path, newest=False) == f"all {checkpoint.FORMAT} of 2 formats"

@@ -1,0 +1,37 @@
+"""G10, with an application of our own: what it lets pass, and what it does not."""
+
+import pytest
+
+from clearformer.selftest import explorer
+from clearformer.selftest.nursery import Missed
+
+
+def application(checks_origin):
+    async def app(scope, receive, send):
+        headers = dict(scope["headers"])
+        status = 200
+        if headers[b"host"] != b"127.0.0.1":
+            status = 400
+        elif checks_origin and b"origin" in headers:
+            status = 403
+        await receive()
+        await send({"type": "http.response.start", "status": status})
+
+    app.openapi = lambda: {"paths": {"/api/info": {"get": {}}, "/api/{id}": {"post": {}}}}
+    return app
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_g10_every_route_is_asked(tmp_path, checks):
+    if checks:
+        asked = explorer.routes(tmp_path, lambda place: application(checks))
+        assert asked == "5 routes, 26 foreign requests, none let in"
+    else:
+        with pytest.raises(Missed, match=r"POST /api/{id} from a foreign page: 200 and not 403"):
+            explorer.routes(tmp_path, lambda place: application(checks))
+
+
+def test_g10_the_explorer_lets_nobody_in(tmp_path):
+    said = explorer.routes(tmp_path)
+    assert said.endswith("foreign requests, none let in")
+    assert int(said.split()[0]) > 20

@@ -1,0 +1,39 @@
+"""G7 in a small dose, and that it can fail."""
+
+import random
+
+import pytest
+
+from clearformer.selftest import fuzz
+from clearformer.selftest.nursery import Missed
+
+COUNTS = {
+    "safetensors": 150,
+    "pickles": 60,
+    "tokenizers": 80,
+    "configs": 40,
+    "tables": 40,
+    "words": 3,
+}
+
+
+@pytest.mark.parametrize("kind", fuzz.KINDS)
+@pytest.mark.filterwarnings("default")
+def test_f45_g7_damaged_files_are_refused_or_work(tmp_path, kind):
+    attempts = fuzz.KINDS[kind](tmp_path, random.Random(11).randrange)
+    refused = [fuzz._refused(kind, each) for _, each in zip(range(COUNTS[kind]), attempts)]  # noqa: B905
+    assert sum(refused) > COUNTS[kind] // 4
+
+
+def test_g7_anything_but_a_sentence_is_a_miss():
+    def broken():
+        raise KeyError("x")
+
+    with pytest.raises(Missed, match="x: KeyError"):
+        fuzz._refused("x", broken)
+
+    def two_lines():
+        raise ValueError("a\nb")
+
+    with pytest.raises(Missed, match="more than a line"):
+        fuzz._refused("x", two_lines)

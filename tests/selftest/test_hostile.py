@@ -1,0 +1,15 @@
+"""G8 and G9 are run by tests/reliability/test_hostile.py; here: that G8 can fail."""
+
+import pytest
+
+from clearformer.selftest import hostile
+from clearformer.selftest.nursery import Missed
+
+
+def test_g8_fails_where_a_payload_runs(tmp_path, monkeypatch):
+    def trusting(path):
+        (path.parents[1] / "marker").touch()
+
+    monkeypatch.setattr(hostile, "PickledFile", trusting)
+    with pytest.raises(Missed, match="ran the payload"):
+        hostile.pickles(tmp_path, every_verb=0)

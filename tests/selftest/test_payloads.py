@@ -1,0 +1,32 @@
+"""The hostile corpus itself."""
+
+import io
+import random
+
+import torch
+
+from clearformer.selftest import payloads
+
+
+def test_there_are_thirty_payloads_and_twelve_archives(tmp_path):
+    assert len(payloads.calls(tmp_path / "marker")) == 30
+    assert len(list(payloads.archives(tmp_path))) == 12
+    assert len(payloads.EVIL_PATTERNS) == 5
+
+
+def test_an_honest_file_of_weights_is_what_torch_reads():
+    tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)}
+    read = torch.load(io.BytesIO(payloads.weights_file(tensors)), weights_only=True)
+    assert read.keys() == tensors.keys()
+    assert all(read[name].equal(tensors[name]) for name in tensors)
+
+
+def test_damage_is_damage():
+    draw = random.Random(0).randrange
+    changed = sum(
+        payloads.spoil_bytes(b"0123456789" * 9, draw) != b"0123456789" * 9 for _ in range(99)
+    )
+    assert changed > 80
+    document = {"a": [1, 2, {"b": "c"}], "d": 1.5}
+    changed = sum(payloads.spoil_json(document, draw) != document for _ in range(99))
+    assert changed > 80

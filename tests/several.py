@@ -1,0 +1,88 @@
+"""Several ranks for a test: cheap children of a server that has imported torch once."""
+
+import importlib.util
+import inspect
+import json
+import multiprocessing
+import os
+import runpy
+import socket
+import sys
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    [
+        "clearformer.train.run",
+        "clearformer.cli.main",
+        "torch.distributed.fsdp",
+        "torch.distributed.checkpoint.state_dict_saver",
+    ]
+)
+
+
+@contextmanager
+def started(world, act, folder, *arguments):
+    """`world` processes that run `act(*arguments)` as torchrun's would, its output in files."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    what = (inspect.getfile(act), act.__name__, Path(folder), arguments)
+    processes = [
+        # By path, since tests are no package that a child could import.
+        SERVER.Process(target=runpy.run_path, args=(__file__, {"JOB": (rank, world, port, *what)}))
+        for rank in range(world)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+
+
+def run(world, act, folder, *arguments):
+    """What `act` returned on each rank, as JSON; any failure is the test's."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with started(world, act, folder, *arguments) as processes:
+        for process in processes:
+            process.join(timeout=120)
+        codes = [process.exitcode for process in processes]
+    said = "\n".join(path.read_text() for path in sorted(folder.glob("rank-*.txt")))
+    assert codes == [0] * world, said
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(world)]
+
+
+def _rank(rank, world, port, file, name, folder, arguments):
+    os.environ |= {
+        "RANK": f"{rank}", "LOCAL_RANK": f"{rank}", "WORLD_SIZE": f"{world}",
+        "LOCAL_WORLD_SIZE": f"{world}", "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}",
+    }  # fmt: skip
+    import torch
+
+    torch.set_num_threads(1)
+    output = os.open(folder / f"rank-{rank}.txt", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    try:
+        spec = importlib.util.spec_from_file_location("tests_of_several", file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        result = getattr(module, name)(*arguments)
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    (folder / f"rank-{rank}.json").write_text(json.dumps(result))
+
+
+if "JOB" in globals():
+    _rank(*globals()["JOB"])

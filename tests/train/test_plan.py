@@ -1,0 +1,71 @@
+"""A plan fits, is the quickest that does, and says why there is none."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import DataConfig, RunConfig, TrainConfig
+from clearformer.train import plan
+
+
+@pytest.fixture
+def config(small):
+    return RunConfig(
+        model=small("gpt2", layers=8, width=64, hidden=256, length=512, vocabulary=50),
+        data=DataConfig(source="x"),
+        train=TrainConfig(lr=1e-3, batch=8, steps=1, precision="float32"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def known_base(monkeypatch):
+    monkeypatch.setattr(plan, "base_bytes", lambda: 100 * 10**6)
+
+
+def test_sizes():
+    assert plan.size("12GB") == 12 * 10**9
+    assert plan.size(" 1.5 gib") == 3 * 2**29
+    assert plan.size("500MB") == 5 * 10**8
+    assert [plan.shown(n) for n in (1.5e9, 4e6, 2.5e14)] == ["1.5 GB", "4.0 MB", "250 TB"]
+    for wrong in ("much", "12XB", "-1GB", "0", ""):
+        with pytest.raises(ValueError, match="no size of memory: write it as 12GB"):
+            plan.size(wrong)
+
+
+def test_what_fits_stays_as_it_is(config):
+    found = plan.plan(config, 10**12)
+    assert found.config == config
+    assert plan.plan(config).total == found.total
+
+
+def test_cut_first_then_recomputed(config):
+    whole = plan.plan(config)
+    settings = {}
+    for share in (0.7, 0.45, 0.25):
+        limit = whole.base + round(share * (whole.total - whole.base))
+        found = plan.plan(config, limit)
+        assert found.total <= limit
+        settings[share] = found.config.train.accumulate, found.config.train.recompute
+    assert settings[0.7] == (2, None)  # no more work than needed
+    assert settings[0.45][1] is None
+    # A micro-batch of 1,024 tokens is 2 sequences: smaller ones would be slow.
+    assert settings[0.25][1] is not None
+
+
+def test_what_is_impossible_is_refused_with_what_would_help(config):
+    with pytest.raises(ValueError, match="gpt2-small does not fit into 101 MB") as problem:
+        plan.plan(config, 101 * 10**6)
+    sentence = str(problem.value)
+    assert "Python and torch 100 MB" in sentence
+    assert "It would with --memory 0.2GB or more" in sentence
+    limit = 109 * 10**6
+    with pytest.raises(ValueError, match=r"--model.layers [1-7];") as problem:
+        plan.plan(config, limit)
+    layers = int(str(problem.value).split("--model.layers ")[1].split(";")[0])
+    fewer = replace(config, model=replace(config.model, layers=layers))
+    assert plan.plan(fewer, limit).total <= limit
+
+
+def test_the_machine_tells_what_it_has():
+    available = plan.available_bytes()
+    assert available is None or available > 10**7

@@ -1,0 +1,64 @@
+"""Meeting at a store that remembers too much, and telling who is silent."""
+
+import threading
+
+import pytest
+
+from clearformer.train import pulse
+from clearformer.train.pulse import Pulse, meet
+
+
+class Store(dict):
+    """What is needed of a store, in this process."""
+
+    def set(self, key, value):
+        self[key] = value.encode()
+
+    def get(self, key):
+        return self[key]
+
+    def check(self, keys):
+        return all(key in self for key in keys)
+
+
+def test_ranks_meet_under_a_word_of_this_start():
+    """The store still has every word of a start that died; rank 0 comes last."""
+    store, found = Store(), {}
+
+    def come(rank):
+        found[rank] = meet(store, rank, 3, 30)
+
+    def start():
+        found.clear()
+        threads = [threading.Thread(target=come, args=(rank,)) for rank in (2, 1, 0)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(found.values())) == 1
+        return found[0]
+
+    assert start() != start()
+
+
+def test_who_never_comes_is_not_waited_for_forever(monkeypatch):
+    monkeypatch.setattr(pulse, "LONGEST_MEETING", 0.1)
+    with pytest.raises(ValueError, match="rank 0 waited in vain for the other 1 ranks"):
+        meet(Store(), 0, 2, 0.1)
+
+
+def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
+    monkeypatch.setattr(pulse, "PULSE_SECONDS", 0.01)
+    store = Store()
+    beating = [Pulse(store, rank) for rank in range(3)]
+    try:
+        for rank, step in enumerate((20, 19, 20)):
+            beating[rank].step = step
+        assert beating[0].silent(3) == "rank 1, still at step 19"
+        beating[1].step = 20
+        assert beating[0].silent(3).startswith("another rank at step 20: all are alive")
+        beating[2].stop()
+        assert beating[0].silent(3) == "rank 2, silent since step 20"
+    finally:
+        for each in beating:
+            each.stop()

@@ -1,0 +1,159 @@
+"""Several ranks agree, share one fate, and are named when they hang."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearformer.train import together
+from clearformer.train.together import ALONE, Alone, join
+
+
+def test_without_torchrun_there_is_nobody_else():
+    assert type(join({}, 60)) is Alone
+    assert ALONE.leads
+    assert ALONE.largest([1.0, 2.0]) == [1.0, 2.0]
+    assert ALONE.gather("x") == ["x"]
+    assert ALONE.in_turn(lambda told: [told], lambda result: result) == [None]
+    assert ALONE.explain(RuntimeError("Timed out")) is None
+
+
+def problem_of(act):
+    try:
+        act()
+    except Exception as problem:
+        return f"{type(problem).__name__}: {problem}"
+    return None
+
+
+def talk():
+    """Every question to the others, once."""
+    ranks = join(os.environ, seconds=60)
+    rank = ranks.rank
+    entered = []
+
+    class Door:
+        def __enter__(self):
+            entered.append(rank)
+
+        def __exit__(self, *problem):
+            entered.append(-1)
+
+    def full():
+        raise OSError("no space")
+
+    with ranks.leading(Door()):
+        pass
+    found = {
+        "share": ranks.share({"from": rank}),
+        "gather": ranks.gather("x" * rank),
+        "largest": ranks.largest([rank, -rank]),
+        "mean": ranks.mean(torch.tensor(float(rank))).item(),
+        "stacked": ranks.stacked(torch.tensor([rank, 7])).tolist(),
+        "lead": ranks.lead(lambda: f"by {rank}"),
+        "full": problem_of(lambda: ranks.lead(full)),
+        "in turn": ranks.in_turn(lambda told: [rank, told], lambda result: f"{result[0]} first"),
+        "entered": entered,
+        "first": ranks.first_to_say("the same sentence"),
+        "gone": ranks.explain(RuntimeError("Connection closed by peer [127.0.0.1]:1")),
+        "own": ranks.explain(RuntimeError("a defect")),
+    }
+    found["turn problem"] = problem_of(lambda: ranks.in_turn(lambda told: full(), str))
+    ranks.pulse.stop()
+    ranks.gather("done")  # rank 0 has the store here, and must not go first
+    return found
+
+
+def test_ranks_agree(tmp_path, several):
+    one, other = several.run(2, talk, tmp_path)
+    for found in (one, other):
+        assert found["share"] == {"from": 0}
+        assert found["gather"] == ["", "x"]
+        assert found["largest"] == [1, 0]
+        assert found["mean"] == 0.5
+        assert found["stacked"] == [[0, 7], [1, 7]]
+        assert found["lead"] == "by 0"
+        assert found["gone"].startswith("another rank has ended; what was saved is kept")
+        assert found["own"] is None
+    assert one["in turn"] == [0, None]
+    assert other["in turn"] == [1, "0 first"]
+    assert one["entered"] == [0, -1]
+    assert other["entered"] == []
+    assert sorted([one["first"], other["first"]]) == [False, True]
+    # The leader's problem ends all of them, with the same sentence.
+    assert (one["full"], other["full"]) == ("OSError: no space", "ValueError: no space")
+    assert (one["turn problem"], other["turn problem"]) == (one["full"], other["full"])
+
+
+FLAGS = (
+    "--layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch 4 --threads 1 "
+    "--precision float32 --evaluations 1 --save-seconds 0 --quiet --resume"
+)
+
+
+def command(folder, *more):
+    """`clearformer train` as one of several ranks."""
+    from clearformer.cli.main import main
+
+    data = Path(folder) / "text.txt"
+    data.write_text("the cat sat on the mat, and the dog sat on the log.\n" * 60)
+    words = ["train", "modern-tiny", "--data", str(data), "--out", str(Path(folder) / "run")]
+    main([*words, *FLAGS.split(), *more])
+
+
+def said(folder):
+    return [(Path(folder) / f"rank-{rank}.txt").read_text() for rank in range(2)]
+
+
+def until(reached, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
+    with several.started(2, command, tmp_path, tmp_path, "--steps", "3", "--batch", "7") as ranks:
+        for rank in ranks:
+            rank.join(60)
+        assert [rank.exitcode for rank in ranks] == [2, 2]
+    assert sorted(said(tmp_path)) == [
+        "",
+        "clearformer: a batch of 7 cannot be shared evenly by 2 processes: use one of 1, 7 "
+        "processes, or a batch of 6 or 8\n",
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
+def test_a_rank_that_hangs_is_named_and_the_job_ends(tmp_path, several):
+    flags = ("--steps", "100000", "--wait-seconds", "2")
+    with several.started(2, command, tmp_path, tmp_path, *flags) as ranks:
+        until(lambda: (tmp_path / "run/checkpoints/step-3").exists())
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        ranks[0].join(60)
+        assert ranks[0].exitcode == 2
+    sentence = said(tmp_path)[0].splitlines()[-1]
+    assert sentence.startswith("clearformer: waited 2 s for rank 1, silent since step ")
+    assert sentence.endswith("what was saved is kept: go on with --resume")
+
+
+def test_one_signal_stops_all_ranks_after_the_same_step(tmp_path, several):
+    with several.started(2, command, tmp_path, tmp_path, "--steps", "100000") as ranks:
+        until(lambda: (tmp_path / "run/checkpoints/step-3").exists())
+        os.kill(ranks[1].pid, signal.SIGTERM)
+        for rank in ranks:
+            rank.join(60)
+        assert [rank.exitcode for rank in ranks] == [143, 143]
+    last = (tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1]
+    assert '"event": "end"' in last
+    assert '"reason": "stopped"' in last
+
+
+def test_together_answers_every_question_that_alone_answers():
+    own = {name for name in vars(together.Together) if not name.startswith("_")}
+    inherited = {name for name in vars(Alone) if not name.startswith("_")}
+    assert inherited - own <= {"rank", "world", "restarts", "leads", "leading"}

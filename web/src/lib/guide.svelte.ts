@@ -1,0 +1,2 @@
+/** Which part of the picture the lesson speaks of. */
+export const guide = $state({ lit: "" });

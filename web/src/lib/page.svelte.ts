@@ -1,0 +1,105 @@
+/** The whole state of the page, which is also its address: what is not here is not remembered. */
+const start = {
+  view: "attention",
+  sub: "model",
+  theme: "",
+  model: "",
+  checkpoint: "",
+  text: null as string | null,
+  target: null as string | null,
+  mask: "model",
+  positions: true,
+  pad: 0,
+  part: "",
+  layer: 0,
+  head: 0,
+  i: -1,
+  j: -1,
+  stage: "",
+  which: "q",
+  d: 0,
+  map: "weights",
+  sort: "layer",
+  hide: false,
+  log: false,
+  lesson: 0,
+  guide: true,
+  // without parameters
+  words: "",
+  x: "",
+  // order
+  order: "",
+  ordermask: "none",
+  placed: false,
+  // generate
+  prompt: null as string | null,
+  temperature: 1,
+  topk: 0,
+  topp: 1,
+  seed: 1,
+  length: 40,
+  // training
+  run: "",
+  logy: false,
+  smooth: 0.6,
+  // stream, tasks
+  row: -1,
+  task: "",
+  method: "ig",
+  masked: "",
+  // why the root
+  width: 64,
+  draw: 1,
+  // reach
+  pattern: "strided",
+  n: 64,
+  stride: 8,
+  layers: 2,
+  position: 63,
+  reach: "patterns",
+  segment: 16,
+  memory: 16,
+  // compare
+  b: "",
+  bcheckpoint: "",
+};
+export type State = typeof start;
+
+export const page = $state<State>({ ...start });
+
+const nullable = new Set(["text", "target", "prompt"]);
+
+/** Only what differs from the start, so that an address stays short. */
+export function address(): string {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(page))
+    if (value !== start[name as keyof State] && value !== null) found.set(name, String(value));
+  return "#" + found.toString();
+}
+
+export function restore(from: Record<string, unknown>): void {
+  for (const name of Object.keys(start) as (keyof State)[]) {
+    const given = from[name];
+    const table = page as Record<string, unknown>;
+    if (given === undefined || given === null) table[name] = start[name];
+    else if (nullable.has(name)) table[name] = String(given);
+    else if (typeof start[name] === "number") table[name] = Number.isFinite(Number(given)) ? Number(given) : start[name];
+    else if (typeof start[name] === "boolean") table[name] = String(given) === "true";
+    else table[name] = String(given);
+  }
+}
+
+export function restoreHash(hash: string): void {
+  restore(Object.fromEntries(new URLSearchParams(hash.replace(/^#/, ""))));
+}
+
+/** Places in the text that a change of text makes meaningless. */
+export function forgetPlace(): void {
+  Object.assign(page, { i: -1, j: -1, order: "", masked: "", row: -1 });
+}
+
+export const motion = {
+  get reduced(): boolean {
+    return matchMedia("(prefers-reduced-motion: reduce)").matches;
+  },
+};

@@ -1,0 +1,30 @@
+import type { Component } from "svelte";
+import { s } from "./lib/strings";
+import type { Model } from "./lib/types";
+import Attention from "./views/Attention.svelte";
+import Compare from "./views/Compare.svelte";
+import Generate from "./views/Generate.svelte";
+import Order from "./views/Order.svelte";
+import Reach from "./views/Reach.svelte";
+import Stream from "./views/Stream.svelte";
+import Tasks from "./views/Tasks.svelte";
+import Training from "./views/Training.svelte";
+
+export interface View {
+  id: string;
+  name: string;
+  free: boolean; // shows something without a model
+  component: Component<{ model?: Model; models: Model[]; limits: Record<string, number> }>;
+}
+
+/** The pages, in the order of the tabs. */
+export const views = [
+  { id: "attention", name: s.views.attention, free: true, component: Attention },
+  { id: "order", name: s.views.order, free: false, component: Order },
+  { id: "generate", name: s.views.generate, free: false, component: Generate },
+  { id: "training", name: s.views.training, free: true, component: Training },
+  { id: "stream", name: s.views.stream, free: false, component: Stream },
+  { id: "tasks", name: s.views.tasks, free: true, component: Tasks },
+  { id: "reach", name: s.views.reach, free: true, component: Reach },
+  { id: "compare", name: s.views.compare, free: false, component: Compare },
+] as View[];
