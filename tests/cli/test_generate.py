@@ -156,7 +156,10 @@ def test_the_mistake_of_a_late_prompt_comes_first(clearformer, run, tmp_path):
 
 def test_ctrl_c_keeps_what_was_written(run):
     program = [sys.executable, "-m", "clearformer", "generate", run, "12 g", "--length", "9000000"]
+    # A shell in the background has its children ignore Ctrl-C, and they hand that on.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        signal.signal(signal.SIGINT, before)
         first = process.stdout.read(30)
         os.kill(process.pid, signal.SIGINT)
         rest, error = process.communicate(timeout=120)

@@ -46,7 +46,10 @@ def test_what_the_hub_says_is_one_line(hub):
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "a/b/c", "../x", "./gpt2x", "", "a b"])
-def test_what_is_no_name_never_leaves_the_machine(hub, name):
+def test_what_is_no_name_never_leaves_the_machine(hub, name, tmp_path, monkeypatch):
+    inside = tmp_path / "empty"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
     with pytest.raises(ValueError, match="there is no folder or file"):
         find(name)
     assert hub == []
