@@ -52,7 +52,7 @@ def run(world, act, folder, *arguments):
     folder.mkdir(parents=True, exist_ok=True)
     with started(world, act, folder, *arguments) as processes:
         for process in processes:
-            process.join(timeout=120)
+            process.join(timeout=300)
         codes = [process.exitcode for process in processes]
     said = "\n".join(path.read_text() for path in sorted(folder.glob("rank-*.txt")))
     assert codes == [0] * world, said

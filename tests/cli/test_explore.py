@@ -37,12 +37,12 @@ def test_a_real_server_answers_and_ends_with_ctrl_c(tmp_path):
         try:
             line = running.stdout.readline()
             place = re.search(r"http://(127\.0\.0\.1:\d+)/", line)[1]
-            connection = http.client.HTTPConnection(place, timeout=60)
+            connection = http.client.HTTPConnection(place, timeout=300)
             connection.request("GET", "/api/models")  # at once: the address holds when it is told
             assert json.loads(connection.getresponse().read()) == []
             connection.close()
             running.send_signal(signal.SIGINT)
-            _, err = running.communicate(timeout=60)
+            _, err = running.communicate(timeout=300)
         finally:
             running.kill()
     assert running.returncode == 0, err

@@ -74,7 +74,7 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     agent = start("clearformer", *words("disturbed"), "--processes", "2")
     until(tmp_path / "disturbed/checkpoints/step-10", agent)
     agent.send_signal(signal.SIGTERM)
-    assert agent.wait(120) == 143
+    assert agent.wait(300) == 143
     stopped = checkpoint.newest(tmp_path / "disturbed/checkpoints", print).step
     last = records.read(tmp_path / "disturbed/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": stopped, "reason": "stopped", "exit": 143}

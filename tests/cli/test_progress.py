@@ -27,7 +27,7 @@ def test_a_sample_cannot_command_the_terminal(monkeypatch, capsys):
     """In the beginning a model writes anything: rich's markup, escape sequences."""
     monkeypatch.setattr("clearformer.cli.progress.summary", lambda run: ["training"])
     live = Live()
-    live.start(SimpleNamespace(task=SimpleNamespace(notes=(), figure="loss")))
+    live.start(SimpleNamespace(task=SimpleNamespace(notes=(), figure="loss", counted="tokens")))
     live.event(Evaluation(3, {"loss": 1.0}, True, "[/b] [red]x\x1b[2J"))
     live.close()
     shown = capsys.readouterr().out

@@ -76,7 +76,7 @@ def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
     process.send_signal(which)
     rest = process.stdout.read().splitlines()
     process.stdout.close()
-    assert process.wait(timeout=60) == code
+    assert process.wait(timeout=300) == code
     ended = json.loads(rest[-1])
     assert ended["reason"] == "stopped"
     assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()

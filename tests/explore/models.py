@@ -168,7 +168,7 @@ class Client:
         self.place = urlsplit(url).netloc
 
     def ask(self, method, path, body=None, headers=None, raw=None):
-        connection = http.client.HTTPConnection(self.place, timeout=60)
+        connection = http.client.HTTPConnection(self.place, timeout=300)
         try:
             data = raw if raw is not None else None if body is None else json.dumps(body).encode()
             own = {"Content-Type": "application/json"} if data is not None else {}
@@ -192,7 +192,7 @@ class Client:
 
     def events(self, path, body=None, most=1000, headers=None):
         """Events of a stream: (name, data, id); the connection is closed after `most`."""
-        connection = http.client.HTTPConnection(self.place, timeout=60)
+        connection = http.client.HTTPConnection(self.place, timeout=300)
         own = {"Content-Type": "application/json"} if body is not None else {}
         data = None if body is None else json.dumps(body)
         connection.request(

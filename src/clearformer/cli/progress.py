@@ -32,7 +32,7 @@ class Reporter:
         print(f"clearformer: {sentence}", file=sys.stderr)
 
     def start(self, run: Run) -> None:
-        self.figure = run.task.figure
+        self.figure, self.counted = run.task.figure, run.task.counted
         self.began: float | None = None
         self.figures = ""
         for note in run.task.notes:
@@ -111,8 +111,10 @@ class Plain(Reporter):
         passed = max(event.seconds - self.began, 1e-9)
         rate = (event.tokens - self.first) / passed
         left = event.seconds * (1 / max(event.progress, 1e-9) - 1)
-        shown = f", {rate:,.0f} tokens/s, {clock(left)} left" if event.tokens > self.first else ""
-        return f"step {event.step}: loss {event.loss:.4f}{shown}"
+        shown = f"step {event.step}: loss {event.loss:.4f}"
+        if event.tokens > self.first:
+            shown += f", {rate:,.{rate < 10:d}f} {self.counted}/s, {clock(left)} left"
+        return shown
 
 
 class Live(Plain):

@@ -33,6 +33,7 @@ class Masking:
 
     figure = "masked_loss"
     larger_is_better = False
+    counted = "hidden tokens"
 
     def __init__(
         self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None

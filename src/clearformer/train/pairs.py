@@ -28,6 +28,7 @@ class Translation:
     # chrF and not BLEU: it tells good from bad where a target is a single word, too.
     figure = "chrf"
     larger_is_better = True
+    counted = "target tokens"
 
     def __init__(
         self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None

@@ -55,6 +55,7 @@ class Task(Protocol):
     steps_per_epoch: int
     figure: str  # the name of the figure that decides which checkpoint is best
     larger_is_better: bool
+    counted: str  # what a step learns to say, in the plural
     notes: tuple[str, ...]  # what the user should know about the data
     batches: Any  # which samples a step learns from is `batches.sample_ids(step)`
 
@@ -98,6 +99,7 @@ class Stream:
 
     figure = "bits_per_byte"
     larger_is_better = False
+    counted = "tokens"
     cut: type[data.StreamBatches] | type[data.SegmentBatches] = data.StreamBatches
 
     def __init__(
@@ -167,6 +169,7 @@ class Labels:
 
     figure = "accuracy"
     larger_is_better = True
+    counted = "texts"
 
     def __init__(
         self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None

@@ -24,7 +24,7 @@ def test_whoever_stops_closes_the_text_and_others_are_answered_meanwhile(client)
     assert len(events) == 3  # before the end
     began = time.monotonic()
     while client.get("/api/info")["generating"]:
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
         time.sleep(0.02)
 
 
