@@ -1,6 +1,6 @@
-"""Decoding at the size of GPT-2 small, and of a small model, beside peers, in one process.
+"""Decoding at the size of GPT-2 small, and of a small model, beside peers, in one run.
 
-    python benchmarks/decode.py [--rounds 3] [--threads 2] [--cpu-time] [--only NAME ...]
+    python benchmarks/decode.py [--rounds 3] [--threads 2] [--together] [--only NAME ...]
 
 Random weights, the same for everyone; a prompt of 128 tokens and 64 new ones, greedy. Everyone
 takes a turn in each round, so that a noisy machine is noisy for all; figures are medians, and
@@ -10,11 +10,16 @@ reads in the same rounds. Memory is what a process of its own holds more after l
 than before. At the end it is printed where the time goes (torch's profiler). CTranslate2 takes
 part if it is installed.
 
+Each contestant has a process of its own, which sleeps while it is another's turn. `--together`
+puts all of them into one. That is slower for everyone: torch and CTranslate2 bring the same
+OpenMP, which stops its threads from waiting actively once there are more of them than cores.
+
 `--cpu-time` counts the seconds that this process computes and not those that it waits for others:
 with one thread that is the way to measure on a machine that is shared.
 """
 
 import argparse
+import multiprocessing
 import statistics
 import subprocess
 import sys
@@ -24,6 +29,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -31,7 +37,7 @@ from profiled import profile
 
 from clearformer.build import build, outline
 from clearformer.core.int8 import quantize
-from clearformer.core.layout import lay_out, pack
+from clearformer.core.layout import pack, quicken
 from clearformer.families import gpt2
 from clearformer.generate.choose import Sampling
 from clearformer.generate.row import Task
@@ -49,27 +55,57 @@ Write = Callable[[Sequence[Sequence[int]], int], None]  # prompts, how many new 
 @dataclass
 class Contestant:
     name: str
-    write: Write
+    make: Callable[[], Write]
     few: list[float] = field(default_factory=list)
     many: list[float] = field(default_factory=list)
 
+    def start(self, apart: bool, threads: int, cpu_time: bool) -> None:
+        if not apart:
+            self.ask = asked(self.make(), cpu_time)
+            return
+        here, there = multiprocessing.get_context("spawn").Pipe()
+        arguments = (there, self.make, threads, cpu_time)
+        process = multiprocessing.get_context("spawn").Process(target=serve, args=arguments)
+        process.daemon = True
+        process.start()
+
+        def ask(*question: Any) -> float:
+            here.send(question)
+            return float(here.recv())
+
+        self.ask, self.end = ask, process.kill
+
     def turn(self, prompts: Sequence[Sequence[int]], new: int) -> None:
-        self.few.append(seconds(lambda: self.write(prompts, 1)))
+        self.few.append(self.ask(prompts, 1))
         if new > 1:
-            self.many.append(seconds(lambda: self.write(prompts, new + 1)))
+            self.many.append(self.ask(prompts, new + 1))
+
+    def end(self) -> None:
+        pass
 
     @property
     def per_token(self) -> float:
         return (statistics.median(self.many) - statistics.median(self.few)) / NEW
 
 
-clock = time.perf_counter
+def asked(write: Write, cpu_time: bool) -> Callable[..., float]:
+    """Write, and say how long it took."""
+    clock = time.process_time if cpu_time else time.perf_counter
+
+    def ask(prompts: Sequence[Sequence[int]], new: int) -> float:
+        start = clock()
+        write(prompts, new)
+        return clock() - start
+
+    return ask
 
 
-def seconds(function: Callable[[], object]) -> float:
-    start = clock()
-    function()
-    return clock() - start
+def serve(connection: Any, make: Callable[[], Write], threads: int, cpu_time: bool) -> None:
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(threads)
+    ask = asked(make(), cpu_time)
+    while True:
+        connection.send(ask(*connection.recv()))
 
 
 def ours(shape: str, arrange: Callable[[Any], Any]) -> Write:
@@ -148,19 +184,23 @@ def ctranslate2(shape: str, kind: str) -> Write:
 
 
 def compare(
-    title: str, batch: int, contestants: Sequence[Contestant], rounds: int, bandwidth: float,
+    title: str, batch: int, contestants: Sequence[Contestant], rounds: int, cpu_time: bool,
     new: int = NEW, prompt: int = PROMPT, weights: int = 0,
 ) -> None:  # fmt: skip
     torch.manual_seed(0)
     prompts = torch.randint(1, 256, (batch, prompt)).tolist()
     for each in contestants:  # warm up
-        each.write(prompts, 2)
+        each.ask(prompts, 2)
+    bandwidths = []
     for turn in range(rounds):
+        bandwidths.append(read_bandwidth(cpu_time))
         first = turn % len(contestants)
         for each in (*contestants[first:], *contestants[:first]):
             each.turn(prompts, new)
-    print(f"\n{title}")
-    mine, *peers = contestants
+    bandwidth = statistics.median(bandwidths)
+    print(f"\n{title} (bandwidth {bandwidth / 1e9:.1f} GB/s)")
+    mine = contestants[0]
+    peers = [each for each in contestants if not each.name.startswith(mine.name)]
     for each in contestants:
         if new > 1:
             rate, unit = batch / each.per_token, "tokens/s"
@@ -178,14 +218,15 @@ def compare(
         print(f"  ours is {best / statistics.median(mine.few):.2f}x the fastest peer")
 
 
-def read_bandwidth() -> float:
+def read_bandwidth(cpu_time: bool) -> float:
     """Bytes a second of summing up half a gigabyte."""
     numbers = torch.ones(2**27)
 
     def read() -> None:
         numbers.sum()
 
-    return numbers.numel() * 4 / min(seconds(read) for _ in range(5))
+    ask = asked(lambda *_: read(), cpu_time)
+    return numbers.numel() * 4 / min(ask((), 0) for _ in range(5))
 
 
 def resident() -> int:
@@ -200,9 +241,9 @@ def memory() -> None:
 
 
 def held() -> None:
-    ours("small", lay_out)([[1, 2]], 2)  # what libraries hold for themselves is not the model's
+    ours("small", quicken)([[1, 2]], 2)  # what libraries hold for themselves is not the model's
     before = resident()
-    write = ours("gpt2-small", lay_out)
+    write = ours("gpt2-small", quicken)
     write(torch.randint(1, 256, (1, PROMPT)).tolist(), NEW)
     config = SHAPES["gpt2-small"]
     weights = 4 * sum(p.numel() for p in outline(config).parameters())
@@ -216,20 +257,32 @@ def where_time_goes() -> None:
     """Shares of 64 new tokens, for each arrangement of the weights."""
     torch.manual_seed(0)
     for title, shape, arrange, batch in (
-        ("GPT-2 small, float32, batch 1", "gpt2-small", lay_out, 1),
+        ("GPT-2 small, float32, batch 1", "gpt2-small", quicken, 1),
         ("GPT-2 small, int8, batch 1", "gpt2-small", quantize, 1),
-        ("GPT-2 small, float32, batch 8", "gpt2-small", lambda m: pack(m, 8), 8),
-        ("width 256, depth 12, bytes, batch 1", "small", lay_out, 1),
+        ("GPT-2 small, float32, batch 8", "gpt2-small", partial(pack, rows=8), 8),
+        ("width 256, depth 12, bytes, batch 1", "small", quicken, 1),
     ):
         write = ours(shape, arrange)
         prompts = torch.randint(1, 256, (batch, PROMPT)).tolist()
         profile(title, partial(write, prompts, NEW))
 
 
+def peers(shape: str, kind: str = "float32") -> list[Contestant]:
+    found = []
+    if kind == "float32":
+        found.append(Contestant("transformers", partial(hugging_face, shape)))
+    if find_spec("ctranslate2") is None:
+        print("CTranslate2 is not installed: without it")
+    else:
+        found.append(Contestant(f"CTranslate2 {kind}", partial(ctranslate2, shape, kind)))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--together", action="store_true")
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--held", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -241,46 +294,42 @@ def main() -> None:
     if arguments.held:
         held()
         return
-    if arguments.cpu_time:
-        global clock
-        clock = time.process_time
     warnings.filterwarnings("ignore")
     torch.set_num_threads(arguments.threads)
+    apart = "one process" if arguments.together else "a process each"
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {apart}", end=", ")
+    print(f"medians of {arguments.rounds} rounds", flush=True)
+    weights = 4 * sum(p.numel() for p in outline(SHAPES["gpt2-small"]).parameters())
 
-    def peers(shape: str, kind: str = "float32") -> list[Contestant]:
-        found = [Contestant("transformers", hugging_face(shape))] if kind == "float32" else []
-        try:
-            found.append(Contestant(f"CTranslate2 {kind}", ctranslate2(shape, kind)))
-        except ImportError:
-            print("CTranslate2 is not installed: without it")
-        return found
+    def meet(title: str, batch: int, mine: Sequence[Contestant], peers: Sequence[Contestant],
+             **more: int) -> None:  # fmt: skip
+        everyone = [*mine, *peers]
+        for each in everyone:
+            each.start(not arguments.together, arguments.threads, arguments.cpu_time)
+        compare(title, batch, everyone, arguments.rounds, arguments.cpu_time, **more)
+        for each in everyone:
+            each.end()
 
-    bandwidth = read_bandwidth()
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", end=", ")
-    print(f"bandwidth {bandwidth / 1e9:.1f} GB/s, medians of {arguments.rounds} rounds")
-    size = sum(p.numel() for p in build(SHAPES["gpt2-small"]).parameters())
-    if {"one", "prefill"} & set(arguments.only):
-        everyone = [Contestant("clearformer", ours("gpt2-small", lay_out)), *peers("gpt2-small")]
-        if "one" in arguments.only:
-            title = "GPT-2 small, float32, batch 1"
-            compare(title, 1, everyone, arguments.rounds, bandwidth, weights=4 * size)
-        if "prefill" in arguments.only:
-            fresh = [Contestant(each.name, each.write) for each in everyone]
-            title = f"GPT-2 small, float32, a prompt of {LONG}"
-            compare(title, 1, fresh, arguments.rounds, bandwidth, new=1, prompt=LONG)
+    quick = [Contestant("clearformer", partial(ours, "gpt2-small", quicken))]
+    if "one" in arguments.only:
+        title = "GPT-2 small, float32, batch 1"
+        meet(title, 1, quick, peers("gpt2-small"), weights=weights)
+    if "prefill" in arguments.only:
+        title = f"GPT-2 small, float32, a prompt of {LONG}"
+        fresh = [Contestant(each.name, each.make) for each in quick]
+        meet(title, 1, fresh, peers("gpt2-small"), new=1, prompt=LONG)
     if "int8" in arguments.only:
-        everyone = [Contestant("clearformer int8", ours("gpt2-small", quantize))]
-        everyone += peers("gpt2-small", "int8")
+        mine = [Contestant("clearformer int8", partial(ours, "gpt2-small", quantize))]
         title = "GPT-2 small, int8, batch 1"
-        compare(title, 1, everyone, arguments.rounds, bandwidth, weights=size)
+        meet(title, 1, mine, peers("gpt2-small", "int8"), weights=weights // 4)
     if "eight" in arguments.only:
-        everyone = [Contestant("clearformer", ours("gpt2-small", lambda m: pack(m, 8)))]
-        everyone += peers("gpt2-small")
-        compare("GPT-2 small, float32, batch 8", 8, everyone, arguments.rounds, bandwidth)
+        mine = [Contestant("clearformer", partial(ours, "gpt2-small", partial(pack, rows=8)))]
+        meet("GPT-2 small, float32, batch 8", 8, mine, peers("gpt2-small"))
     if "small" in arguments.only:
-        everyone = [Contestant("clearformer", ours("small", lay_out)), *peers("small")]
-        everyone.insert(1, Contestant("clearformer int8", ours("small", quantize)))
-        compare("width 256, depth 12, bytes, batch 1", 1, everyone, arguments.rounds, bandwidth)
+        mine = [Contestant("clearformer", partial(ours, "small", quicken))]
+        others = [Contestant("clearformer int8", partial(ours, "small", quantize))]
+        title = "width 256, depth 12, bytes, batch 1"
+        meet(title, 1, mine, [*others, *peers("small")])
     if "memory" in arguments.only:
         memory()
     if "profile" in arguments.only:

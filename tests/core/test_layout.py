@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from clearformer.build import build
-from clearformer.core.layout import LaidOutLinear, PackedLinear, lay_out, pack
+from clearformer.core.layout import QuickLinear, PackedLinear, quicken, pack
 from clearformer.families import FAMILIES
 
 
@@ -13,7 +13,7 @@ def assert_near(given, expected):
     torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("arrange", [lay_out, lambda model: pack(model, rows=2)])
+@pytest.mark.parametrize("arrange", [quicken, lambda model: pack(model, rows=2)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_computes_the_same(family, arrange, small, scrambled, example, logits):
     config = small(family)
@@ -26,12 +26,10 @@ def test_every_family_computes_the_same(family, arrange, small, scrambled, examp
             assert_near(one, other)
 
 
-def test_a_matrix_lies_along_its_longer_side(small):
+def test_names_and_weights_stay(small):
     model = build(small("gpt2"))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    block = lay_out(model).stack.blocks[0]
-    assert block.feed_forward.up.weight.stride() == (1, 24)
-    assert block.feed_forward.down.weight.stride() == (24, 1)
+    quicken(model)
     for name, weight in model.state_dict().items():
         assert weight.equal(before[name])
     assert model.head.project.weight is model.embedding.token.weight
@@ -39,7 +37,7 @@ def test_a_matrix_lies_along_its_longer_side(small):
 
 def test_a_shared_table_is_not_packed(small):
     tied, own = pack(build(small("gpt2")), 4), pack(build(small("modern")), 4)
-    assert isinstance(tied.head.project, LaidOutLinear)
+    assert isinstance(tied.head.project, QuickLinear)
     assert tied.head.project.weight is tied.embedding.token.weight
     assert isinstance(own.head.project, PackedLinear)
     assert isinstance(tied.stack.blocks[0].attention.project, PackedLinear)
@@ -50,20 +48,24 @@ def test_a_packed_matrix_can_be_had_back():
     assert PackedLinear(linear, 3).weight.equal(linear.weight)
 
 
-@pytest.mark.parametrize("shape", [(40, 24), (24, 40)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(40, 24), (24, 40), (160, 1600), (161, 131), (4096, 5)])
 @torch.inference_mode()
-def test_every_product_is_right_for_any_number_of_rows(shape):
-    linear = nn.Linear(*shape)
-    expected, laid = nn.Linear(*shape), LaidOutLinear(linear)
-    expected.load_state_dict(laid.state_dict())
+def test_every_product_is_right_for_any_number_of_rows(shape, bias):
+    linear = nn.Linear(*shape, bias=bias)
+    quick = QuickLinear(linear)
     for rows in (1, 2, 9):
         x = torch.randn(rows, shape[0])
-        assert_near(laid(x), expected(x))
-        assert_near(laid.product(1)(x), expected(x))
-        assert_near(laid.product(8)(x[None]), expected(x[None]))
+        assert_near(quick(x), linear(x))
+        assert_near(quick.product(1)(x), linear(x))
+        assert_near(quick.product(1)(x[None]), linear(x[None]))
+        assert_near(quick.product(8)(x[None]), linear(x[None]))
+        assert_near(quick.product(1)(x.t().contiguous().t()), linear(x))
+    wide = torch.randn(3, 2 * shape[0])  # a row of something larger
+    assert_near(quick.product(1)(wide[1:2, : shape[0]]), linear(wide[1:2, : shape[0]]))
 
 
 def test_what_one_dnn_cannot_multiply_stays(small):
     assert not any(
-        isinstance(m, LaidOutLinear) for m in lay_out(build(small("gpt2")).double()).modules()
+        isinstance(m, QuickLinear) for m in quicken(build(small("gpt2")).double()).modules()
     )

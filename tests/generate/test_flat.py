@@ -7,7 +7,7 @@ from clearformer import config as c
 from clearformer.build import build, pasts
 from clearformer.core.int8 import quantize
 from clearformer.core.kernels import explicit
-from clearformer.core.layout import lay_out, pack
+from clearformer.core.layout import quicken, pack
 from clearformer.generate.flat import Flat, understands
 
 STRIDED = c.Causal() & c.Strided(stride=2)
@@ -25,7 +25,7 @@ CHANGES = {
 KEEP = torch.arange(9) >= torch.tensor([[2], [0], [4]])
 
 
-@pytest.mark.parametrize("arrange", [lambda m: m, lay_out, lambda m: pack(m, 3), quantize])
+@pytest.mark.parametrize("arrange", [lambda m: m, quicken, lambda m: pack(m, 3), quantize])
 @pytest.mark.parametrize("keep", [None, KEEP], ids=["whole", "padded"])
 @pytest.mark.parametrize("name", CHANGES)
 @torch.inference_mode()

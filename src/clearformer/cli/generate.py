@@ -173,7 +173,7 @@ class Generate:
     def writer(self, folder: Path) -> Writer:
         from clearformer.config import NextToken
         from clearformer.core.int8 import quantize
-        from clearformer.core.layout import lay_out, pack
+        from clearformer.core.layout import quicken, pack
         from clearformer.generate.writer import Writer
         from clearformer.train.folder import open_run
 
@@ -185,7 +185,7 @@ class Generate:
         if self.weights == "int8":
             quantize(opened.model)
         elif alone:
-            lay_out(opened.model)
+            quicken(opened.model)
         else:
             pack(opened.model, self.batch)
         writer = Writer(opened.model, opened.config.model, opened.tokenizer)

@@ -1,14 +1,14 @@
-"""How weights lie in memory and who multiplies them: the same numbers, read faster.
+"""Who multiplies by a matrix, and how it lies in memory: the same numbers, read faster.
 
 A step of decoding reads every weight once and computes little, so its time is the time of that
 reading. Two arrangements for writing (they have no gradients), each a transformation of a
 finished model on a CPU; nothing else knows.
 
-`lay_out` suits one text at a time: a matrix lies along its longer side, which is the way that a
-product with one vector reads it without jumping. `pack` suits several: the blocks that oneDNN
-multiplies lie one after the other.
+`quicken` suits one text at a time: a product with one vector is cut into pieces that all threads
+share, which reads a matrix as fast as memory gives it. `pack` suits several texts: the blocks
+that oneDNN multiplies lie one after the other.
 
-Axes: B batch, I inputs, O outputs.
+Axes: B batch, I inputs, O outputs, P pieces, R rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,21 +18,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SMALL = 2**19  # weights: below that oneDNN's way to a product costs more than it saves
+PIECES = 8  # whatever the number of threads, so that it does not change the numbers
+TINY = 2**14  # weights: below that the way to a product in pieces costs more than it saves
 
 Product = Callable[[Tensor], Tensor]  # (..., I) to (..., O)
 
 
-class LaidOutLinear(nn.Module):
-    """x W^T + b with W along its longer side, multiplied by whoever is faster at it."""
+class QuickLinear(nn.Module):
+    """x W^T + b, multiplied by whoever is fastest at so many rows."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.out_features, self.in_features = linear.weight.shape
         self.weight = linear.weight  # the very parameter: a table of tokens may share it
         self.bias = linear.bias
-        if self.out_features > self.in_features:
-            self.weight.data = self.weight.data.t().contiguous().t()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.product(x.numel() // x.shape[-1])(x)
@@ -40,9 +39,40 @@ class LaidOutLinear(nn.Module):
     def product(self, rows: int) -> Product:
         """The product that is best at so many rows of x, and right for any number."""
         weight, bias = self.weight, self.bias
-        if rows == 1 and (self.out_features > self.in_features or weight.numel() < SMALL):
-            return lambda x: F.linear(x, weight, bias)
+        if rows == 1:
+            return in_pieces(weight, bias)
         return lambda x: one_dnn(x, weight, bias)
+
+
+def in_pieces(weight: Tensor, bias: Tensor | None) -> Product:
+    """x W^T + b for one row of x, and right for any number.
+
+    Given a matrix and a vector, the library behind torch reads on one core, and not at its best.
+    Given several products at once, here one for each piece of W, it takes all cores.
+    """
+    outputs, inputs = weight.shape
+    if weight.numel() < TINY or outputs < PIECES:
+        return lambda x: F.linear(x, weight, bias)
+    even = outputs - outputs % PIECES
+    pieces = weight[:even].view(PIECES, even // PIECES, inputs)  # (P, O/P, I)
+    biases = None if bias is None else bias[:even].view(PIECES, even // PIECES, 1)
+    rest, rest_bias = weight[even:], None if bias is None else bias[even:]
+
+    def multiply(x: Tensor) -> Tensor:
+        rows = x.numel() // inputs
+        # x^T for every piece, told in strides: a column that seems to jump by 1 and not by I
+        # would be taken for a row, and go the slow way.
+        turned = x.contiguous().as_strided((PIECES, inputs, rows), (0, 1, inputs))  # (P, I, R)
+        if biases is None:
+            y = torch.bmm(pieces, turned)
+        else:
+            y = torch.baddbmm(biases, pieces, turned)  # (P, O/P, R)
+        y = y.permute(2, 0, 1).reshape(*x.shape[:-1], even)
+        if even == outputs:
+            return y
+        return torch.cat((y, F.linear(x, rest, rest_bias)), -1)  # (..., O)
+
+    return multiply
 
 
 class PackedLinear(nn.Module):
@@ -70,10 +100,10 @@ def packed_product(weight: Tensor, bias: Tensor | None, rows: int) -> Product:
     return lambda x: one_dnn(x, packed, bias)
 
 
-def lay_out(model: nn.Module) -> nn.Module:
-    """Let every matrix lie along its longer side, in place; names and values stay."""
+def quicken(model: nn.Module) -> nn.Module:
+    """Let every matrix be multiplied as is fastest, in place; names and values stay."""
     for parent, name, linear in list(_linears(model)):
-        parent.register_module(name, LaidOutLinear(linear))
+        parent.register_module(name, QuickLinear(linear))
     return model
 
 
@@ -86,7 +116,7 @@ def pack(model: nn.Module, rows: int) -> nn.Module:
     tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for parent, name, linear in list(_linears(model)):
         shared = id(linear.weight) in tables
-        packed = LaidOutLinear(linear) if shared else PackedLinear(linear, rows)
+        packed = QuickLinear(linear) if shared else PackedLinear(linear, rows)
         parent.register_module(name, packed)
     return model
 

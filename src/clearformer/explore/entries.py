@@ -11,7 +11,7 @@ from typing import Any
 
 from clearformer.build import outline
 from clearformer.config import AnyModelConfig, NextToken, Seq2SeqConfig, run_from_json
-from clearformer.core.layout import lay_out
+from clearformer.core.layout import quicken
 from clearformer.explore.jobs import Worker
 from clearformer.explore.subject import Subject
 from clearformer.hub import importing
@@ -109,7 +109,7 @@ class Entry:
         model, config, tokenizer, _ = folder.open_any(path)
         two_stacks = isinstance(config.model, Seq2SeqConfig)
         if isinstance(config.model.head, NextToken) and not two_stacks:
-            lay_out(model)  # as `clearformer generate` has it, for the same text to the last bit
+            quicken(model)  # as `clearformer generate` has it, for the same text to the last bit
         return Subject(model, config.model, tokenizer, self.name)
 
     def _open_weights(self) -> Subject:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
 from clearformer.core.kernels import blockwise, fused
-from clearformer.core.layout import LaidOutLinear, by_one_dnn, one_dnn, packed_product
+from clearformer.core.layout import QuickLinear, by_one_dnn, in_pieces, one_dnn, packed_product
 from clearformer.core.model import Transformer
 from clearformer.core.past import KVCache, Past
 from clearformer.core.patterns import Causal, Pattern
@@ -211,7 +211,7 @@ def norm_function(norm: nn.Module) -> Function:
 
 def product(linear: nn.Module | Tensor, rows: int, bias: Tensor | None = None) -> Function:
     """What a matrix does to about so many rows, without its module in between."""
-    if isinstance(linear, LaidOutLinear):
+    if isinstance(linear, QuickLinear):
         return linear.product(rows)
     if isinstance(linear, Tensor):
         weight = linear  # (O, I)
@@ -219,7 +219,9 @@ def product(linear: nn.Module | Tensor, rows: int, bias: Tensor | None = None) -
         weight, bias = linear.weight, linear.bias
     else:
         return linear.forward
-    if rows > 1 and by_one_dnn(weight):
+    if by_one_dnn(weight):
+        if rows == 1:
+            return in_pieces(weight, bias)
         if rows >= MANY:
             return packed_product(weight, bias, rows)
         return lambda x: one_dnn(x, weight, bias)
