@@ -10,21 +10,17 @@ reads in the same rounds. Memory is what a process of its own holds more after l
 than before. At the end it is printed where the time goes (torch's profiler). CTranslate2 takes
 part if it is installed.
 
-Each contestant has a process of its own, which sleeps while it is another's turn. `--together`
-puts all of them into one. That is slower for everyone: torch and CTranslate2 bring the same
-OpenMP, which stops its threads from waiting actively once there are more of them than cores.
+Each contestant has a process of its own, unless they are all put `--together` (turns.py).
 
 `--cpu-time` counts the seconds that this process computes and not those that it waits for others:
 with one thread that is the way to measure on a machine that is shared.
 """
 
 import argparse
-import multiprocessing
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +29,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+import turns
 from profiled import profile
 
 from clearformer.build import build, outline
@@ -53,59 +50,17 @@ Write = Callable[[Sequence[Sequence[int]], int], None]  # prompts, how many new 
 
 
 @dataclass
-class Contestant:
+class Entry:
+    """Who takes part, and the seconds of one new token and of all."""
+
     name: str
     make: Callable[[], Write]
     few: list[float] = field(default_factory=list)
     many: list[float] = field(default_factory=list)
 
-    def start(self, apart: bool, threads: int, cpu_time: bool) -> None:
-        if not apart:
-            self.ask = asked(self.make(), cpu_time)
-            return
-        here, there = multiprocessing.get_context("spawn").Pipe()
-        arguments = (there, self.make, threads, cpu_time)
-        process = multiprocessing.get_context("spawn").Process(target=serve, args=arguments)
-        process.daemon = True
-        process.start()
-
-        def ask(*question: Any) -> float:
-            here.send(question)
-            return float(here.recv())
-
-        self.ask, self.end = ask, process.kill
-
-    def turn(self, prompts: Sequence[Sequence[int]], new: int) -> None:
-        self.few.append(self.ask(prompts, 1))
-        if new > 1:
-            self.many.append(self.ask(prompts, new + 1))
-
-    def end(self) -> None:
-        pass
-
     @property
     def per_token(self) -> float:
         return (statistics.median(self.many) - statistics.median(self.few)) / NEW
-
-
-def asked(write: Write, cpu_time: bool) -> Callable[..., float]:
-    """Write, and say how long it took."""
-    clock = time.process_time if cpu_time else time.perf_counter
-
-    def ask(prompts: Sequence[Sequence[int]], new: int) -> float:
-        start = clock()
-        write(prompts, new)
-        return clock() - start
-
-    return ask
-
-
-def serve(connection: Any, make: Callable[[], Write], threads: int, cpu_time: bool) -> None:
-    warnings.filterwarnings("ignore")
-    torch.set_num_threads(threads)
-    ask = asked(make(), cpu_time)
-    while True:
-        connection.send(ask(*connection.recv()))
 
 
 def ours(shape: str, arrange: Callable[[Any], Any]) -> Write:
@@ -184,19 +139,24 @@ def ctranslate2(shape: str, kind: str) -> Write:
 
 
 def compare(
-    title: str, batch: int, contestants: Sequence[Contestant], rounds: int, cpu_time: bool,
+    title: str, batch: int, contestants: Sequence[Entry], options: argparse.Namespace,
     new: int = NEW, prompt: int = PROMPT, weights: int = 0,
 ) -> None:  # fmt: skip
     torch.manual_seed(0)
     prompts = torch.randint(1, 256, (batch, prompt)).tolist()
-    for each in contestants:  # warm up
-        each.ask(prompts, 2)
+    present = [(each, turns.Contestant(each.make, options)) for each in contestants]
+    for _, there in present:  # warm up
+        there.ask(prompts, 2)
     bandwidths = []
-    for turn in range(rounds):
-        bandwidths.append(read_bandwidth(cpu_time))
-        first = turn % len(contestants)
-        for each in (*contestants[first:], *contestants[:first]):
-            each.turn(prompts, new)
+    for turn in range(options.rounds):
+        bandwidths.append(read_bandwidth(options.cpu_time))
+        first = turn % len(present)
+        for each, there in (*present[first:], *present[:first]):
+            each.few.append(there.ask(prompts, 1)[0])
+            if new > 1:
+                each.many.append(there.ask(prompts, new + 1)[0])
+    for _, there in present:
+        there.end()
     bandwidth = statistics.median(bandwidths)
     print(f"\n{title} (bandwidth {bandwidth / 1e9:.1f} GB/s)")
     mine = contestants[0]
@@ -225,8 +185,8 @@ def read_bandwidth(cpu_time: bool) -> float:
     def read() -> None:
         numbers.sum()
 
-    ask = asked(lambda *_: read(), cpu_time)
-    return numbers.numel() * 4 / min(ask((), 0) for _ in range(5))
+    ask = turns.timed(read, cpu_time)
+    return numbers.numel() * 4 / min(ask()[0] for _ in range(5))
 
 
 def resident() -> int:
@@ -267,23 +227,20 @@ def where_time_goes() -> None:
         profile(title, partial(write, prompts, NEW))
 
 
-def peers(shape: str, kind: str = "float32") -> list[Contestant]:
+def peers(shape: str, kind: str = "float32") -> list[Entry]:
     found = []
     if kind == "float32":
-        found.append(Contestant("transformers", partial(hugging_face, shape)))
+        found.append(Entry("transformers", partial(hugging_face, shape)))
     if find_spec("ctranslate2") is None:
         print("CTranslate2 is not installed: without it")
     else:
-        found.append(Contestant(f"CTranslate2 {kind}", partial(ctranslate2, shape, kind)))
+        found.append(Entry(f"CTranslate2 {kind}", partial(ctranslate2, shape, kind)))
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--together", action="store_true")
-    parser.add_argument("--cpu-time", action="store_true")
+    turns.options(parser, rounds=3)
     parser.add_argument("--held", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--only",
@@ -301,35 +258,30 @@ def main() -> None:
     print(f"medians of {arguments.rounds} rounds", flush=True)
     weights = 4 * sum(p.numel() for p in outline(SHAPES["gpt2-small"]).parameters())
 
-    def meet(title: str, batch: int, mine: Sequence[Contestant], peers: Sequence[Contestant],
-             **more: int) -> None:  # fmt: skip
-        everyone = [*mine, *peers]
-        for each in everyone:
-            each.start(not arguments.together, arguments.threads, arguments.cpu_time)
-        compare(title, batch, everyone, arguments.rounds, arguments.cpu_time, **more)
-        for each in everyone:
-            each.end()
-
-    quick = [Contestant("clearformer", partial(ours, "gpt2-small", quicken))]
+    meet = partial(compare, options=arguments)
+    mine = partial(ours, "gpt2-small")
     if "one" in arguments.only:
-        title = "GPT-2 small, float32, batch 1"
-        meet(title, 1, quick, peers("gpt2-small"), weights=weights)
+        everyone = [Entry("clearformer", partial(mine, quicken)), *peers("gpt2-small")]
+        meet("GPT-2 small, float32, batch 1", 1, everyone, weights=weights)
     if "prefill" in arguments.only:
-        title = f"GPT-2 small, float32, a prompt of {LONG}"
-        fresh = [Contestant(each.name, each.make) for each in quick]
-        meet(title, 1, fresh, peers("gpt2-small"), new=1, prompt=LONG)
+        everyone = [Entry("clearformer", partial(mine, quicken)), *peers("gpt2-small")]
+        meet(f"GPT-2 small, float32, a prompt of {LONG}", 1, everyone, new=1, prompt=LONG)
     if "int8" in arguments.only:
-        mine = [Contestant("clearformer int8", partial(ours, "gpt2-small", quantize))]
-        title = "GPT-2 small, int8, batch 1"
-        meet(title, 1, mine, peers("gpt2-small", "int8"), weights=weights // 4)
+        everyone = [
+            Entry("clearformer int8", partial(mine, quantize)),
+            *peers("gpt2-small", "int8"),
+        ]
+        meet("GPT-2 small, int8, batch 1", 1, everyone, weights=weights // 4)
     if "eight" in arguments.only:
-        mine = [Contestant("clearformer", partial(ours, "gpt2-small", partial(pack, rows=8)))]
-        meet("GPT-2 small, float32, batch 8", 8, mine, peers("gpt2-small"))
+        everyone = [
+            Entry("clearformer", partial(mine, partial(pack, rows=8))),
+            *peers("gpt2-small"),
+        ]
+        meet("GPT-2 small, float32, batch 8", 8, everyone)
     if "small" in arguments.only:
-        mine = [Contestant("clearformer", partial(ours, "small", quicken))]
-        others = [Contestant("clearformer int8", partial(ours, "small", quantize))]
-        title = "width 256, depth 12, bytes, batch 1"
-        meet(title, 1, mine, [*others, *peers("small")])
+        everyone = [Entry("clearformer", partial(ours, "small", quicken)), *peers("small")]
+        everyone.append(Entry("clearformer int8", partial(ours, "small", quantize)))
+        meet("width 256, depth 12, bytes, batch 1", 1, everyone)
     if "memory" in arguments.only:
         memory()
     if "profile" in arguments.only:

@@ -1,7 +1,7 @@
 """Beam search with one set of Marian-shaped weights: ours, transformers, CTranslate2.
 
     python benchmarks/translate.py [--rounds 5] [--size small|base] [--run RUN] [--threads 2]
-        [--cpu-time]
+        [--together] [--cpu-time]
 
 Beam 4, batch 32, float32. The weights are of MarianMTModel's architecture (post-norm, sinusoidal
 positions, one shared embedding); ours are the same numbers under other names, and it is printed
@@ -12,7 +12,8 @@ lengths, and ours then leave the batch. Train it in Marian's shape:
     clearformer train original-small --data multi30k --model.residual post \\
         --model.position.order halves --minutes 10 --out RUN
 
-Contestants take turns, one batch each a round; figures are medians, ratios are of medians.
+Contestants take turns, one batch each a round, each in a process of its own unless they are all
+put `--together` (turns.py); figures are medians, ratios are of medians.
 `--cpu-time` counts the seconds that this process computes and not those that it waits for others:
 with one thread that is the way to measure on a machine that is shared. At the end it is printed
 where our time goes (torch's profiler, one more batch).
@@ -21,14 +22,16 @@ where our time goes (torch's profiler, one more batch).
 import argparse
 import statistics
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+import turns
 from profiled import profile
 from torch import Tensor
 
@@ -46,8 +49,15 @@ from clearformer.train.pairs import pairs
 BATCH, BEAM, MOST = 32, 4, 48
 # layers of each stack, width, heads, hidden, vocabulary
 SIZES = {"small": (3, 256, 4, 1024, 8_001), "base": (6, 512, 8, 2048, 32_001)}
-WAYS = {"up": "fc1", "down": "fc2"}
 Tokens = list[tuple[int, ...]]
+Translate = Callable[[list[list[int]]], Tokens]
+
+
+def prepared(run: Path | None, size: str) -> tuple[Translator, Any, list[list[int]]]:
+    """The same for whoever asks: our model, Marian's with its weights, and sources."""
+    torch.manual_seed(0)
+    translator, sources = translator_of(run, size)
+    return translator, marian(translator), sources
 
 
 def translator_of(run: Path | None, size: str) -> tuple[Translator, list[list[int]]]:
@@ -145,12 +155,14 @@ def their_names(name: str) -> list[str]:
             raise AssertionError(name)
 
 
-def by_us(translator: Translator) -> Callable[[list[list[int]]], Tokens]:
+def by_us(run: Path | None, size: str) -> Translate:
+    translator, _, _ = prepared(run, size)
     how = Beam(width=BEAM)
     return lambda batch: [each[0].tokens for each in translator.decode(batch, how, MOST)]
 
 
-def by_transformers(model: Any) -> Callable[[list[list[int]]], Tokens]:
+def by_transformers(run: Path | None, size: str) -> Translate:
+    _, model, _ = prepared(run, size)
     pad, end = model.config.pad_token_id, model.config.eos_token_id
 
     def translate(batch: list[list[int]]) -> Tokens:
@@ -172,29 +184,29 @@ def by_transformers(model: Any) -> Callable[[list[list[int]]], Tokens]:
     return translate
 
 
-def by_ctranslate2(model: Any, threads: int) -> Callable[[list[list[int]]], Tokens] | None:
-    """Float32 too; none if it is not installed or cannot take the weights."""
-    try:
-        import ctranslate2
-        from ctranslate2.converters.transformers import MarianMTLoader
-        from ctranslate2.specs.transformer_spec import TransformerSpec
-    except ImportError as problem:
-        print(f"without CTranslate2: {problem}")
-        return None
+def by_ctranslate2(run: Path | None, size: str) -> Translate:
+    import ctranslate2
+    from ctranslate2.converters.transformers import MarianMTLoader
+
+    _, model, _ = prepared(run, size)
     # It has no padding among its words, and starts from nothing by itself.
     words = [str(i) for i in range(model.config.vocab_size - 1)]
     words[model.config.eos_token_id] = "</s>"
-    spec: TransformerSpec = MarianMTLoader().get_model_spec(model)
+    spec = MarianMTLoader().get_model_spec(model)
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
     spec.config.eos_token, spec.config.unk_token = "</s>", "1"
     spec.config.decoder_start_token = "</s>"
-    folder = tempfile.mkdtemp(prefix="clearformer-bench-")
+    folder = tempfile.TemporaryDirectory(prefix="clearformer-bench-")
     spec.validate()
     spec.optimize()
-    spec.save(folder)
+    spec.save(folder.name)
     engine = ctranslate2.Translator(
-        folder, device="cpu", compute_type="float32", intra_threads=threads, inter_threads=1
+        folder.name,
+        device="cpu",
+        compute_type="float32",
+        intra_threads=torch.get_num_threads(),
+        inter_threads=1,
     )
 
     def translate(batch: list[list[int]]) -> Tokens:
@@ -218,28 +230,26 @@ def padded(batch: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--run", type=Path, default=None)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cpu-time", action="store_true")
+    turns.options(parser, rounds=5)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
     warnings.filterwarnings("ignore")
-    torch.manual_seed(0)
-    translator, sources = translator_of(arguments.run, arguments.size)
-    model = marian(translator)
+    _, _, sources = prepared(arguments.run, arguments.size)
     batches = [
         sources[first : first + BATCH] for first in range(0, len(sources) - BATCH + 1, BATCH)
     ]
-    contestants = {
-        "clearformer": by_us(translator),
-        "transformers": by_transformers(model),
-        "CTranslate2, float32": by_ctranslate2(model, torch.get_num_threads()),
+    makers = {"clearformer": by_us, "transformers": by_transformers}
+    if find_spec("ctranslate2") is None:
+        print("CTranslate2 is not installed: without it")
+    else:
+        makers["CTranslate2, float32"] = by_ctranslate2
+    running = {
+        name: turns.Contestant(partial(make, arguments.run, arguments.size), arguments)
+        for name, make in makers.items()
     }
-    running = {name: run for name, run in contestants.items() if run is not None}
-    warm = {name: run(batches[-1]) for name, run in running.items()}
+    warm = {name: there.ask(batches[-1])[1] for name, there in running.items()}
     for name, found in warm.items():
         same = sum(a == b for a, b in zip(found, warm["transformers"], strict=True))
         print(f"{name}: {same} of {BATCH} translations as transformers'", flush=True)
@@ -249,9 +259,9 @@ def main() -> None:
     for turn in range(arguments.rounds):
         names = list(running)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            began = clock()
-            running[name](batches[turn % len(batches)])
-            seconds[name].append(clock() - began)
+            seconds[name].append(running[name].ask(batches[turn % len(batches)])[0])
+    for there in running.values():
+        there.end()
     mine = statistics.median(seconds["clearformer"])
     what = arguments.run or f"random {arguments.size}"
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {what}, ", end="")
@@ -260,7 +270,7 @@ def main() -> None:
     for name, times in seconds.items():
         median = statistics.median(times)
         print(f"{name:22}{median:9.3f}{BATCH / median:13.1f}{median / mine:8.2f}x")
-    profile("a batch", lambda: running["clearformer"](batches[0]))
+    profile("a batch", partial(by_us(arguments.run, arguments.size), batches[0]))
 
 
 if __name__ == "__main__":

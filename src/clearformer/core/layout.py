@@ -67,7 +67,8 @@ def in_pieces(weight: Tensor, bias: Tensor | None) -> Product:
             y = torch.bmm(pieces, turned)
         else:
             y = torch.baddbmm(biases, pieces, turned)  # (P, O/P, R)
-        y = y.permute(2, 0, 1).reshape(*x.shape[:-1], even)
+        y = y if rows == 1 else y.permute(2, 0, 1)  # (R, P, O/P), but of one row the same
+        y = y.reshape(*x.shape[:-1], even)
         if even == outputs:
             return y
         return torch.cat((y, F.linear(x, rest, rest_bias)), -1)  # (..., O)

@@ -155,7 +155,7 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
 
     def attend(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
         batch = x.shape[0]
-        q, k, v = project(x).split(sizes, -1)
+        q, k, v = project(x).split_with_sizes(sizes, -1)
         q, k = q.view(batch, heads, width), k.view(batch, key_heads, width)
         if query_norm is not None:
             q = query_norm(q)
