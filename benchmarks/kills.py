@@ -10,7 +10,6 @@ than the one before. Exit code 1 if not.
 """
 
 import argparse
-import json
 import random
 import signal
 import subprocess
@@ -18,11 +17,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from clearformer.train import checkpoint, records
-
-CLOCK = {"seconds", "tokens", "progress"}  # what depends on the clock and on the start
+from clearformer.selftest.toy import fingerprint, newest_step
 
 
 def command(model: str, data: str, folder: Path, steps: int) -> list[str]:
@@ -32,27 +28,6 @@ def command(model: str, data: str, folder: Path, steps: int) -> list[str]:
         "--save-seconds 0 --threads 1 --quiet --resume"
     )
     return [sys.executable, "-m", "clearformer", "train", *flags.split(), "--out", str(folder)]
-
-
-def state(folder: Path) -> dict[str, Any]:
-    """Hashes of the newest checkpoint's files, and the curve without the clock."""
-    found = checkpoint.newest(folder / "checkpoints", print)
-    assert found is not None
-    files = {
-        name: about["sha256"]
-        for name, about in found.manifest["files"].items()
-        if name.endswith(".safetensors")
-    }
-    curve = [
-        {key: value for key, value in record.items() if key not in CLOCK}
-        for record in records.read(folder / "metrics.jsonl")
-    ]
-    return {"step": found.step, "files": files, "curve": json.dumps(curve)}
-
-
-def newest_step(folder: Path) -> int:
-    found = checkpoint.newest(folder / "checkpoints", print)
-    return -1 if found is None else found.step
 
 
 def main() -> None:
@@ -90,7 +65,7 @@ def main() -> None:
                 break
             if code != -signal.SIGKILL:
                 sys.exit(f"the run ended with {code} after {kills} kills")
-        same = state(whole) == state(killed)
+        same = fingerprint(whole) == fingerprint(killed)
         print(
             f"{kills} kills in {time.monotonic() - began:.0f} s: {lost} went backwards; weights, "
             f"optimizer, generators and curve are {'the same bit for bit' if same else 'OTHERS'}"

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from clearformer.build import build
-from clearformer.core.layout import QuickLinear, PackedLinear, quicken, pack
+from clearformer.core.layout import PackedLinear, QuickLinear, pack, quicken
 from clearformer.families import FAMILIES
 
 
@@ -63,6 +63,14 @@ def test_every_product_is_right_for_any_number_of_rows(shape, bias):
         assert_near(quick.product(1)(x.t().contiguous().t()), linear(x))
     wide = torch.randn(3, 2 * shape[0])  # a row of something larger
     assert_near(quick.product(1)(wide[1:2, : shape[0]]), linear(wide[1:2, : shape[0]]))
+
+
+@torch.inference_mode()
+def test_a_matrix_that_lies_another_way_is_multiplied_all_the_same():
+    linear = nn.Linear(160, 200)
+    linear.weight.data = linear.weight.data.t().contiguous().t()
+    x = torch.randn(1, 160)
+    assert_near(QuickLinear(linear)(x), linear(x))
 
 
 def test_what_one_dnn_cannot_multiply_stays(small):

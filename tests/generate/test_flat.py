@@ -7,7 +7,7 @@ from clearformer import config as c
 from clearformer.build import build, pasts
 from clearformer.core.int8 import quantize
 from clearformer.core.kernels import explicit
-from clearformer.core.layout import quicken, pack
+from clearformer.core.layout import pack, quicken
 from clearformer.generate.flat import Flat, understands
 
 STRIDED = c.Causal() & c.Strided(stride=2)

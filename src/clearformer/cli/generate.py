@@ -173,7 +173,7 @@ class Generate:
     def writer(self, folder: Path) -> Writer:
         from clearformer.config import NextToken
         from clearformer.core.int8 import quantize
-        from clearformer.core.layout import quicken, pack
+        from clearformer.core.layout import pack, quicken
         from clearformer.generate.writer import Writer
         from clearformer.train.folder import open_run
 

@@ -104,16 +104,17 @@ def fused(
 
 
 def _quicker_unfused(q: Tensor, k: Tensor, bias: Tensor | None, dropout: float) -> bool:
-    """On a CPU with a backward pass to come: a bias that learns, or short rows of 16 bits."""
+    """On a CPU, when a backward pass is to come: where torch has no fused kernel, or a slow one."""
     if q.device.type != "cpu" or not q.requires_grad or q.shape[1] != k.shape[1]:
         return False
     if bias is not None:
         # torch's fused kernel gives no gradient to a bias, and what it falls back to copies
         # the table a dozen times (docs/log.md).
         return bias.requires_grad
-    # torch's fused kernel then takes 2 to 8 times as long as three plain products (docs/log.md).
+    # torch's fused kernel then takes 2 to 8 times as long as three plain products (docs/log.md);
+    # it knows no dropout, and what it falls back to takes twice as long at any length.
     short = k.shape[-2] <= (512 if k.shape[-1] >= 64 else 256)
-    return q.dtype == torch.bfloat16 and short and dropout == 0
+    return q.dtype == torch.bfloat16 and (short or dropout > 0)
 
 
 def _in_three_products(

@@ -51,11 +51,17 @@ def in_pieces(weight: Tensor, bias: Tensor | None) -> Product:
     Given several products at once, here one for each piece of W, it takes all cores.
     """
     outputs, inputs = weight.shape
-    if weight.numel() < TINY or outputs < PIECES:
+    if weight.numel() < TINY or outputs < PIECES or not weight.is_contiguous():
         return lambda x: F.linear(x, weight, bias)
     even = outputs - outputs % PIECES
     pieces = weight[:even].view(PIECES, even // PIECES, inputs)  # (P, O/P, I)
     biases = None if bias is None else bias[:even].view(PIECES, even // PIECES, 1)
+
+    def by_piece(turned: Tensor) -> Tensor:
+        if biases is None:
+            return torch.bmm(pieces, turned)
+        return torch.baddbmm(biases, pieces, turned)  # (P, O/P, R)
+
     rest, rest_bias = weight[even:], None if bias is None else bias[even:]
 
     def multiply(x: Tensor) -> Tensor:
@@ -63,10 +69,7 @@ def in_pieces(weight: Tensor, bias: Tensor | None) -> Product:
         # x^T for every piece, told in strides: a column that seems to jump by 1 and not by I
         # would be taken for a row, and go the slow way.
         turned = x.contiguous().as_strided((PIECES, inputs, rows), (0, 1, inputs))  # (P, I, R)
-        if biases is None:
-            y = torch.bmm(pieces, turned)
-        else:
-            y = torch.baddbmm(biases, pieces, turned)  # (P, O/P, R)
+        y = by_piece(turned)  # (P, O/P, R)
         y = y if rows == 1 else y.permute(2, 0, 1)  # (R, P, O/P), but of one row the same
         y = y.reshape(*x.shape[:-1], even)
         if even == outputs:
