@@ -61,7 +61,11 @@ def config_of(family, tokenizer, changes):
     config = preset(family)
     own = {"vocabulary": tokenizer.size, "name": f"{family}-tiny"}
     if family == "original":
-        own["marks"] = c.Marks(start=0, end=1)
+        # As in training: they come after the tokenizer's ids.
+        own |= {
+            "marks": c.Marks(start=tokenizer.size + 1, end=tokenizer.size),
+            "vocabulary": tokenizer.size + 2,
+        }
     if family == "classifier":
         own["neighbours"] = None
     return dataclasses.replace(config, **{**SIZES, **own, **changes})

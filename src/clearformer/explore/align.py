@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from clearformer.explore.subject import END
 from clearformer.explore.trace import trace
 
 if TYPE_CHECKING:
     from clearformer.generate.translate import Translator
 
-END = "(end)"  # how the end mark is shown
 
 
 def alignment(

@@ -22,6 +22,8 @@ from clearformer.explore.recording import Model
 from clearformer.generate.writer import Writer
 from clearformer.text import Tokenizer
 
+START, END = "(start)", "(end)"  # how the marks of a target are shown
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -40,7 +42,18 @@ class Subject:
         """What each id stands for, to be shown."""
         if self.tokenizer is None:
             return [str(each) for each in ids]
-        return self.tokenizer.pieces(list(ids))
+        marks = self.marks
+        known = iter(self.tokenizer.pieces([each for each in ids if each not in marks]))
+        return [marks[each] if each in marks else next(known) for each in ids]
+
+    @property
+    def marks(self) -> dict[int, str]:
+        """The ids that come after the tokenizer's own: what opens and closes a target."""
+        if not isinstance(self.config, Seq2SeqConfig) or self.tokenizer is None:
+            return {}
+        marks = self.config.marks
+        named = {} if marks is None else {marks.start: START, marks.end: END}
+        return {id: name for id, name in named.items() if id >= self.tokenizer.size}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ SIGNS = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 def tokens(subject: Subject, ids: Sequence[int], first: int = 0) -> list[dict[str, Any]]:
     """A row for each token; those before place 0 (of a memory) have negative numbers."""
     texts, displays = _texts(subject, ids), _displays(subject, ids)
-    specials = set(subject.tokenizer.specials.values()) if subject.tokenizer else set()
+    specials = set(subject.marks)
+    specials |= set(subject.tokenizer.specials.values()) if subject.tokenizer else set()
     return [
         {"i": i, "id": id, "text": text, "display": display, "special": id in specials}
         for i, id, text, display in zip(
@@ -43,7 +44,8 @@ def visible(text: str) -> str:
 def _texts(subject: Subject, ids: Sequence[int]) -> list[str]:
     tokenizer = subject.tokenizer
     if isinstance(tokenizer, Bytes):
-        return [tokenizer.decode([each]) for each in ids]
+        marks = subject.marks
+        return [marks.get(each) or tokenizer.decode([each]) for each in ids]
     return subject.pieces(ids)
 
 
@@ -58,6 +60,8 @@ def _displays(subject: Subject, ids: Sequence[int]) -> list[str]:
 
 def raw(tokenizer: Tokenizer, token: int) -> bytes | None:
     """The bytes of a token that may be part of a character; none: it is whole text."""
+    if token >= tokenizer.size:
+        return None  # a mark, which is no text
     if isinstance(tokenizer, Bytes):
         return bytes([token])
     if isinstance(tokenizer, BytePairs):
