@@ -47,6 +47,7 @@ def overview(kept: Kept) -> dict[str, Any]:
         "family": family(opened.config.name),
         "tokens": tokens[main],
         "target_tokens": tokens.get("decoder"),
+        "sentences": None if given.segments is None else given.segments[0].tolist(),
         "text_tokens": words.tokens(found.subject, everything) if given.start else None,
         "query_tokens": tokens,
         "key_tokens": keys,

@@ -11,6 +11,7 @@ from clearformer.explore.trace import trace
 
 pytestmark = pytest.mark.xdist_group("explorer")
 TEXT = "the cat sat on the mat"
+HEAT = "figure.heat"
 LADDER = "table.ladder tbody td[data-stage=weights]"
 
 
@@ -214,3 +215,35 @@ def test_a_head_too_large_to_send_is_asked_row_by_row(visit):
     assert torch.equal(row(visit, "weights"), whole)
     page.wait_for_selector("figure.heat canvas")
     visit.errors.clear()  # the browser itself notes the 413
+
+
+def test_of_a_pair_only_what_one_sentence_asks_the_other(visit):
+    text = "the cat sat [SEP] a good film"
+    page = visit.go(model="bert", text=text, ready="figure.heat canvas")
+    drawn = """() => {
+        const canvas = document.querySelector('figure.heat canvas');
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        const shown = (n) => data[4 * n + 3] > 0;
+        return { side: canvas.width, shown: [...Array(canvas.width ** 2).keys()].filter(shown) };
+    }"""
+    whole = page.evaluate(drawn)
+    assert len(whole["shown"]) == whole["side"] ** 2
+    page.select_option("#between", "01")
+    page.wait_for_function("() => location.hash.includes('between=01')")
+    page.wait_for_function(f"() => ({drawn})().shown.length < {len(whole['shown'])}")
+    names = page.locator("figure.heat table th").all_inner_texts()
+    first = next(n for n, name in enumerate(names) if "[SEP]" in name) + 1
+    side = whole["side"]
+    expected = [row * side + col for row in range(first) for col in range(first, side)]
+    assert page.evaluate(drawn)["shown"] == expected
+    assert "sentences" not in visit.go(model="gpt2", text=text, ready=LADDER).inner_text("main")
+
+
+def test_rows_that_have_no_room_for_a_name_have_numbers(visit):
+    page = visit.go(model="generator", text="the cat sat on the mat and the ", ready=HEAT)
+    assert page.locator("figure.heat .left span").count() == 0
+    assert page.locator("figure.heat .left i").count() > 1
+    page = visit.go(model="generator", text="the cat", ready=HEAT + " .left span")
+    tall = page.locator("figure.heat .field").bounding_box()
+    last = page.locator("figure.heat .left span").last.bounding_box()
+    assert last["y"] + last["height"] <= tall["y"] + tall["height"] + 1

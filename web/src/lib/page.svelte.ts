@@ -21,6 +21,7 @@ const start = {
   map: "weights",
   sort: "layer",
   hide: false,
+  between: "",
   log: false,
   lesson: 0,
   guide: true,

@@ -42,6 +42,7 @@ export interface Trace {
   family: string;
   tokens: Token[];
   target_tokens?: Token[];
+  sentences?: number[] | null;
   parts: { part: string; n_layers: number; rows: number; cols: number }[];
   query_tokens: Record<string, Token[]>;
   key_tokens: Record<string, Token[]>;
