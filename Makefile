@@ -61,6 +61,7 @@ bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/checkpoints.py
 	@$(BIN)/python benchmarks/memory.py
 	@$(BIN)/python benchmarks/plan.py
+	@$(BIN)/python benchmarks/first_picture.py
 
 soak: .venv/ready-dev
 	@$(BIN)/clearformer selftest --full
