@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from clearformer.generate.translate import Translator
 
 
-
 def alignment(
     translator: Translator,
     source: Sequence[int],

@@ -74,6 +74,7 @@ def test_strided_reaches_all_in_two_layers(visit):
 
 def test_memory_reaches_a_memory_further_with_each_layer(visit):
     page = visit.go("reach", reach="memory", segment=8, memory=8, layers=3, ready="[data-reach]")
+    assert visit.numbers("[data-distance]", "data-distance") == [32, 24, 16, 8, 0]
     assert sorted(visit.numbers("[data-reach]", "data-reach")) == [8, 16, 24]
     page.fill("#memory", "0")
     page.keyboard.press("Enter")
