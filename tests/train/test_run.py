@@ -259,12 +259,12 @@ def test_a_run_that_learned_nothing_is_told_so_at_its_end(config, tmp_path):
 
 
 def test_a_budget_of_minutes_is_kept(config, tmp_path):
-    short = replace(config.train, steps=None, minutes=0.02, evaluations=2)
+    short = replace(config.train, steps=None, minutes=0.05, evaluations=2)
     events = list(start(replace(config, train=short), tmp_path / "x").events())
     steps = [event for event in events if isinstance(event, Step)]
     assert events[-1].reason == "finished"
-    assert steps[-1].seconds > 1.0
-    assert steps[-1].lr < steps[len(steps) // 2].lr
+    assert steps[-1].seconds > 2.5
+    assert steps[-1].lr < max(step.lr for step in steps)
 
 
 def test_accumulation_changes_nothing_but_rounding(config, tmp_path):
