@@ -92,10 +92,11 @@ def cut(logits: Tensor, how: Sampling) -> Tensor:
 
 def draw(logits: Tensor, how: Sampling, uniform: float) -> Choice:
     """Draw from shaped logits (V,) with one number from [0, 1)."""
-    if not logits.max() > rules.CUT:  # written so that NaN fails too
+    best = int(logits.argmax())  # the first of equals
+    if not float(logits[best]) > rules.CUT:  # written so that NaN, the largest of all, fails too
         raise ValueError("no token is left to choose: the rules together exclude every one")
     if how.temperature == 0:
-        return Choice(int(logits.argmax()), 1.0, uniform)  # the first of equals
+        return Choice(best, 1.0, uniform)
     probabilities = cut(logits, how).softmax(dim=0)
     shares, ids = rules.leading(probabilities, uniform)
     place = int(torch.searchsorted(shares.cumsum(0), uniform, right=True))

@@ -150,7 +150,7 @@ class Row:
             choice = draw(scores, how, uniform)
             if free and choice.id not in allowed.tolist():
                 return None
-        surprise = float(logits.logsumexp(0) - logits[choice.id])
+        surprise = -float(logits.log_softmax(0)[choice.id])
         text = "" if self.spelling is None else self.spelling.add(choice.id)
         bits = max(0.0, surprise / math.log(2))
         return Token(choice.id, text, choice.probability, bits, uniform)
