@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from clearformer.cli.progress import JsonLines, Live, Plain, Reporter, clock, reporter
-from clearformer.train.events import Evaluation
+from clearformer.cli.progress import JsonLines, Live, Pace, Plain, Reporter, clock, reporter
+from clearformer.train.events import Evaluation, Step
 
 
 def test_times_read_as_a_clock():
@@ -32,3 +32,32 @@ def test_a_sample_cannot_command_the_terminal(monkeypatch, capsys):
     live.close()
     shown = capsys.readouterr().out
     assert "[/b] [red]x\ufffd[2J" in shown
+
+
+def steps(pace, first, count, seconds, began=0.0):
+    for number in range(first, first + count):
+        began += seconds
+        pace.add(Step(number, 1.0, 0.1, 1.0, 10 * number, began, number / 1000))
+    return began
+
+
+def test_a_pause_is_forgotten():
+    pace = Pace()
+    steps(pace, 1, 1, 1.0)
+    assert pace.rate() == 0  # of a single step nothing can be said
+    now = steps(pace, 2, 99, 1.0, 1.0)
+    assert abs(pace.rate() - 10) < 1e-6
+    assert abs(pace.left() - 900) < 1e-6
+    now = steps(pace, 101, 1, 3600.0, now)
+    assert pace.left() > 10_000
+    steps(pace, 102, 99, 1.0, now)
+    assert abs(pace.rate() - 10) < 1e-6
+    assert abs(pace.left() - 800) < 1e-6
+
+
+def test_slow_steps_are_not_judged_by_one_of_them():
+    pace = Pace()
+    now = 0.0
+    for number in range(1, 41):
+        now = steps(pace, number, 1, 100.0 if number % 2 else 300.0, now)
+    assert abs(pace.rate() - 10 / 200) < 1e-6

@@ -6,6 +6,7 @@ import json as json_module
 import os
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from clearformer.train.run import Run
 
 PLAIN_SECONDS = 5.0  # between two plain lines
+RECENT_SECONDS, RECENT_STEPS = 60.0, 20  # a pace is that of the longer of the two
 
 
 def reporter(quiet: bool, json: bool) -> Reporter:
@@ -33,7 +35,7 @@ class Reporter:
 
     def start(self, run: Run) -> None:
         self.figure, self.counted = run.task.figure, run.task.counted
-        self.began: float | None = None
+        self.pace = Pace()
         self.figures = ""
         for note in run.task.notes:
             self.say(f"note: {note}")
@@ -96,25 +98,46 @@ class Plain(Reporter):
         match event:
             case Skipped():
                 self.say(left_out(event))
-            case Step() if time.monotonic() - self.last > PLAIN_SECONDS:
-                self.last = time.monotonic()
-                print(self.line(event), flush=True)
+            case Step():
+                self.pace.add(event)
+                if time.monotonic() - self.last > PLAIN_SECONDS:
+                    self.last = time.monotonic()
+                    print(self.line(event), flush=True)
             case Evaluation():
                 print(evaluation_line(event), flush=True)
             case Ended(reason=reason, step=step):
                 print(f"{reason} at step {step}", flush=True)
 
     def line(self, event: Any) -> str:
-        if self.began is None:
-            self.began = event.seconds - 1e-9
-            self.first = event.tokens
-        passed = max(event.seconds - self.began, 1e-9)
-        rate = (event.tokens - self.first) / passed
-        left = event.seconds * (1 / max(event.progress, 1e-9) - 1)
         shown = f"step {event.step}: loss {event.loss:.4f}"
-        if event.tokens > self.first:
-            shown += f", {rate:,.{rate < 10:d}f} {self.counted}/s, {clock(left)} left"
+        rate = self.pace.rate()
+        if rate:
+            shown += f", {rate:,.{rate < 10:d}f} {self.counted}/s, {clock(self.pace.left())} left"
         return shown
+
+
+class Pace:
+    """How fast a run is of late: a pause, or a busy hour, is not carried along to its end."""
+
+    def __init__(self) -> None:
+        self.marks: deque[tuple[float, int, float]] = deque()  # seconds, tokens, progress
+
+    def add(self, event: Any) -> None:
+        self.marks.append((event.seconds, event.tokens, event.progress))
+        while (
+            len(self.marks) > RECENT_STEPS + 1 and event.seconds - self.marks[1][0] > RECENT_SECONDS
+        ):
+            self.marks.popleft()
+
+    def rate(self) -> float:
+        """Tokens a second; 0 while nothing can be said."""
+        (began, first, _), (now, tokens, _) = self.marks[0], self.marks[-1]
+        return (tokens - first) / (now - began) if now > began else 0.0
+
+    def left(self) -> float:
+        """Seconds until the end."""
+        (began, _, before), (now, _, progress) = self.marks[0], self.marks[-1]
+        return max(1 - progress, 0.0) * (now - began) / max(progress - before, 1e-9)
 
 
 class Live(Plain):
@@ -137,6 +160,7 @@ class Live(Plain):
             case Skipped():
                 self.say(left_out(event))
             case Step():
+                self.pace.add(event)
                 self.bar.update(
                     self.row, completed=min(event.progress, 1.0), description=self.line(event)
                 )
