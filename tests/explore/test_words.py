@@ -41,3 +41,29 @@ def test_marks_are_special(opened):
     subject = opened("bert").subject
     rows = tokens(subject, [subject.tokenizer.mask, subject.tokenizer.encode("cat").item()])
     assert [row["special"] for row in rows] == [True, False]
+
+
+def test_pieces_that_go_on_with_a_word_are_known(opened):
+    def joined(subject, text):
+        ids = [*subject.tokenizer.before, *subject.tokenizer.encode(text).tolist()]
+        rows = tokens(subject, ids)
+        return [row["text"] for row in rows], [row["joined"] for row in rows]
+
+    assert joined(Subject(None, tokenizer=Bytes()), "ab c!d") == (
+        [*"ab c!d"], [False, True, False, False, False, False],
+    )  # fmt: skip
+    for name in ("bert", "gpt2", "classifier"):
+        texts, follows = joined(opened(name).subject, "the cats sat, sevenfold")
+        told = sum(not each for each in follows)
+        assert told == len([text for text in texts if not text.startswith("##")]) or name == "gpt2"
+        assert any(follows) == (name != "classifier")
+
+
+def test_the_marks_of_a_translator_have_names(opened):
+    subject = opened("original").subject
+    size = subject.tokenizer.size
+    rows = tokens(subject, [size + 1, 5, size])
+    assert [row["display"] for row in rows][::2] == ["(start)", "(end)"]
+    assert [row["special"] for row in rows] == [True, False, True]
+    plain = Subject(None, subject.config, Bytes())  # whose ids end at 255
+    assert [row["display"] for row in tokens(plain, [97, size])] == ["a", "(end)"]

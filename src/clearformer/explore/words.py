@@ -17,11 +17,12 @@ def tokens(subject: Subject, ids: Sequence[int], first: int = 0) -> list[dict[st
     texts, displays = _texts(subject, ids), _displays(subject, ids)
     specials = set(subject.marks)
     specials |= set(subject.tokenizer.specials.values()) if subject.tokenizer else set()
+    special = [each in specials for each in ids]
+    columns = (ids, texts, displays, special, _joined(subject, texts, special))
+    names = ("id", "text", "display", "special", "joined")
     return [
-        {"i": i, "id": id, "text": text, "display": display, "special": id in specials}
-        for i, id, text, display in zip(
-            range(first, first + len(ids)), ids, texts, displays, strict=True
-        )
+        {"i": i, **dict(zip(names, row, strict=True))}
+        for i, row in enumerate(zip(*columns, strict=True), start=first)
     ]
 
 
@@ -33,6 +34,22 @@ def words(subject: Subject, ids: Iterable[int]) -> list[dict[str, Any]]:
         for id, text, display in zip(
             listed, _texts(subject, listed), _displays(subject, listed), strict=True
         )
+    ]
+
+
+def _joined(subject: Subject, texts: Sequence[str], special: Sequence[bool]) -> list[bool]:
+    """Of each token, whether it goes on with the word of the one before."""
+    kind = None if subject.tokenizer is None else subject.tokenizer.kind
+    if kind == "wordpiece":
+        return [text.startswith("##") for text in texts]
+    if kind in (None, "words"):
+        return [False] * len(texts)
+    return [
+        n > 0
+        and not (special[n] or special[n - 1])
+        and texts[n - 1][-1:].isalnum()
+        and texts[n][:1].isalnum()
+        for n in range(len(texts))
     ]
 
 

@@ -247,3 +247,15 @@ def test_rows_that_have_no_room_for_a_name_have_numbers(visit):
     tall = page.locator("figure.heat .field").bounding_box()
     last = page.locator("figure.heat .left span").last.bounding_box()
     assert last["y"] + last["height"] <= tall["y"] + tall["height"] + 1
+
+
+def test_pieces_of_a_word_are_one_if_asked(visit):
+    page = visit.go(model="generator", text="the cat sat", ready=HEAT)
+    many = page.locator(f"{HEAT} table th").count()
+    assert many == len("the cat sat")
+    page.get_by_label("pieces as words").check()
+    page.wait_for_function(f"() => document.querySelectorAll('{HEAT} table th').length < {many}")
+    names = [name.split()[-1] for name in page.locator(f"{HEAT} table th").all_inner_texts()]
+    assert names == ["the", "·", "cat", "·", "sat"]
+    shares = [float(text) for text in page.locator(f"{HEAT} table td").all_inner_texts()]
+    assert sum(shares) == pytest.approx(1, abs=1e-3)

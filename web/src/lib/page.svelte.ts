@@ -22,6 +22,7 @@ const start = {
   sort: "layer",
   hide: false,
   between: "",
+  join: false,
   log: false,
   lesson: 0,
   guide: true,

@@ -6,6 +6,7 @@ export interface Token {
   text: string;
   display: string;
   special: boolean;
+  joined?: boolean;
 }
 
 export interface Model {
