@@ -1,6 +1,7 @@
 """Several ranks agree, share one fate, and are named when they hang."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -106,7 +107,9 @@ def command(folder, *more):
 
 
 def said(folder):
-    return [(Path(folder) / f"rank-{rank}.txt").read_text() for rank in range(2)]
+    """What each rank says, without torch's own remarks about a connection that has ended."""
+    texts = [(Path(folder) / f"rank-{rank}.txt").read_text() for rank in range(2)]
+    return ["".join(re.findall(r"^clearformer: .*\n", text, re.MULTILINE)) for text in texts]
 
 
 def until_saved(folder, ranks):

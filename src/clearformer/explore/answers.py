@@ -97,6 +97,7 @@ class Word(Model):
 class Token(Word):
     i: int
     special: bool
+    joined: bool
 
 
 class PartTold(Model):
@@ -134,6 +135,7 @@ class TraceTold(Model):
     family: str
     tokens: list[Token]
     target_tokens: list[Token] | None
+    sentences: list[int] | None
     text_tokens: list[Token] | None
     query_tokens: dict[str, list[Token]]
     key_tokens: dict[str, list[Token]]

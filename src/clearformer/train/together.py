@@ -26,6 +26,7 @@ from torch import Tensor
 from clearformer.train.pulse import Pulse, meet
 
 Result = TypeVar("Result")
+LAST_WORDS = 2.0  # seconds that the leader stays after a failure, at most
 PREPARING = timedelta(days=1)  # the leader may tokenize for hours before all begin
 # What gloo says of a peer that ended, and of one that does not answer.
 BROKEN = ("closed by peer", "reset by peer", "Broken pipe", "Connection refused", "Socket closed")
@@ -250,7 +251,16 @@ class Together(Alone):
     def first_to_say(self, sentence: str) -> bool:
         key = hashlib.sha256(sentence.encode()).hexdigest()
         try:
-            return self.store.add(key, 1) == 1
+            first = self.store.add(key, 1) == 1
+            self.store.add("asked", 1)
+            # The store may live in the leader's process: others who have something to say, too,
+            # would find it gone.
+            until = time.monotonic() + LAST_WORDS
+            while self.leads and self.store.add("asked", 0) < self.world:
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.02)
+            return first
         except RuntimeError:  # the store is gone, and with it whoever could tell
             return self.leads
 
