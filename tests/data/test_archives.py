@@ -1,7 +1,6 @@
 """Archives from anyone: the expected files are read, nothing is written, size is capped."""
 
 import gzip
-import io
 import re
 import tarfile
 import zipfile
@@ -9,23 +8,13 @@ import zipfile
 import pytest
 
 from clearformer.data.archives import gzip_chunks, tar_files, zip_chunks
+from clearformer.selftest import payloads
 
 NAME = r"a/(pos|neg)/([0-9]+)\.txt"
 
 
 def make_tar(path, *members):
-    """A .tar.gz of (name, content or a TarInfo's changes)."""
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            if isinstance(content, bytes):
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
-            else:
-                for field, value in content.items():
-                    setattr(info, field, value)
-                archive.addfile(info)
-    return path
+    return payloads.tar(path, members)
 
 
 def names(path, largest=1000):

@@ -64,3 +64,14 @@ def opened(explorer_server):
 def explorer_server(tiny, tiny_runs):
     with tiny.serving(tiny_runs) as server:
         yield server
+
+
+@pytest.fixture
+def one(tiny, tmp_path):
+    """Writes a run with two checkpoints under a name."""
+    tokenizer = tiny.tokenizer_of("characters")
+    config = tiny.config_of("gpt2", tokenizer, {})
+    model = tiny.build(config)
+    return lambda name: tiny.write_run(
+        tmp_path / "runs" / name, config, model, tokenizer, steps=(5, 15)
+    )

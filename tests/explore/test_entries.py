@@ -8,16 +8,6 @@ import torch
 from clearformer.explore.library import Library, is_model
 
 
-@pytest.fixture
-def one(tiny, tmp_path):
-    tokenizer = tiny.tokenizer_of("characters")
-    config = tiny.config_of("gpt2", tokenizer, {})
-    model = tiny.build(config)
-    return lambda name: tiny.write_run(
-        tmp_path / "runs" / name, config, model, tokenizer, steps=(5, 15)
-    )
-
-
 def test_the_best_checkpoint_is_opened_as_by_every_other_verb(one, tmp_path):
     from clearformer.train.folder import best_checkpoint
 

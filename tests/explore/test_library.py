@@ -8,16 +8,6 @@ from clearformer.explore.errors import Problem
 from clearformer.explore.library import Library, slug
 
 
-@pytest.fixture
-def one(tiny, tmp_path):
-    tokenizer = tiny.tokenizer_of("characters")
-    config = tiny.config_of("gpt2", tokenizer, {})
-    model = tiny.build(config)
-    return lambda name: tiny.write_run(
-        tmp_path / "runs" / name, config, model, tokenizer, steps=(5, 15)
-    )
-
-
 def test_a_run_gets_an_id_that_is_no_path(one, tmp_path):
     for name in ("<img src=x onerror=alert(1)>", "a b", "a_.._b"):
         one(name)

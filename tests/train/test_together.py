@@ -106,10 +106,14 @@ def command(folder, *more):
     main([*words, *FLAGS.split(), *more])
 
 
+def written(folder):
+    return [(Path(folder) / f"rank-{rank}.txt").read_text() for rank in range(2)]
+
+
 def said(folder):
-    """What each rank says, without torch's own remarks about a connection that has ended."""
-    texts = [(Path(folder) / f"rank-{rank}.txt").read_text() for rank in range(2)]
-    return ["".join(re.findall(r"^clearformer: .*\n", text, re.MULTILINE)) for text in texts]
+    """What ranks say, without torch's warning that the leader's store has gone for good."""
+    warning = re.compile(r"^\[rank\d\]:\[W.*?\n\n", re.MULTILINE | re.DOTALL)
+    return [warning.sub("", text) for text in written(folder)]
 
 
 def until_saved(folder, ranks):
@@ -128,6 +132,23 @@ def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
         "clearformer: a batch of 7 cannot be shared evenly by 2 processes: use one of 1, 7 "
         "processes, or a batch of 6 or 8\n",
     ]
+
+
+def last_words(folder):
+    """The one who keeps the store asks at once, the other a little later; then both are gone."""
+    together.LAST_WORDS = 60  # on a busy machine a little later is a lot later
+    ranks = together.join(os.environ, 20)
+    time.sleep(0.5 * ranks.rank)
+    print(ranks.first_to_say("the same"))
+    ranks.leave(2)
+
+
+def test_the_leader_hears_the_others_out(tmp_path, several):
+    with several.started(2, last_words, tmp_path, tmp_path) as ranks:
+        for rank in ranks:
+            rank.join(300)
+        assert [rank.exitcode for rank in ranks] == [2, 2]
+    assert written(tmp_path) == ["True\n", "False\n"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")

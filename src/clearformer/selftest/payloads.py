@@ -150,12 +150,12 @@ def archives(folder: Path) -> Iterator[tuple[str, Path]]:
         "same name twice": [(FITS, b"x"), (FITS, b"y")],
     }
     for name, content in members.items():
-        yield name, _tar(folder / f"{name}.tar.gz", content)
+        yield name, tar(folder / f"{name}.tar.gz", content)
     bomb = folder / "bomb.tar.gz"
-    yield "bomb", _tar(bomb, [("other", bytes(64 * 2**20)), (FITS, b"x")])
-    yield "long name", _tar(folder / "long.tar.gz", [("a/" + "x" * (32 * 2**20), b"")])
+    yield "bomb", tar(bomb, [("other", bytes(64 * 2**20)), (FITS, b"x")])
+    yield "long name", tar(folder / "long.tar.gz", [("a/" + "x" * (32 * 2**20), b"")])
     cut = folder / "cut.tar.gz"
-    whole = _tar(cut, [(FITS, bytes(range(256)) * 99)]).read_bytes()
+    whole = tar(cut, [(FITS, bytes(range(256)) * 99)]).read_bytes()
     cut.write_bytes(whole[: len(whole) // 2])
     yield "cut", cut
     endless = folder / "endless.tar.gz"
@@ -163,7 +163,8 @@ def archives(folder: Path) -> Iterator[tuple[str, Path]]:
     yield "nothing but zeros", endless
 
 
-def _tar(path: Path, members: list[tuple[str, bytes | dict[str, object]]]) -> Path:
+def tar(path: Path, members: list[tuple[str, bytes | dict[str, object]]]) -> Path:
+    """A .tar.gz of names, each with its content or with what its TarInfo says instead."""
     with tarfile.open(path, "w:gz", compresslevel=1) as archive:
         for name, content in members:
             info = tarfile.TarInfo(name)
