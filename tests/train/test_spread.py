@@ -56,7 +56,7 @@ def alone(config, folder, **more):
 
 def ranked(settings, folder, resume=False):
     """What one of several ranks does: the losses of each config, one run after the other."""
-    ranks = together.join(os.environ, seconds=60)
+    ranks = together.join(os.environ, seconds=300)
     found = []
     for name, each in settings:
         run = Run(
@@ -161,7 +161,7 @@ def test_bits_survive_a_stop_of_several_ranks(tmp_path, several):
 
 def poisoned(settings, folder):
     """One rank computes nonsense in the third step, with blocks in parts and recomputed."""
-    ranks = together.join(os.environ, seconds=60)
+    ranks = together.join(os.environ, seconds=300)
 
     def make(config, seed):
         model = build(config, seed)

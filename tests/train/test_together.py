@@ -33,7 +33,7 @@ def problem_of(act):
 
 def talk():
     """Every question to the others, once."""
-    ranks = join(os.environ, seconds=60)
+    ranks = join(os.environ, seconds=300)
     rank = ranks.rank
     entered = []
 
