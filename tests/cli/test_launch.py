@@ -53,7 +53,7 @@ def command(words):
 
 def until(step, folder, process):
     """A checkpoint of this step or a later one: one alone may come and go between two looks."""
-    while not any(int(p.name.split("-")[1]) >= step for p in folder.glob("checkpoints/step-*[0-9]")):
+    while not any(int(p.name[5:]) >= step for p in folder.glob("checkpoints/step-*")):
         assert process.poll() is None
         time.sleep(0.02)
 

@@ -151,7 +151,8 @@ def test_recipes_fit_their_models():
     assert recipe(preset("gpt2-xl"))[0].tokenizer == "bpe"
     assert recipe(preset("bert-mini"))[0].vocabulary == 8192
     # Measured: docs/log.md.
-    assert isinstance(recipe(preset("xl-tiny"))[1].optimizer, Muon)
+    for name in ("xl-tiny", "bert-tiny-masked"):
+        assert isinstance(recipe(preset(name))[1].optimizer, Muon)
 
 
 def test_going_on_keeps_the_tokenizer_and_is_gentler():
