@@ -22,7 +22,7 @@ from clearformer.core.block import recomputed
 from clearformer.data import Places
 from clearformer.families import gpt2, modern, original, xl
 from clearformer.train import checkpoint, together
-from clearformer.train.events import Step
+from clearformer.train.events import Skipped, Step
 from clearformer.train.run import Run
 from clearformer.train.step import NotFiniteError
 
@@ -198,3 +198,35 @@ def test_nonsense_on_one_rank_stops_all_before_a_weight_moves(tmp_path, several)
     assert "it arose in stack.norm." in sentence, "the rank that knows tells all"
     records = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert '"exit": 3' in records[-1]
+
+
+def overflowing(settings, folder):
+    """In the second step a part that one rank alone has of a gradient overflows float16."""
+    ranks = together.join(os.environ, seconds=300)
+    places = Places(cache=folder.parent / "cache")
+    run = Run(run_from_json(settings), folder, places, ranks=ranks)
+    found = []
+    for event in run.events():
+        if isinstance(event, Step | Skipped):
+            found.append([type(event).__name__, event.step])
+        if len(found) == 1 and ranks.rank == 1:
+            weight = run.model.stack.blocks[0].attention.output.weight
+            spoil = weight.register_post_accumulate_grad_hook(
+                lambda weight: weight.grad.to_local().fill_(float("inf"))
+            )
+        elif len(found) == 2 and ranks.rank == 1:
+            spoil.remove()
+    own = [run.spread.whole(each.detach()) for each in run.model.parameters()]
+    scale = run.state.scaling.scale
+    ranks.pulse.stop()
+    ranks.gather("done")
+    return [found, scale, all(bool(each.isfinite().all()) for each in own)]
+
+
+def test_an_overflow_in_the_part_of_one_rank_is_left_out_by_all(tmp_path, several):
+    config = generator(tmp_path, distribute="fsdp2", precision="float16", evaluations=1)
+    one, other = several.run(2, overflowing, tmp_path, to_json(config), tmp_path / "run")
+    assert one == other
+    found, scale, finite = one
+    assert found == [["Step", 1], ["Skipped", 2], ["Step", 3], ["Step", 4]]
+    assert (scale, finite) == (2.0**15, True)
