@@ -1,6 +1,7 @@
 """Bits per byte of enwik8 by the clock: ours, GPT-2's shape, the seed's design, an LSTM.
 
     CLEARFORMER_DATA=... python benchmarks/enwik8.py [--minutes 10] [--only modern,gpt2] [--seed 0]
+        [--more="--batch 4 --lr 4e-3"]
 
 Everyone has width 256, depth 12 (the LSTM: as many parameters), length 256 and the same time,
 and is trained by the same engine in the same precision on the first 90 million bytes; the
@@ -10,6 +11,7 @@ a third" has a third of the time: it should be no worse than the best baseline.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from contest import Contestant, Trained, data_places, train
@@ -54,6 +56,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CONTESTANTS).replace(", a third", ""))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/benchmark-enwik8"))
+    parser.add_argument("--more", default="", help="more words for the contestants, to tune them")
     asked = parser.parse_args()
     chosen = {n: c for n, c in CONTESTANTS.items() if n.split(",")[0] in asked.only.split(",")}
     print(
@@ -61,6 +64,7 @@ def main() -> None:
     )
     found = {}
     for name, contestant in chosen.items():
+        contestant = replace(contestant, words=f"{contestant.words} {asked.more}")
         trained = train(name.split(",")[0], contestant, asked.minutes, asked.seed, asked.out)
         found[name] = bits_per_byte(trained)
         minutes = asked.minutes * contestant.share
