@@ -1,10 +1,12 @@
 """Several ranks for a test: cheap children of a server that has imported torch once."""
 
+import contextlib
 import importlib.util
 import inspect
 import json
 import multiprocessing
 import os
+import random
 import runpy
 import socket
 import sys
@@ -23,12 +25,22 @@ SERVER.set_forkserver_preload(
 )
 
 
+PATIENCE = 1800  # seconds: it matters only where something hangs
+
+
+def free_port():
+    """Below those that the system gives to whoever connects, or it may be gone in a second."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+
+
 @contextmanager
 def started(world, act, folder, *arguments):
     """`world` processes that run `act(*arguments)` as torchrun's would, its output in files."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     what = (inspect.getfile(act), act.__name__, Path(folder), arguments)
     processes = [
         # By path, since tests are no package that a child could import.
@@ -52,7 +64,7 @@ def run(world, act, folder, *arguments):
     folder.mkdir(parents=True, exist_ok=True)
     with started(world, act, folder, *arguments) as processes:
         for process in processes:
-            process.join(timeout=300)
+            process.join(timeout=PATIENCE)
         codes = [process.exitcode for process in processes]
     said = "\n".join(path.read_text() for path in sorted(folder.glob("rank-*.txt")))
     assert codes == [0] * world, said

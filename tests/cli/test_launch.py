@@ -16,7 +16,7 @@ from clearformer.train.step import NotFiniteError
 FLAGS = (
     "modern-tiny --layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch 4 "
     "--threads 1 --precision float32 --evaluations 1 --save-seconds 0 --quiet --resume "
-    "--model.dropout.residual 0.1 --steps 120"
+    "--model.dropout.residual 0.1 --steps 200"
 )
 
 

@@ -1,5 +1,6 @@
 """The command line as a whole: help, version, and one clear line for every mistake."""
 
+import os
 import subprocess
 import sys
 
@@ -28,15 +29,12 @@ def test_runs_as_a_module():
 
 
 def test_a_reader_that_leaves_early_is_no_mistake():
-    command = f"{sys.executable} -u -m clearformer describe"
-    done = subprocess.run(
-        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr == ""
-    assert done.stdout.startswith("classifier-imdb")
-    assert done.returncode == 141
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-u", "-m", "clearformer", "describe"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ TINY = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr("clearformer.train.pace.SECONDS", 0.05)
+    # Not what the tests before have left in this process.
+    monkeypatch.setattr("clearformer.train.plan.base_bytes", lambda: 400 * 10**6)
     # It is for the whole process, and the other tests live in this one.
     monkeypatch.setattr("clearformer.train.tidy.keep_heap_small", lambda: True)
 

@@ -17,7 +17,7 @@ CONTENT = bytes(i * i % 251 for i in range(100_000))
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "PATIENCE", 5.0)
+    monkeypatch.setattr(download, "PATIENCE", 60.0)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Meeting at a store that remembers too much, and telling who is silent."""
 
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,9 +50,16 @@ def test_who_never_comes_is_not_waited_for_forever(monkeypatch):
 
 
 def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
-    monkeypatch.setattr(pulse, "PULSE_SECONDS", 0.01)
+    monkeypatch.setattr(pulse, "PULSE_SECONDS", 3600)  # nobody by himself: threads may be late
     store = Store()
     beating = [Pulse(store, rank) for rank in range(3)]
+
+    def beat(seconds):
+        for each in beating:
+            if not each._over.is_set():
+                each._beat()
+
+    monkeypatch.setattr(pulse, "time", SimpleNamespace(sleep=beat))
     try:
         for rank, step in enumerate((20, 19, 20)):
             beating[rank].step = step
@@ -59,6 +68,19 @@ def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
         assert beating[0].silent(3).startswith("another rank at step 20: all are alive")
         beating[2].stop()
         assert beating[0].silent(3) == "rank 2, silent since step 20"
+        # Its own silence says nothing: whoever asks is alive.
+        beating[0].stop()
+        assert beating[0].silent(3) == "rank 2, silent since step 20"
     finally:
         for each in beating:
             each.stop()
+
+
+def test_a_heart_beats_by_itself(monkeypatch):
+    monkeypatch.setattr(pulse, "PULSE_SECONDS", 0.01)
+    store = Store()
+    alive = Pulse(store, 0)
+    first = store["pulse 0"]
+    while store["pulse 0"] == first:
+        time.sleep(0.01)
+    alive.stop()

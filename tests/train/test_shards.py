@@ -22,7 +22,7 @@ def write(folder):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    ranks = together.join(os.environ, 60)
+    ranks = together.join(os.environ, 300)
     mesh = init_device_mesh("cpu", (2,))
     parts = {name: distribute_tensor(each, mesh, [Shard(0)]) for name, each in whole().items()}
     shards.write(folder, parts)

@@ -58,6 +58,8 @@ class PromptProtocol(H11Protocol):
 class Server(uvicorn.Server):
     """uvicorn, on a socket that is bound before it starts: the address is known at once."""
 
+    grace = 2  # seconds for open streams to end
+
     def __init__(self, app: FastAPI, host: str, port: int) -> None:
         super().__init__(
             uvicorn.Config(
@@ -71,7 +73,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 limit_concurrency=CONNECTIONS,
                 timeout_keep_alive=30,
-                timeout_graceful_shutdown=2,
+                timeout_graceful_shutdown=self.grace,
             )
         )
         self.app = app
@@ -98,7 +100,7 @@ class Server(uvicorn.Server):
             yield f"http://127.0.0.1:{self.port}"
         finally:
             self.should_exit = True
-            thread.join(10)
+            thread.join(self.grace + 10)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Streams end first; whoever still waits for a model is let go without a word."""

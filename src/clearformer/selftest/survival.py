@@ -168,8 +168,8 @@ def signals(place: Path, *, count: int) -> str:
         if sent < count and child.alive():
             child.send(which)
         code = child.wait(10 * nursery.PATIENCE)
-        if code == 0:
-            break
+        if code == 0 or end_line(folder).get("reason") == "finished":
+            break  # it had ended before the signal came
         require(code == 128 + which, f"{which.name}: left with {code}: {child.said()[-300:]}")
         slowest = max(slowest, time.monotonic() - began)
         end = end_line(folder)

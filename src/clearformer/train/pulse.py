@@ -70,7 +70,8 @@ class Pulse:
             now = [self._heard(rank) for rank in range(world)]
         except RuntimeError:
             return "a rank whose rendezvous no longer answers"
-        hung = [rank for rank in range(world) if before[rank][0] == now[rank][0]]
+        others = [rank for rank in range(world) if rank != self.rank]  # who asks is alive
+        hung = [rank for rank in others if before[rank][0] == now[rank][0]]
         slowest = min(step for _, step in now)
         behind = [rank for rank in range(world) if now[rank][1] == slowest]
         if hung:

@@ -250,6 +250,7 @@ class Together(Alone):
 
     def first_to_say(self, sentence: str) -> bool:
         key = hashlib.sha256(sentence.encode()).hexdigest()
+        first = self.leads
         try:
             first = self.store.add(key, 1) == 1
             self.store.add("asked", 1)
@@ -260,9 +261,9 @@ class Together(Alone):
                 if time.monotonic() > until:
                     break
                 time.sleep(0.02)
-            return first
-        except RuntimeError:  # the store is gone, and with it whoever could tell
-            return self.leads
+        except RuntimeError:
+            pass  # the store is gone, and with it whoever could tell
+        return first
 
     def leave(self, code: int) -> None:
         """End the process; after success only once all ranks are here.

@@ -72,7 +72,7 @@ class Visit:
 @contextmanager
 def visiting(browser, url, check=True, **settings):
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
-    context.set_default_timeout(60000)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     visit = Visit(page, url)
 
@@ -87,7 +87,13 @@ def visiting(browser, url, check=True, **settings):
     page.route("**/*", guard)
     page.on("request", lambda request: visit.requests.append(request.url))
     page.on("response", lambda response: visit.responses.append((response.status, response.url)))
-    page.on("requestfailed", lambda request: visit.failed.append(request.url))
+    # What the page itself takes back, to ask anew, has not failed.
+    page.on(
+        "requestfailed",
+        lambda request: (
+            visit.failed.append(request.url) if request.failure != "net::ERR_ABORTED" else None
+        ),
+    )
     page.on("pageerror", lambda error: visit.errors.append(str(error)))
     page.on(
         "console",

@@ -14,6 +14,7 @@ def saved(visit, tmp_path):
     def save(view, ready, **state):
         page = visit.go(view, ready=ready, **state)
         page.wait_for_load_state("networkidle")
+        page.wait_for_function("() => !document.querySelector('.ghost, .wait')")
         with page.expect_download() as waiting:
             page.click("header button:has-text('Export')")
         path = tmp_path / f"{view}.html"
@@ -31,6 +32,7 @@ def test_the_file_shows_the_same_numbers_offline(browser, visit, saved):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
     assert "default-src 'none'" in html.unescape(policy[1])
     context = browser.new_context(offline=True)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     asked, errors = [], []
     page.on("request", lambda request: asked.append(request.url))
@@ -56,6 +58,7 @@ def test_the_file_shows_the_same_numbers_offline(browser, visit, saved):
 def test_the_file_lives_in_a_sandboxed_frame(browser, saved):
     path = saved("attention", LADDER, model="gpt2", text="the cat sat")
     context = browser.new_context(offline=True)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     source = html.escape(path.read_text())
     page.set_content(f'<iframe sandbox="allow-scripts" width=1000 srcdoc="{source}"></iframe>')
@@ -77,6 +80,7 @@ def test_the_file_lives_in_a_sandboxed_frame(browser, saved):
 def test_other_pages_can_be_saved(browser, saved, view, state, ready):
     path = saved(view, ready, **state)
     context = browser.new_context(offline=True)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_selector(ready)
@@ -89,6 +93,7 @@ def test_a_trace_in_a_notebook_is_the_same_page(browser, explorer_server):
 
     found = trace(explorer_server.models["gpt2"], "the cat sat", capture=["weights"])
     context = browser.new_context(offline=True)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -9,7 +9,8 @@ pytestmark = pytest.mark.xdist_group("explorer")
 
 
 @pytest.fixture
-def growing(explorer_server, tiny):
+def growing(explorer_server, tiny, monkeypatch):
+    monkeypatch.setattr("clearformer.explore.runs.SILENT_SECONDS", 1e9)
     folder = explorer_server.runs / "growing"
     shutil.copytree(explorer_server.runs / "generator", folder)
     (folder / "metrics.jsonl").unlink()
@@ -19,7 +20,7 @@ def growing(explorer_server, tiny):
     shutil.rmtree(folder)
 
 
-def test_a_run_grows_on_the_page(visit, growing, tiny):
+def test_a_run_grows_on_the_page(growing, visit, tiny):
     page = visit.go("training", run="growing", ready="#summary[data-step='30']")
     assert page.inner_text("#state").startswith("running")
     lines = (growing / "metrics.jsonl").read_text().splitlines()
@@ -36,7 +37,7 @@ def test_a_run_grows_on_the_page(visit, growing, tiny):
     page.wait_for_function("() => document.querySelector('#state').textContent.startsWith('ended')")
 
 
-def test_stop_asks_once_and_leaves_a_file(visit, growing):
+def test_stop_asks_once_and_leaves_a_file(growing, visit):
     page = visit.go("training", run="growing", ready="#stop-run")
     page.click("#stop-run")
     assert not (growing / "stop").exists()

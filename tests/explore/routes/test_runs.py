@@ -6,8 +6,9 @@ import pytest
 
 
 @pytest.fixture
-def live(explorer_server, tiny):
+def live(explorer_server, tiny, monkeypatch):
     """A run that is being written while it is looked at."""
+    monkeypatch.setattr("clearformer.explore.runs.SILENT_SECONDS", 1e9)
     folder = explorer_server.runs / "live"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
