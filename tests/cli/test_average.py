@@ -16,6 +16,9 @@ def test_average_and_translate(clearformer, tmp_path):
     assert said == f"{run}-average: the mean of the steps 6, 4, 2\n"
     assert clearformer("translate", f"{run}-average", "100 a").code == 0
     assert "step 6" in clearformer("evaluate", f"{run}-average").out
+    assert "original-tiny" in clearformer("describe", f"{run}-average").out
+    complaint = clearformer("average", str(tmp_path / "none")).complaint
+    assert complaint == f"{tmp_path / 'none'} is no run: it has no checkpoints"
     complaint = clearformer("average", run, "--last", "3").complaint
     assert complaint == f"{run}-average already holds a run: choose another --out"
     complaint = clearformer("average", run, "--last", "9", "--out", run + "9").complaint

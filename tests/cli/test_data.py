@@ -38,3 +38,20 @@ def test_a_table_is_prepared_with_its_labels(clearformer, tmp_path):
     text = clearformer("data", str(tmp_path / "a.csv"), "--prepare", "classifier-pairs").out
     assert "batch 0, targets: (64,)" in text
     assert "film" in text
+
+
+def test_pairs_are_shown_and_prepared(clearformer, tmp_path):
+    rows = [f"{i} a" for i in range(100, 160)]
+    (tmp_path / "a.csv").write_text("source,target\n" + "".join(f"{r},{r[::-1]}\n" for r in rows))
+    (tmp_path / "a.tsv").write_text("".join(f"{r}\t{r[::-1]}\n" for r in rows))
+    for name in ("a.csv", "a.tsv"):
+        text = clearformer("data", str(tmp_path / name)).out
+        assert "60 pairs" in text
+        assert "'100 a' -> 'a 001'" in text
+    done = clearformer("data", str(tmp_path / "a.csv"), "--prepare", "original-tiny")
+    assert done.code == 0, done.err
+    assert " a" in done.out.splitlines()[-1]
+    (tmp_path / "b.csv").write_text("review,verdict\nfine,yes\n")
+    assert "there is no column 'text'" in clearformer("data", str(tmp_path / "b.csv")).complaint
+    said = clearformer("data", str(tmp_path / "a.csv"), "--show", "-1").complaint
+    assert said == "--show is -1, but it must be at least 0"

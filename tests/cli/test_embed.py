@@ -54,5 +54,7 @@ def test_mistakes_are_one_line(clearformer, run, tmp_path):
     assert "give either texts or --file" in clearformer("embed", str(run)).complaint
     wrong = clearformer("embed", str(run), "x", "--out", str(tmp_path / "x.csv")).complaint
     assert wrong.endswith("must end in .npy or .jsonl")
+    both = clearformer("embed", str(run), "x", "--json", "--out", str(tmp_path / "x.npy")).complaint
+    assert both == "give either --json or --out, and not both"
     assert "text 1 is empty" in clearformer("embed", str(run), "").complaint
     assert "is no run" in clearformer("embed", str(tmp_path / "x"), "a").complaint

@@ -153,3 +153,44 @@ def test_only_a_transformer_xl_has_a_memory(clearformer, run, folder, tmp_path, 
     assert "sparse-small has no memory: leave it out, or train a Transformer-XL" in clearformer(
         "evaluate", out, "--memory", "64"
     ).complaint  # fmt: skip
+
+
+def test_only_what_was_held_back_has_not_been_learned(clearformer, run, folder, tmp_path):
+    """A part that a file of one's own does not have must not become all of it."""
+    said = clearformer("evaluate", run, "--part", "test").complaint
+    assert said == (
+        f"--part is test, but {folder / 'reviews.csv'} is no corpus and has only what the run held "
+        "back: leave it out, or name a file with --data"
+    )
+    said = clearformer("evaluate", run, "--out", str(tmp_path / "x.txt")).complaint
+    assert said == f"--out is for translations, but {run} is no translator"
+    said = clearformer("evaluate", run, "--out", str(tmp_path / "no/x.txt")).complaint
+    assert said.endswith(f"there is no folder {tmp_path / 'no'}, make it")
+
+
+def test_eight_bits_are_measured_beside_floats(clearformer, run):
+    text = clearformer("evaluate", run, "--weights", "int8").out
+    assert re.search(r"^in float32 +1\.0000, loss [\d.]+$", text, re.MULTILINE)
+
+
+def test_a_line_is_a_text(clearformer, run, tmp_path):
+    """Row i of the answer is line i of the file, whatever else could end a line."""
+    file = tmp_path / "lines.txt"
+    file.write_bytes("a lovely\x85film\r\nan awful\x0cfilm\n\n".encode())
+    said = clearformer("classify", run, "--file", str(file)).out.splitlines()
+    assert [line.split()[0] for line in said] == ["good", "bad"]
+    file.write_text("a lovely film\n \nan awful film\n")
+    said = clearformer("classify", run, "--file", str(file)).complaint
+    assert said == f"{file}, line 2 is empty, but every line must be a text"
+
+
+def test_an_answer_never_takes_the_place_of_the_question(clearformer, run, tmp_path):
+    table = tmp_path / "mine.csv"
+    table.write_text("review,verdict\na lovely film,mine\n")
+    said = clearformer("classify", run, "--file", str(table), "--out", str(table)).complaint
+    assert said == f"--out {table} would write over --file: choose another"
+    assert "mine" in table.read_text()
+    said = clearformer("classify", run, "a film", "--out", str(tmp_path / "no/x.csv")).complaint
+    assert said.endswith(f"there is no folder {tmp_path / 'no'}, make it")
+    said = clearformer("classify", run, "a film", "--out", str(tmp_path)).complaint
+    assert said == f"{tmp_path} cannot be written: it is a folder"

@@ -168,3 +168,29 @@ def test_ctrl_c_keeps_what_was_written(run):
     assert rest.endswith(b"\n")
     assert b"Traceback" not in error
     assert b"tokens/s" in error
+
+
+def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
+    (folder / "p.txt").write_text("12 g\n")
+    file = str(folder / "p.txt")
+    for words, sentence in {
+        ("--choices", "yes,no,maybe", "--length", "2"):
+            "--length is 2, but --choices needs 5 tokens for 'maybe'",
+        ("--forced", "green", "--length", "3"):
+            "--length is 3, but --forced needs 5 tokens for 'green'",
+        ("--forced", "green", "--banned", "e"):
+            "--forced 'green' needs a token that --banned rules out",
+        ("--file", file): "give either a prompt or --file, and not both",
+        ("--samples", "2", "--show-probabilities"):
+            "--show-probabilities shows one text: add --jsonl for several",
+        ("--choices", "yes,no", "--banned", "y", "n"): None,
+    }.items():  # fmt: skip
+        done = clearformer("generate", run, "12 g", *words)
+        assert sentence in (None, done.complaint)
+        assert (done.code, done.out) == (2, ""), "what cannot be is said before anything is written"
+
+
+def test_a_mark_at_the_beginning_is_no_part_of_a_prompt(tmp_path):
+    for name, text in (("p.txt", "Hello"), ("p.jsonl", '{"prompt": "Hello"}')):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+        assert read_prompts(tmp_path / name) == ["Hello"]

@@ -67,8 +67,13 @@ def test_a_file_line_by_line(clearformer, run, folder, monkeypatch):
     for batch in ("1", "2", "32"):
         out = clearformer("translate", run, "--file", str(path), "--batch", batch).out
         assert out.splitlines() == expected
-    monkeypatch.setattr(sys, "stdin", io.StringIO(path.read_text()))
+    marked = b"\xef\xbb\xbf" + path.read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(marked)))
     assert clearformer("translate", run, "--file", "-").out.splitlines() == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntw\xe9\n")))
+    done = clearformer("translate", run, "--file", "-")
+    assert done.out == "eins\n"
+    assert done.complaint.startswith("standard input, line 2: byte 2 is 0xE9, which is not UTF-8")
 
 
 def test_a_picture(clearformer, run, tmp_path):
@@ -115,6 +120,9 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder, tmp_path):
     assert "use a wider beam" in complain("translate", run, "a", "--best", "9")
     assert "the batch is 0" in complain("translate", run, "a", "--batch", "0")
     assert "the beam is 0" in complain("evaluate", run, "--beam", "0")
+    assert "--part is test, but" in complain("evaluate", run, "--part", "test")
+    eight = complain("evaluate", run, "--weights", "int8")
+    assert eight == "--weights is for models of one stack: leave it out"
     long = complain("translate", run, "one " * 40)
     assert "has 41 tokens, but original-tiny reads at most 24: cut it into sentences" in long
     (tmp_path / "long.txt").write_text("one\n" + "one " * 40)

@@ -94,8 +94,13 @@ def test_a_tsv_may_begin_with_its_first_pair(tmp_path):
     pairs, notes = read_pairs(str(path))
     assert pairs.sources == ("one", "two")
     assert "so its first line is a pair: 'one' -> 'eins'" in notes[0]
-    path.write_text("one\teins\ntwo\tzwei\tdrei\n")
-    with pytest.raises(ValueError, match="line 2: it has 3 fields, but a pair has 2"):
+    # An empty side is one of a pair, as in two files; lines are counted as an editor does.
+    path.write_text("one\teins\r\n\ntwo\t\n")
+    pairs, notes = read_pairs(str(path))
+    assert (pairs.sources, pairs.targets) == (("one",), ("eins",))
+    assert "1 of 2 pairs have an empty side" in notes[1]
+    path.write_text("one\teins\n\n\ntwo\tzwei\tdrei\n")
+    with pytest.raises(ValueError, match="line 4: it has 3 fields, but a pair has 2"):
         read_pairs(str(path))
 
 

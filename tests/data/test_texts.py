@@ -61,7 +61,7 @@ def test_stamps_tell_what_may_have_changed():
     assert len({stamped(1).stamp, stamped(2).stamp, stamped(1).part(0, 1).stamp}) == 3
 
 
-ADVICE = "save the text as UTF-8, or use the byte tokenizer, which takes anything"
+ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
 WRONG = [
     ((b"ok\nfine\n", b"one\ntw\xe9\n"), "file1, line 2: byte 6 is 0xE9, which is not UTF-8 there"),
     ((b"a\0b",), "file0, line 1: byte 1 is NUL, as in a binary file or in UTF-16"),

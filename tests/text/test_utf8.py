@@ -7,7 +7,7 @@ import pytest
 
 from clearformer.text.utf8 import NotTextError, decode, require_unicode, text_chunks
 
-ADVICE = "save the text as UTF-8, or use the byte tokenizer, which takes anything"
+ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
 
 
 def in_bytes(data, sizes):

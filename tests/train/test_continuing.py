@@ -36,8 +36,11 @@ def test_what_may_not_is_listed(config):
     schedule = replace(config.train.schedule, warmup=3)
     asked = replace(config, train=replace(config.train, schedule=schedule, lr=1.0))
     words = r"train.lr \(0.001 before, 1.0 now\); train.schedule.warmup \(2 before, 3 now\)\. Leave"
+    said = []
+    asked = replace(asked, train=replace(asked.train, steps=20))
     with pytest.raises(ValueError, match=words):
-        continued(config, asked)
+        continued(config, asked, said.append)
+    assert said == [], "what does not happen is not announced"
     with pytest.raises(ValueError, match=r"origin \(None before, 0123 now\)"):
         continued(config, replace(config, origin=Origin(folder="x", sha256="0123")))
 

@@ -38,7 +38,7 @@ def test_too_few_checkpoints_are_said(trained_translator, tmp_path):
         average(trained_translator, 50, tmp_path / "x")
     with pytest.raises(ValueError, match="the last 0 checkpoints are wanted"):
         average(trained_translator, 0, tmp_path / "x")
-    with pytest.raises(ValueError, match="has 0 checkpoints"):
+    with pytest.raises(ValueError, match="is no run: it has no checkpoints"):
         average(tmp_path, 2, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 

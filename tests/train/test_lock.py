@@ -1,5 +1,6 @@
 """A run folder for oneself."""
 
+import fcntl
 import os
 
 import pytest
@@ -23,3 +24,31 @@ def test_a_folder_that_cannot_be_one(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="cannot be written to: Not a directory; choose another"):
         require_writable(tmp_path / "file" / "run")
+
+
+def test_a_refused_run_leaves_nothing_behind(tmp_path):
+    Lock(folder := tmp_path / "run").discard()
+    assert not folder.exists()
+    lock = Lock(folder)
+    (folder / "config.json").touch()
+    lock.discard()
+    assert sorted(each.name for each in folder.iterdir()) == ["config.json", "lock"]
+
+
+def test_a_lock_that_its_owner_has_removed_is_taken_anew(tmp_path, monkeypatch):
+    """Between opening the file and locking it, or two would hold a lock of the same name."""
+    flock, opened = fcntl.flock, []
+
+    def too_late(descriptor, how):
+        if not opened:
+            (tmp_path / "lock").unlink()
+        opened.append(descriptor)
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", too_late)
+    lock = Lock(tmp_path)
+    assert len(opened) == 2
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="another process"):
+        Lock(tmp_path)
+    lock.release()

@@ -156,3 +156,11 @@ def test_a_vocabulary_suits_its_text_unless_it_is_chosen(monkeypatch, kind, aske
     assert len(notes) == said
     assert not said or f"{expected:,} tokens, to suit a text of {size:,} bytes" in notes[0]
     assert tasks.tokenizer_for(config, lambda: ["a text"], size, given=found) == (found, ())
+
+
+def test_a_generator_that_reads_a_table_is_told_so(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\n" + "a fine film,yes\n" * 99)
+    config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
+    notes = tasks.load(config, Places(cache=tmp_path)).notes
+    assert f"{path} is a table, and a generator reads it as it is" in notes[0]

@@ -183,12 +183,11 @@ def _require_below(limit: int, value: int, name: str, model: str) -> None:
 
 
 def _print_ladder(ladder: Ladder, words: list[str], query: int) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    from clearformer.cli.show import numbers, numbers_table
+    from clearformer.cli.show import Terminal, numbers, numbers_table
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     stages = ladder.stages
     console.print(Text(f"\n{ladder.title}", style="bold"))
     console.print(Text.assemble("the word ", (words[query], "bold"), " looks at every word:\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +32,16 @@ class Classify:
 
     def run(self) -> None:
         from clearformer import data
+        from clearformer.cli.show import require_place
         from clearformer.config import Classifier
         from clearformer.train.evaluate import predict
         from clearformer.train.folder import open_run
 
         if bool(self.texts) == (self.file is not None):
             raise ValueError("give either texts or --file, and not both")
+        require_place(self.out)
+        if self.out and self.file and self.out.resolve() == self.file.resolve():
+            raise ValueError(f"--out {self.out} would write over --file: choose another")
         opened = open_run(self.run_folder)
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
@@ -45,12 +50,15 @@ class Classify:
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)
         if self.out is not None:
-            with self.out.open("w", newline="", encoding="utf-8") as file:
+            # Whole or not at all.
+            temporary = self.out.with_name(f".{self.out.name}-{os.getpid()}")
+            with temporary.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow(["text", "label", *head.names])
                 for text, row in zip(table.texts, guesses.tolist(), strict=True):
                     label = head.names[row.index(max(row))]
                     writer.writerow([text, label, *(f"{p:.6f}" for p in row)])
+            temporary.replace(self.out)
             print(f"{len(table):,} texts: {self.out}")
             return
         for text, row in zip(table.texts, guesses.tolist(), strict=True):
@@ -68,5 +76,10 @@ def table_of(texts: tuple[str, ...], file: Path | None, column: str) -> Table:
         return data.Table("the given texts", texts, None)
     if data.is_table(str(file)):
         return data.read_table(file, column, None)
-    text = "".join(data.open_text(file).decoded())
-    return data.Table(str(file), tuple(filter(str.strip, text.splitlines())), None)
+    # Only a line feed ends a line, and none is left out: row i of the answer is line i.
+    lines = "".join(data.open_text(file).decoded()).rstrip("\n").split("\n")
+    found = tuple(line.removesuffix("\r") for line in lines)
+    for place, line in enumerate(found, start=1):
+        if not line.strip():
+            raise ValueError(f"{file}, line {place} is empty, but every line must be a text")
+    return data.Table(str(file), found, None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 if TYPE_CHECKING:
-    from clearformer.data import Places
+    from clearformer.data import Pairs, Places
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Data:
         from clearformer import data
         from clearformer.cli.train import places
 
+        if self.show < 0:
+            raise ValueError(f"--show is {self.show}, but it must be at least 0")
         if self.source is None:
             for each in data.CORPORA.values():
                 print(f"{each.name:12} {each.about}; parts: {', '.join(each.parts)}")
@@ -46,14 +48,31 @@ class Data:
             for part in corpus.parts:
                 self._show(corpus.read(part, where), f"{self.source}, {part}")
         elif "," in self.source and not Path(self.source).exists():
-            pairs, notes = data.read_pairs(self.source)
-            self._show(pairs, self.source)
-            for note in notes:
-                print(f"note: {note}")
+            self._show_pairs(*data.read_pairs(self.source))
         elif data.is_table(self.source):
-            self._show(data.read_table(self.source, self.text, self.label), self.source)
+            self._show_table(self.source)
         else:
             self._show(data.open_text(self.source), self.source)
+
+    def _show_table(self, source: str) -> None:
+        """Labelled texts, or pairs if that is what its columns say."""
+        from clearformer import data
+
+        try:
+            table = data.read_table(source, self.text, self.label)
+        except ValueError as problem:
+            try:
+                pairs, notes = data.read_pairs(source)
+            except ValueError:
+                raise problem from None
+            self._show_pairs(pairs, notes)
+        else:
+            self._show(table, source)
+
+    def _show_pairs(self, pairs: Pairs, notes: tuple[str, ...]) -> None:
+        self._show(pairs, pairs.name)
+        for note in notes:
+            print(f"note: {note}")
 
     def _prepare(self, name: str, where: Places) -> None:
         """Tokenizer and token files, kept where a later run finds them; then one batch."""
@@ -79,7 +98,8 @@ class Data:
                     print(f"batch 0, {field.name}: {tuple(each.shape)}")
         tokens = next(getattr(batch, field.name) for field in fields(batch))
         for row in tokens[: self.show]:
-            print(f"  {task.tokenizer.decode(row.numpy())[:90]!r}")
+            # The marks of pairs (start, end) come after the tokenizer's ids, and have no text.
+            print(f"  {task.tokenizer.decode(row[row < size].numpy())[:90]!r}")
 
     def _show(self, found: object, name: str) -> None:
         from collections import Counter

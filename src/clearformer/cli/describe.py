@@ -28,17 +28,15 @@ class Describe:
     """Draw the attention pattern into this file (.png, .svg or .pdf)."""
 
     def run(self) -> None:
-        from rich.console import Console
-
         from clearformer.build import outline, pattern
-        from clearformer.cli.show import require_picture
+        from clearformer.cli.show import Terminal, require_picture
         from clearformer.families import preset
         from clearformer.train.structure import name as pattern_name
 
         require_picture(self.picture)
         if self.batch < 1:
             raise ValueError(f"batch is {self.batch}, but it must be at least 1")
-        console = Console(highlight=False)
+        console = Terminal(highlight=False)
         if self.model is None:
             _print_presets()
             return
@@ -79,6 +77,8 @@ def _config_of(run: Path) -> AnyModelConfig:
         return run_from_json(json.loads((run / "config.json").read_text())).model
     except OSError:
         raise ValueError(f"{run} is no run: it has no config.json") from None
+    except ValueError as problem:
+        raise ValueError(f"{run / 'config.json'} cannot be read: {problem}") from None
 
 
 def parameters(module: nn.Module) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from clearformer.cli.classify import table_of
+from clearformer.cli.show import require_place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,6 +49,9 @@ class Embed:
             raise ValueError("give either texts or --file, and not both")
         if self.out is not None and self.out.suffix not in (".npy", ".jsonl"):
             raise ValueError(f"{self.out} must end in .npy or .jsonl")
+        if self.json and self.out is not None:
+            raise ValueError("give either --json or --out, and not both")
+        require_place(self.out)
         texts = table_of(self.texts, self.file, self.text).texts
         opened = open_run(self.run_folder)
         length = opened.config.model.length

@@ -56,13 +56,23 @@ class Evaluate:
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
+        from clearformer.cli.show import require_place
         from clearformer.config import Classifier, Features, MaskedToken, Pretraining
         from clearformer.train.folder import is_translator, open_run, open_translator
 
+        require_place(self.out)
         if is_translator(self.run_folder):
-            self._pairs(open_translator(self.run_folder))
+            for flag, default in (("weights", "float32"), ("against", None)):
+                if getattr(self, flag) != default:
+                    raise ValueError(f"--{flag} is for models of one stack: leave it out")
+            translator = open_translator(self.run_folder)
+            self._require_part(translator.config.data.source)
+            self._pairs(translator)
             return
         opened = open_run(self.run_folder)
+        self._require_part(opened.config.data.source)
+        if self.out is not None:
+            raise ValueError(f"--out is for translations, but {self.run_folder} is no translator")
         if isinstance(opened.config.model.head, Features):
             raise ValueError(
                 f"{self.run_folder} gives vectors and no scores, so there is nothing to evaluate: "
@@ -75,6 +85,16 @@ class Evaluate:
             self._hidden(opened)
         else:
             self._text(opened)
+
+    def _require_part(self, source: str) -> None:
+        """A file of one's own has no parts but the one that was held back."""
+        from clearformer import data
+
+        if self.data is None and self.part != "validation" and source not in data.CORPORA:
+            raise ValueError(
+                f"--part is {self.part}, but {source} is no corpus and has only what the run held "
+                f"back: leave it out, or name a file with --data"
+            )
 
     def _pairs(self, opened: OpenedTranslator) -> None:
         from clearformer import data
@@ -198,7 +218,7 @@ class Evaluate:
         print(f"loss per token      {found.loss:.4f}")
         print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
         print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
-        print(f"protocol: {found.protocol}")
+        print(f"protocol: {found.protocol}; {text.name}")
 
     def _in_floats(self, opened: Opened) -> Transformer | None:
         """The model in float32 that one in int8 is to be measured beside, if there is one."""
@@ -228,6 +248,7 @@ class Evaluate:
     def _hidden(self, opened: Opened) -> None:
         from clearformer import data
         from clearformer.cli.train import places
+        from clearformer.core.int8 import quantize
         from clearformer.train.masking import evaluation_batches, measure, open_source, sources
 
         config, where = opened.config, places(self.data_dir)
@@ -238,6 +259,10 @@ class Evaluate:
             held_back = open_source(source, self.part, self.text or config.data.text, where)
         documents = data.encode_documents(held_back.name, held_back.documents(), opened.tokenizer)
         batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
+        if self.weights == "int8":
+            for name, value in measure(opened.model, batches).figures().items():
+                print(f"{name.replace('_', ' ') + ', in float32':24}{value:.4f}")
+            quantize(opened.model)
         found = measure(opened.model, batches)
         for name, value in found.figures().items():
             print(f"{name.replace('_', ' '):24}{value:.4f}")
@@ -281,10 +306,13 @@ class Evaluate:
                 print(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
             table = table.select(known)
         rows = data.encode_rows(table, opened.tokenizer, names)
+        labels = torch.from_numpy(rows.labels)
         if self.weights == "int8":
+            before = report(predict(opened.model, rows, opened.config), labels, names)
+            print(f"in float32   {before.accuracy:.4f}, loss {before.loss:.4f}")
             quantize(opened.model)
         guesses = predict(opened.model, rows, opened.config)
-        found = report(guesses, torch.from_numpy(rows.labels), names)
+        found = report(guesses, labels, names)
         print(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts")
         print(f"loss         {found.loss:.4f}")
         print(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)\n")

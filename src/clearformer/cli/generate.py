@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -61,7 +63,7 @@ class Generate:
     forced: str = ""
     """The text begins with this."""
     stop: tuple[str, ...] = ()
-    """End before any of these."""
+    """End before any of these (in most shells a line break is $'\\n')."""
     choices: str | None = None
     """The text is one of these, between commas."""
     pattern: str | None = None
@@ -89,6 +91,10 @@ class Generate:
         for name in ("batch", "samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
+        if self.file is not None and self.prompt != "\n":
+            raise ValueError("give either a prompt or --file, and not both")
+        if self.show_probabilities and not self.jsonl and (self.file or self.samples > 1):
+            raise ValueError("--show-probabilities shows one text: add --jsonl for several")
         prompts = [self.prompt] if self.file is None else read_prompts(self.file)
         writer = self.writer(self.run_folder)
         assert writer.tokenizer is not None
@@ -111,7 +117,7 @@ class Generate:
                 self.lines(clock, writer, task, rule, draft, prompts)
         finally:
             sys.stdout.flush()
-            if not self.quiet:
+            if not self.quiet and clock.tokens:
                 clock.tell()
 
     def live(
@@ -121,11 +127,13 @@ class Generate:
         from clearformer.generate.stream import stream
 
         show = shower() if self.show_probabilities else None
+        tokens = stream(
+            writer, self.prompt, task=task, seed=self.seed, past_context=rule, draft=draft
+        )
+        first = next(tokens, None)  # what cannot be written is said before anything is
         sys.stdout.write(self.prompt if show is None else "")
         try:
-            for token in stream(
-                writer, self.prompt, task=task, seed=self.seed, past_context=rule, draft=draft
-            ):
+            for token in chain(() if first is None else (first,), tokens):
                 clock.count()
                 sys.stdout.write(token.text if show is None else show(token))
                 sys.stdout.flush()
@@ -214,6 +222,19 @@ class Generate:
             banned=tuple(token_id(text, tokenizer) for text in self.banned),
             forced=tuple(tokenizer.encode(self.forced).tolist()),
         )
+        for token in how.forced:
+            if token in how.banned:
+                raise ValueError(f"--forced {self.forced!r} needs a token that --banned rules out")
+        # A text that was cut would be none of the choices, and nobody would know.
+        needed = {"--forced": [how.forced]}
+        if isinstance(form, Choices):
+            needed["--choices"] = sorted(form.texts, key=len)
+        for flag, texts in needed.items():
+            if len(texts[-1]) > self.length:
+                raise ValueError(
+                    f"--length is {self.length}, but {flag} needs {len(texts[-1])} tokens for "
+                    f"{tokenizer.decode(list(texts[-1]))!r}"
+                )
         return Task(
             how=how,
             most=self.length,
@@ -241,6 +262,7 @@ def read_prompts(file: Path) -> list[str]:
     from clearformer.text.utf8 import decode
 
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
         # Only a line feed ends a line: a prompt may have what others take for an end.
         text = decode(data).replace("\r\n", "\n").removesuffix("\n")

@@ -61,6 +61,7 @@ ABOUT = """Transformers made clear: see every step, build every architecture, tr
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; leaves by SystemExit with the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    settle_streams()
     if arguments == ["--version"]:
         print(f"clearformer {__version__}")
         sys.exit(0)
@@ -77,6 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail("out of memory: use a smaller file, batch or model")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def settle_streams() -> None:
+    """Output that is closed, or that knows few letters, is no reason to stop."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def parse(arguments: Sequence[str]) -> Verb:
@@ -151,6 +162,13 @@ def plainly(complaint: str) -> str:
         flag, types, value = union.groups()
         wanted = " or ".join(TYPES.get(each, each) for each in types.split("|"))
         return f"{flag} is {value!r}, but it must be {wanted}"
+    # Its guesses without their help: names are enough for who has mistyped one.
+    complaint = re.sub(r"; Argument helptext.*?(?=; For full|$)", "", complaint)
+    guess = re.search(r"; Perhaps you meant(.*?)(?=; For full|$)", complaint)
+    if guess is not None:
+        flags = dict.fromkeys(re.findall(r"--(?!help)[a-z][\w.-]*", guess[1]))
+        near = f"; perhaps {' or '.join(list(flags)[:3])}" if flags else ""
+        complaint = complaint.replace(guess[0], near)
     complaint = re.sub(r"^Error parsing \w+(\.\w+)*: ", "", complaint)
     complaint = re.sub(
         r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", complaint

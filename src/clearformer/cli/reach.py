@@ -94,7 +94,8 @@ class Reach:
             "fixed": (c.Causal() & c.Fixed(stride=stride, summary=1),),
         }
         if self.model in named:
-            return named[self.model], length, self.layers or 2, self.memory or 0
+            layers = 2 if self.layers is None else self.layers
+            return named[self.model], length, layers, self.memory or 0
         try:
             model = preset(self.model)
         except ValueError as problem:
@@ -106,6 +107,6 @@ class Reach:
         return (
             shown.patterns,
             shown.length,
-            self.layers or model.layers,
+            model.layers if self.layers is None else self.layers,
             memory if self.memory is None else self.memory,
         )

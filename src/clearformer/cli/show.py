@@ -6,11 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class Terminal(Console):
+    """rich's console, but a reader that leaves early ends us as it ends every verb."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def require_place(path: Path | None) -> None:
+    """Find out now that a file cannot be written there, and not after all the work."""
+    if path is not None and not path.parent.is_dir():
+        raise ValueError(f"{path} cannot be written: there is no folder {path.parent}, make it")
+    if path is not None and path.is_dir():
+        raise ValueError(f"{path} cannot be written: it is a folder")
 
 
 def number(value: Tensor | float) -> str:

@@ -311,13 +311,18 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
         empty = dict.fromkeys(BUDGETS) | {budget: 1}
         train = replace(default.train, **empty)  # type: ignore[attr-defined]
         default = replace(default, train=train)  # type: ignore[type-var]
-    return tyro.cli(
+    found = tyro.cli(
         verb,
         prog=program,
         default=default,
         args=words,
         config=(tyro.conf.AvoidSubcommands,),
     )
+    # The defaults were chosen by the first word; another one later would be another model's name.
+    preset = found.preset  # type: ignore[attr-defined]
+    if words[:1] and words[0].startswith("-") and preset != now.preset:
+        raise ValueError(f"{preset!r} comes first: {program} {preset} {words[0]} ...")
+    return found
 
 
 def defaults(words: Sequence[str]) -> Train:

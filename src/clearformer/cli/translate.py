@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -89,8 +90,7 @@ class Translate:
         if self.file is None:
             yield from self.texts
         elif self.file == "-":
-            for line in sys.stdin:
-                yield line.strip()
+            yield from _standard_input()
         else:
             from clearformer.data import open_text
 
@@ -110,6 +110,17 @@ class Translate:
         weights, rows, columns = alignment(translator, source, found.tokens, self.layer, self.head)
         figures.save(figures.alignment(weights, rows, columns, text), self.picture)
         print(f"picture: {self.picture}", file=sys.stderr)
+
+
+def _standard_input() -> Iterator[str]:
+    """Its lines, each as soon as it comes."""
+    from clearformer.text.utf8 import decode
+
+    for place, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield decode(line.removeprefix(codecs.BOM_UTF8)).strip()
+        except ValueError as problem:
+            raise ValueError(f"standard input, line {place}: {problem}") from None
 
 
 def _groups(texts: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -391,7 +391,8 @@ class ModelConfig:
             wanted = f"between 1 and {most} (MOST_{name.upper()})"
             require(self, name, 1 <= getattr(self, name) <= most, wanted)
         if self.key_heads is not None:
-            require(self, "key_heads", 1 <= self.key_heads <= self.heads, "between 1 and heads")
+            wanted = f"between 1 and heads, which is {self.heads}"
+            require(self, "key_heads", 1 <= self.key_heads <= self.heads, wanted)
         if self.segments is not None:
             allowed = 1 <= self.segments <= limits.MOST_SEGMENTS
             require(self, "segments", allowed, f"from 1 to {limits.MOST_SEGMENTS}, or absent")

@@ -62,8 +62,14 @@ def _first_difference(
 
 def _table(path: str, source_column: str, target_column: str) -> tuple[Pairs, tuple[str, ...]]:
     if path.lower().removesuffix(".gz").endswith(".tsv"):
-        rows = [line.split("\t") for line in lines(path) if line]
-        if rows and len(rows[0]) == 2 and not {source_column, target_column} <= set(rows[0]):
+        text = "".join(read_file(Path(path)).decoded())
+        rows = [
+            (place, line.removesuffix("\r").split("\t"))
+            for place, line in enumerate(text.split("\n"), start=1)
+            if line.strip()
+        ]
+        first = rows[0][1] if rows else []
+        if len(first) == 2 and not {source_column, target_column} <= set(first):
             return _bare(path, rows, source_column, target_column)
     sides = [read_table(path, column, None).texts for column in (source_column, target_column)]
     sources, targets = (tuple(text.strip() for text in side) for side in sides)
@@ -71,17 +77,17 @@ def _table(path: str, source_column: str, target_column: str) -> tuple[Pairs, tu
 
 
 def _bare(
-    path: str, rows: Sequence[Sequence[str]], source_column: str, target_column: str
+    path: str, rows: Sequence[tuple[int, Sequence[str]]], source_column: str, target_column: str
 ) -> tuple[Pairs, tuple[str, ...]]:
     """A .tsv that begins with its first pair."""
-    for place, row in enumerate(rows, start=1):
+    for place, row in rows:
         if len(row) != 2:
             raise ValueError(f"{path}, line {place}: it has {len(row)} fields, but a pair has 2")
     note = (
         f"{path} names no columns {source_column!r} and {target_column!r}, so its first line is "
-        f"a pair: {rows[0][0][:40]!r} -> {rows[0][1][:40]!r}"
+        f"a pair: {rows[0][1][0][:40]!r} -> {rows[0][1][1][:40]!r}"
     )
-    sources, targets = zip(*((one.strip(), other.strip()) for one, other in rows), strict=True)
+    sources, targets = zip(*((one.strip(), other.strip()) for _, (one, other) in rows), strict=True)
     return Pairs(path, sources, targets), (note,)
 
 

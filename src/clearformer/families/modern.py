@@ -16,11 +16,11 @@ from clearformer.config import (
 )
 from clearformer.families.sizes import numbers
 
-# layers, width, heads, key heads, hidden, length. Sizes of our own; hidden is about 8/3 of the
-# width, so that three matrices cost what two of 4 * width did.
-MODERN = {
-    "small": (12, 256, 4, 4, 704, 256),
-    "tiny": (4, 128, 4, 4, 352, 256),
+# layers, width, heads, key heads (none: as many), hidden, length. Sizes of our own; hidden is
+# about 8/3 of the width, so that three matrices cost what two of 4 * width did.
+MODERN: dict[str, tuple[int, int, int, int | None, int, int]] = {
+    "small": (12, 256, 4, None, 704, 256),
+    "tiny": (4, 128, 4, None, 352, 256),
     "medium": (12, 512, 8, 4, 1408, 512),
     "large": (24, 1024, 16, 4, 2816, 1024),
 }

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 CHUNK = 1 << 17  # characters of text encoded at a time: memory stays flat, tokens stay whole
 
-ADVICE = "save the text as UTF-8, or use the byte tokenizer, which takes anything"
+ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
 
 
 class NotTextError(ValueError):

@@ -34,10 +34,10 @@ def continued(
     """The saved config with what may be changed taken from the asked one; else ValueError."""
     old, new = to_json(saved), to_json(asked)
     new["model"] |= {key: old["model"][key] for key in TOLD if key in old["model"]}
-    wrong = []
+    wrong, notes = [], []
     for path, before, now in differences(old, new):
         if path in CHANGEABLE:
-            say(f"note: {path} was {before} and is {now} from here on")
+            notes.append(f"note: {path} was {before} and is {now} from here on")
         elif not path.startswith("origin"):
             wrong.append(f"{path} ({before} before, {now} now)")
     before, now = (each.origin and each.origin.sha256[:12] for each in (saved, asked))
@@ -48,6 +48,8 @@ def continued(
             f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "
             f"start a new run in another folder"
         )
+    for note in notes:
+        say(note)
     # Nothing else differs but where the origin lay, which a run that goes on does not need.
     return run_from_json({**new, "origin": old["origin"]})
 

@@ -27,6 +27,8 @@ def last_checkpoints(run: Path, last: int) -> list[Checkpoint]:
     folder = run / "checkpoints"
     paths = folder.iterdir() if folder.is_dir() else ()
     found = [path for path in paths if re.fullmatch(r"step-\d+", path.name)]
+    if not found:
+        raise ValueError(f"{run} is no run: it has no checkpoints")
     if len(found) < last:
         raise ValueError(
             f"{run} has {len(found)} checkpoints, but the last {last} are wanted: ask for fewer, "
@@ -67,10 +69,13 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
         "config.json": to_json(config),
         "tokenizer.json": newest.json("tokenizer.json"),
     }
-    return checkpoint.write(
+    written = checkpoint.write(
         out / "checkpoints",
         newest.step,
         {"model.safetensors": mean(several)},
         documents,
         {**facts, "averaged": [each.step for each in several]},
     )
+    for name in ("config.json", "tokenizer.json"):
+        (out / name).write_text(checkpoint.as_text(documents[name]), encoding="utf-8")
+    return written

@@ -33,17 +33,39 @@ class Lock:
     """
 
     def __init__(self, folder: Path) -> None:
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self.path = folder / "lock"
+        descriptor = self._taken()
+        while not self._is_there(descriptor):  # whoever had it has removed it meanwhile
+            os.close(descriptor)
+            descriptor = self._taken()
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}".encode(), 0)
+        # A run that is thrown away without having begun lets go of it too.
+        self.release = weakref.finalize(self, os.close, descriptor)
+
+    def discard(self) -> None:
+        """Release it, and leave no folder behind that holds nothing else."""
+        if [each.name for each in self.path.parent.iterdir()] == [self.path.name]:
+            self.path.unlink()
+            self.path.parent.rmdir()
+        self.release()
+
+    def _taken(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             owner = os.read(descriptor, 200).decode("utf-8", "replace").strip()
             os.close(descriptor)
             raise ValueError(
-                f"{folder} is being trained by another process ({owner}): stop it first, or "
-                f"choose another --out"
+                f"{self.path.parent} is being trained by another process ({owner}): stop it "
+                f"first, or choose another --out"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}".encode(), 0)
-        # A run that is thrown away without having begun lets go of it too.
-        self.release = weakref.finalize(self, os.close, descriptor)
+        return descriptor
+
+    def _is_there(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False

@@ -90,11 +90,15 @@ class Run:
         try:
             self._open(config, places, resume, make)
         except BaseException:
-            self._unlock()
+            self._discard()
             raise
 
     def _lock(self) -> None:
         self.lock = Lock(self.folder)
+
+    def _discard(self) -> None:
+        if self.lock is not None:
+            self.lock.discard()
 
     def _unlock(self) -> None:
         if self.lock is not None:

@@ -121,6 +121,11 @@ class Stream:
         self.identity = f"{self.training.sha256} {self.validation.sha256}"
         repeated = data.repeated_text(training, validation)
         notes = [*self.notes, *structure.remarks(model.patterns, model.length)]
+        if data.is_table(config.data.source):
+            notes.append(
+                f"{config.data.source} is a table, and a generator reads it as it is, names of "
+                f"columns and labels included"
+            )
         if repeated > 0.1:
             notes.append(f"{repeated:.0%} of the validation text also stands in the training")
         self.notes = tuple(notes)
