@@ -152,7 +152,7 @@ def test_what_does_not_fit_is_one_sentence(clearformer, run, folder, tmp_path, m
                             str(folder / "reviews.csv"), "--out", str(tmp_path / "x"), *more,
                             ).complaint  # fmt: skip
     assert words in complaint
-    assert [path.name for path in (tmp_path / "x").iterdir()] == ["lock"]
+    assert not (tmp_path / "x").exists()
 
 
 def test_words_that_do_not_go_together(clearformer, run, tmp_path):

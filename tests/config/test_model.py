@@ -33,11 +33,11 @@ def test_derived_numbers():
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), key_heads=13),
-            "ModelConfig: key_heads is 13, but it must be between 1 and heads",
+            "ModelConfig: key_heads is 13, but it must be between 1 and heads, which is 12",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), key_heads=0),
-            "ModelConfig: key_heads is 0, but it must be between 1 and heads",
+            "ModelConfig: key_heads is 0, but it must be between 1 and heads, which is 12",
         ),
         (
             lambda: dataclasses.replace(preset("bert"), segments=0),
