@@ -30,9 +30,9 @@ CONTESTANTS = {
     "modern, a third": Contestant("modern-small --data enwik8 --evaluations 2", share=1 / 3),
     "gpt2": Contestant(
         f"gpt2-small --data enwik8 --tokenizer bytes {SHAPE} --heads 4 --hidden 1024 {NO_DROPOUT} "
-        "--batch 8 --lr 2e-3 --evaluations 2"
+        "--batch 4 --lr 1e-3 --evaluations 2"
     ),
-    "seed": Contestant("generator-enwik8 --data enwik8 --batch 8 --lr 1e-3 --evaluations 2"),
+    "seed": Contestant("generator-enwik8 --data enwik8 --batch 4 --lr 1e-3 --evaluations 2"),
     "lstm": Contestant(
         "gpt2-small --data enwik8 --tokenizer bytes --layers 2 --width 768 --heads 4 --hidden 1024 "
         f"--length 256 {NO_DROPOUT} --batch 8 --lr 2e-3 --evaluations 2",
