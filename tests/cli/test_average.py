@@ -1,7 +1,7 @@
 """`clearformer average`: one model out of a run's last checkpoints."""
 
 
-def test_average_and_translate(clearformer, tmp_path):
+def test_average_and_translate(clearformer, tmp_path, monkeypatch):
     (tmp_path / "a.tsv").write_text("".join(f"{i} a\tb {i}\n" for i in range(100, 160)))
     run = str(tmp_path / "run")
     done = clearformer(
@@ -14,6 +14,8 @@ def test_average_and_translate(clearformer, tmp_path):
     assert "its first line is a pair" in done.err
     said = clearformer("average", run, "--last", "3").out
     assert said == f"{run}-average: the mean of the steps 6, 4, 2\n"
+    monkeypatch.chdir(run)
+    assert clearformer("average", ".", "--last", "2").complaint.startswith(f"{run}-average already")
     assert clearformer("translate", f"{run}-average", "100 a").code == 0
     assert "step 6" in clearformer("evaluate", f"{run}-average").out
     assert "original-tiny" in clearformer("describe", f"{run}-average").out

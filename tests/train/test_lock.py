@@ -33,6 +33,10 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path):
     (folder / "config.json").touch()
     lock.discard()
     assert sorted(each.name for each in folder.iterdir()) == ["config.json", "lock"]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    Lock(tmp_path / "link").discard()  # no word about the link, which would hide the mistake
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_a_lock_that_its_owner_has_removed_is_taken_anew(tmp_path, monkeypatch):

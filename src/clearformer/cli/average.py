@@ -22,8 +22,8 @@ class Average:
     def run(self) -> None:
         from clearformer.train.last import average
 
-        folder = self.run_folder.resolve()
-        out = self.out or self.run_folder.parent / f"{folder.name}-average"
+        folder = self.run_folder.resolve()  # of "." the name is not known
+        out = self.out or folder.with_name(f"{folder.name}-average")
         found = average(folder, self.last, out)
         steps = ", ".join(map(str, found.manifest["averaged"]))
         print(f"{out}: the mean of the steps {steps}")

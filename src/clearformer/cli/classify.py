@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +38,7 @@ class Classify:
 
         if bool(self.texts) == (self.file is not None):
             raise ValueError("give either texts or --file, and not both")
-        require_place(self.out)
-        if self.out and self.file and self.out.resolve() == self.file.resolve():
-            raise ValueError(f"--out {self.out} would write over --file: choose another")
+        require_place(self.out, self.file)
         opened = open_run(self.run_folder)
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
@@ -50,15 +47,12 @@ class Classify:
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)
         if self.out is not None:
-            # Whole or not at all.
-            temporary = self.out.with_name(f".{self.out.name}-{os.getpid()}")
-            with temporary.open("w", newline="", encoding="utf-8") as file:
+            with self.out.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow(["text", "label", *head.names])
                 for text, row in zip(table.texts, guesses.tolist(), strict=True):
                     label = head.names[row.index(max(row))]
                     writer.writerow([text, label, *(f"{p:.6f}" for p in row)])
-            temporary.replace(self.out)
             print(f"{len(table):,} texts: {self.out}")
             return
         for text, row in zip(table.texts, guesses.tolist(), strict=True):

@@ -51,7 +51,7 @@ class Embed:
             raise ValueError(f"{self.out} must end in .npy or .jsonl")
         if self.json and self.out is not None:
             raise ValueError("give either --json or --out, and not both")
-        require_place(self.out)
+        require_place(self.out, self.file)
         texts = table_of(self.texts, self.file, self.text).texts
         opened = open_run(self.run_folder)
         length = opened.config.model.length

@@ -21,12 +21,14 @@ class Terminal(Console):
         raise BrokenPipeError
 
 
-def require_place(path: Path | None) -> None:
+def require_place(path: Path | None, source: Path | None = None) -> None:
     """Find out now that a file cannot be written there, and not after all the work."""
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"{path} cannot be written: there is no folder {path.parent}, make it")
     if path is not None and path.is_dir():
         raise ValueError(f"{path} cannot be written: it is a folder")
+    if path is not None and source is not None and path.resolve() == source.resolve():
+        raise ValueError(f"--out {path} would write over --file: choose another")
 
 
 def number(value: Tensor | float) -> str:

@@ -5,6 +5,7 @@ Without torch, so that a folder that cannot be used is said at once.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import platform
@@ -45,9 +46,11 @@ class Lock:
 
     def discard(self) -> None:
         """Release it, and leave no folder behind that holds nothing else."""
-        if [each.name for each in self.path.parent.iterdir()] == [self.path.name]:
-            self.path.unlink()
-            self.path.parent.rmdir()
+        # A folder that will not go (another rank looks into it, or it is a link) may stay.
+        with contextlib.suppress(OSError):
+            if [each.name for each in self.path.parent.iterdir()] == [self.path.name]:
+                self.path.unlink()
+                self.path.parent.rmdir()
         self.release()
 
     def _taken(self) -> int:
