@@ -6,8 +6,9 @@
 Everyone has width 256, depth 12 (the LSTM: as many parameters), length 256 and the same time,
 and is trained by the same engine in the same precision on the first 90 million bytes; the
 baselines with the batch and learning rate that did best for them (docs/results.md; the LSTM is
-not tuned). Measured in float32 on the first 256 KB of the validation part, windows of 256 bytes side by side. "modern,
-a third" has a third of the time: it should be no worse than the best baseline.
+not tuned). Measured in float32 on the first 256 KB of the validation part, windows of 256 bytes
+side by side. "modern, a third" has a third of the time: it should be no worse than the best
+baseline.
 """
 
 import argparse

@@ -60,6 +60,10 @@ def test_a_masked_model_is_evaluated(clearformer, run, folder):
     assert re.search(r"protocol: [\d,]+ hidden tokens in \d+ rows of up to 24 tokens", said)
     trained = json.loads((folder / "bert/config.json").read_text())
     assert trained["data"]["masking"]["unit"] == "words"
+    eight = clearformer("evaluate", run, "--weights", "int8").out
+    floats = re.search(r"^masked loss, in float32 +([\d.]+)$", eight, re.MULTILINE)
+    assert f"masked loss             {floats[1]}" in said, "what it was, beside what it is"
+    assert said not in eight
     own = clearformer("evaluate", run, "--data", str(folder / "reviews.csv"))
     assert own.code == 0, own.err
     assert "reviews.csv" in own.out
