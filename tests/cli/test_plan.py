@@ -21,7 +21,7 @@ def quick(monkeypatch):
     # Not what the tests before have left in this process.
     monkeypatch.setattr("clearformer.train.plan.base_bytes", lambda: 400 * 10**6)
     # It is for the whole process, and the other tests live in this one.
-    monkeypatch.setattr("clearformer.train.tidy.keep_heap_small", lambda: True)
+    monkeypatch.setattr("clearformer.train.tidy.keep_small", lambda: True)
 
 
 def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path):
@@ -48,6 +48,20 @@ def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path
     again = clearformer("plan", str(tmp_path / "run"), "--minutes", "1")
     assert "1 minutes" in again.out
     assert "steps" in again.out
+
+
+def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
+    """Rows are padded to the longest of their batch, not to the most the model can read."""
+    table = tmp_path / "table.csv"
+    rows = [f"{['good', 'bad'][n % 2]} thing,{n % 2}" for n in range(100)]
+    table.write_text("\n".join(["text,label", *rows]))
+    words = ("plan", "classifier-imdb", *TINY[:6], "--heads", "2", "--length", "32", "--batch", "8")
+    found = clearformer(*words, "--data", str(table), "--steps", "3")
+    assert found.code == 0, found.err
+    assert "16 tokens" in found.out  # 8 rows of 2
+    other = clearformer(*words, "--data", str(tmp_path / "none.csv"), "--steps", "3")
+    assert "256 tokens" in other.out  # 8 rows of 32: nothing else is known
+    assert "note: times are for texts of 32 tokens: " in other.out
 
 
 def test_a_config_in_a_file(clearformer, tmp_path):

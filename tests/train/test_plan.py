@@ -66,6 +66,16 @@ def test_what_is_impossible_is_refused_with_what_would_help(config):
     assert plan.plan(fewer, limit).total <= limit
 
 
+def test_lengths_that_differ_cost_kernels_in_half_precision(config, small):
+    """oneDNN writes one for each size of each product."""
+    half = replace(config, train=replace(config.train, precision="bfloat16"))
+    assert plan.plan(half).base == plan.plan(config).base
+    texts = replace(half, model=small("classifier"))
+    assert plan.plan(texts).base == plan.plan(config).base + plan.KERNELS
+    whole = replace(texts, train=replace(texts.train, precision="float32"))
+    assert plan.plan(whole).base == plan.plan(config).base
+
+
 def test_the_machine_tells_what_it_has():
     available = plan.available_bytes()
     assert available is None or available > 10**7

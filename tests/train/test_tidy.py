@@ -1,15 +1,18 @@
-"""With pages of its own, what a tensor took goes back to the system."""
+"""With pages of its own, what a tensor took goes back to the system; kernels are few."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from clearformer.train import tidy
+
 CHILD = """
 import sys, torch
-from clearformer.train.tidy import keep_heap_small
+from clearformer.train.tidy import keep_small
 if sys.argv[1] == "tidy":
-    assert keep_heap_small()
+    assert keep_small()
 torch.zeros(2**22).clone()  # teaches the C library that 16 MB belong into the heap
 big = [torch.ones(2**19) for _ in range(64)]
 stays = big[1::2]
@@ -21,7 +24,7 @@ print(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc has this setting")
 def test_gaps_between_tensors_are_given_back():
-    plain, tidy = (
+    plain, small = (
         int(
             subprocess.run(
                 [sys.executable, "-c", CHILD, how], capture_output=True, text=True, check=True
@@ -29,6 +32,15 @@ def test_gaps_between_tensors_are_given_back():
         )
         for how in ("plain", "tidy")
     )
-    if plain < tidy + 2000:
+    if plain < small + 2000:
         pytest.skip("this C library leaves no gaps")
-    assert plain - tidy > 50_000  # of 64 MB that were freed in between
+    assert plain - small > 50_000  # of 64 MB that were freed in between
+
+
+def test_few_kernels_are_kept_unless_somebody_chose_another_number(monkeypatch):
+    monkeypatch.setenv(tidy.CAPACITIES[0], "")  # and so it is as it was at the end
+    del os.environ[tidy.CAPACITIES[0]]
+    monkeypatch.setenv(tidy.CAPACITIES[1], "7")
+    monkeypatch.setattr(sys, "platform", "other")  # this process keeps its heap as it is
+    assert not tidy.keep_small()
+    assert [os.environ[name] for name in tidy.CAPACITIES] == [str(tidy.KERNELS), "7"]

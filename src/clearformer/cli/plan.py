@@ -59,10 +59,12 @@ class Plan:
 
             torch.set_num_threads(config.train.threads)
         # As the run will be: what it takes is then what its tensors take.
-        tidy.keep_heap_small()
+        tidy.keep_small()
         found = plan.plan(config, limit)
-        for line in (*memory(found, limit), *work(found, self.data_dir)):
+        usual, more = at_usual_length(found, self.data_dir)
+        for line in (*memory(found, limit), *work(usual, self.data_dir)):
             print(line)
+        notes += more
         for note in notes:
             print(f"note: {note}")
         print("\nrun it:")
@@ -144,6 +146,26 @@ def work(found: Found, data_dir: Path | None) -> list[str]:
             f"not counted"
         )
     return lines
+
+
+def at_usual_length(found: Found, data_dir: Path | None) -> tuple[Found, list[str]]:
+    """The plan for the batches that most of the time goes into, where rows have their own
+    lengths: memory is for the longest, time for the usual."""
+    from clearformer.config import Classifier
+    from clearformer.train import footprint, tasks
+
+    config, train = found.config, found.config.train
+    if not isinstance(config.model.head, Classifier):
+        return found, []
+    try:
+        length = tasks.mean_length(config, train_verb.places(data_dir))
+    except (ValueError, OSError) as problem:
+        return found, [f"times are for texts of {config.model.length} tokens: {problem}"]
+    config = replace(config, model=replace(config.model, length=length))
+    counted = footprint.footprint(
+        config, found.rows, train.recompute, accumulated=train.accumulate > 1
+    )
+    return replace(found, config=config, counted=counted), []
 
 
 def epoch_steps(config: RunConfig, data_dir: Path | None) -> int:

@@ -26,7 +26,7 @@ def fitted(
     from clearformer.train import plan, recompute, tidy
 
     bytes_allowed = plan.size(limit)
-    tidy.keep_heap_small()
+    tidy.keep_small()
     if saved is not None:
         own = {
             name: getattr(saved.train, name) for name in ("accumulate", "recompute", "precision")

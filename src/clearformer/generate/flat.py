@@ -130,21 +130,21 @@ def _layer(block: Block, past: KVCache) -> Layer:
     if block.residual is pre_norm:
 
         def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
-            x = x + attend(first(x), place, turn, mask)  # eq. 15
-            return x + consider(second(x))
+            x = attend(first(x), place, turn, mask).add_(x)  # eq. 15
+            return consider(second(x)).add_(x)
 
     else:
 
         def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
-            x = first(x + attend(x, place, turn, mask))  # eq. 14
-            return second(x + consider(x))
+            x = first(attend(x, place, turn, mask).add_(x))  # eq. 14
+            return second(consider(x).add_(x))
 
     return layer
 
 
 def _attend(attention: Attention, past: KVCache) -> Layer:
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
-    sizes = [heads * width, key_heads * width, key_heads * width]
+    parts, all_heads = [heads, key_heads, key_heads], heads + 2 * key_heads
     rows = past.keys.shape[0]
     project, output = product(attention.project, rows), product(attention.output, rows)
     query_norm, key_norm = (
@@ -155,8 +155,7 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
 
     def attend(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
         batch = x.shape[0]
-        q, k, v = project(x).split_with_sizes(sizes, -1)
-        q, k = q.view(batch, heads, width), k.view(batch, key_heads, width)
+        q, k, v = project(x).view(batch, all_heads, width).split_with_sizes(parts, 1)
         if query_norm is not None:
             q = query_norm(q)
         if key_norm is not None:
@@ -165,9 +164,9 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
             q, k = _turned(q, turn), _turned(k, turn)
         # Taken from the cache each time: leaving out rows gives it other tensors.
         past.keys.select(2, place).copy_(k)
-        past.values.select(2, place).copy_(v.view(batch, key_heads, width))
+        past.values.select(2, place).copy_(v)
         y = F.scaled_dot_product_attention(
-            q.view(batch, heads, 1, width),
+            q.unsqueeze(2),
             past.keys.narrow(2, 0, place + 1),
             past.values.narrow(2, 0, place + 1),
             mask,

@@ -11,11 +11,12 @@ import gc
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import torch
 
-from clearformer.config import RunConfig, Seq2SeqConfig
+from clearformer.config import Classifier, RunConfig, Seq2SeqConfig
 from clearformer.train import footprint, precision
 from clearformer.train.footprint import Footprint
 from clearformer.train.recompute import Recompute
@@ -23,8 +24,10 @@ from clearformer.train.recompute import Recompute
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 10**3, "M": 10**6}
 UNITS |= {"G": 10**9, "T": 10**12}
-# What a run loads as it goes (kernels, samples, the curve at its end), as measured on three.
-LATER = 50 * 10**6
+# What a run loads as it goes (kernels, samples, the curve at its end), as measured.
+LATER = 70 * 10**6
+# Of kernels in half precision, where every batch has another length (`tidy` keeps them few).
+KERNELS = 50 * 10**6
 QUICK = 1024  # tokens of a micro-batch below which a product is no longer as quick
 
 
@@ -47,9 +50,9 @@ class Plan:
 
 def plan(config: RunConfig, limit: int | None = None) -> Plan:
     """The run as it is, or the quickest that fits into `limit` bytes; else a ValueError."""
-    base = base_bytes()
     half = precision.resolve(config.train.precision, torch.device("cpu"))
     config = replace(config, train=replace(config.train, precision=half))
+    base = base_bytes() + (KERNELS if half != "float32" and lengths_differ(config) else 0)
     asked = _counted(config, base)
     if limit is None or asked.total <= limit:
         return asked
@@ -92,6 +95,11 @@ def micro_tokens(config: RunConfig) -> int:
     if isinstance(config.model, Seq2SeqConfig) and config.train.tokens is not None:
         return rows
     return rows * config.model.length
+
+
+def lengths_differ(config: RunConfig) -> bool:
+    """Whether batches are padded to their longest, not filled."""
+    return isinstance(config.model, Seq2SeqConfig) or isinstance(config.model.head, Classifier)
 
 
 def size(text: str) -> int:
@@ -137,6 +145,7 @@ def base_bytes() -> int:
         return 400 * 10**6
 
 
+@lru_cache(maxsize=8)  # the search comes by some settings twice, and a long context takes a while
 def _counted(config: RunConfig, base: int) -> Plan:
     train = config.train
     counted = footprint.footprint(

@@ -44,6 +44,7 @@ MOST_VALIDATION = 2**15
 BYTES_PER_TOKEN = 128
 LARGEST_VOCABULARY = {"bpe": 50_257, "wordpiece": 30_522}
 SMALLEST_VOCABULARY = 512
+SAMPLED = 500  # texts that tell how long a text is
 
 
 class Task(Protocol):
@@ -314,3 +315,14 @@ def tables(config: DataConfig, places: data.Places, seed: int) -> tuple[data.Tab
     if config.validation is not None:
         return table, data.read_table(config.validation, config.text, config.label)
     return data.split_rows(table, config.validation_share, seed)
+
+
+def mean_length(config: RunConfig, places: data.Places) -> int:
+    """Tokens of a row as batches of a table have them, padded to their own longest: about the
+    mean, by a sample that is read with a tokenizer of its own."""
+    training, _ = tables(config.data, places, config.train.seed)
+    texts = training.texts[:: max(1, len(training.texts) // SAMPLED)]
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    tokenizer, _ = tokenizer_for(config.data, lambda: iter(texts), size)
+    lengths = [min(len(ids), config.model.length) for ids in tokenizer.encode_many(texts)]
+    return max(1, round(sum(lengths) / len(lengths)))
