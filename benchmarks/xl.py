@@ -1,6 +1,6 @@
 """What a memory is worth: Transformer-XL against a plain generator of the same segment length.
 
-    python benchmarks/xl.py --minutes 30 --seeds 3 [--data enwik8] [--out runs/xl-gain]
+    python benchmarks/xl.py --minutes 30 --seeds 3 [--segment 32 --memory 96] [--data enwik8]
 
 Both have as many parameters (the plain one a wider hidden layer in place of the projections of
 distance), the same optimizer, batch, segment length and minutes by the clock, in which XL takes
@@ -40,6 +40,14 @@ from clearformer.train.evaluate import compress, compress_segments
 from clearformer.train.folder import open_run
 from clearformer.train.run import Run
 from clearformer.train.tasks import beginning, texts
+
+
+def remembering(given: argparse.Namespace) -> ModelConfig:
+    """The preset, with segments and a memory as long as asked for."""
+    model = xl(given.size)
+    assert isinstance(model.past, HiddenMemory)
+    memory = HiddenMemory(length=given.memory or model.past.length)
+    return replace(model, length=given.segment or model.length, past=memory)
 
 
 def plain(model: ModelConfig) -> ModelConfig:
@@ -107,6 +115,8 @@ def measure(folder: Path, given: argparse.Namespace, places: data.Places) -> dic
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--size", default="small")
+    arguments.add_argument("--segment", type=int, help="bytes; none: as in the preset")
+    arguments.add_argument("--memory", type=int, help="bytes; none: as in the preset")
     arguments.add_argument("--data", default="enwik8")
     arguments.add_argument("--minutes", type=float, default=30)
     arguments.add_argument("--seeds", type=int, default=3)
@@ -119,7 +129,7 @@ def main() -> None:
     folder = os.environ.get("CLEARFORMER_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
     places = data.Places(Path(folder) if folder else None, cache)
-    models = (xl(given.size), plain(xl(given.size)))
+    models = (remembering(given), plain(remembering(given)))
     for model in models:
         count = sum(parameter.numel() for parameter in outline(model).parameters())
         print(f"{model.name}: {count:,} parameters, segments of {model.length}")

@@ -94,6 +94,17 @@ def test_forms_are_filled(clearformer, run):
     assert all(re.fullmatch(r"\d{4}-\d\d", json.loads(row)["text"]) for row in rows)
 
 
+def test_a_form_that_was_cut_is_told(clearformer, run):
+    note = "note: the form is not complete after --length 4 tokens"
+    for more in ((), ("--jsonl", "--samples", "2")):
+        ask = ("generate", run, "x", "--pattern", r"\d{4}-\d\d", *more, "--quiet")
+        assert note in clearformer(*ask, "--length", "4").err
+        assert "note" not in clearformer(*ask, "--length", "7").err
+    # Long enough for some form, though a longer one was possible.
+    free = ("generate", run, "x", "--pattern", r"\d+", "--length", "4", "--quiet")
+    assert "note" not in clearformer(*free).err
+
+
 def test_stops_bans_and_forces(clearformer, run):
     ask = ("generate", run, "1", "--temperature", "1", "--length", "60", "--quiet")
     free = clearformer(*ask).out

@@ -45,6 +45,7 @@ def test_a_long_stride_is_said(clearformer):
         (("strided", "--length", "0"), "length is 0, but it must be at least 1"),
         (("strided", "--layers", "-1"), "layers is -1, but it must be at least 1"),
         (("strided", "--layers", "0"), "layers is 0, but it must be at least 1"),
+        (("strided", "--layers", "9999"), "layers is 9999, but it must be at most 256"),
         (("xl-tiny", "--layers", "0"), "layers is 0, but it must be at least 1"),
         (("causal", "--memory", "-1"), "memory is -1, but it must be at least 0"),
         (("causal", "--length", "9999"), "a table of all pairs is drawn for up to 4,096"),

@@ -6,7 +6,7 @@ import codecs
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -132,13 +132,16 @@ class Generate:
         )
         first = next(tokens, None)  # what cannot be written is said before anything is
         sys.stdout.write(self.prompt if show is None else "")
+        written: list[int] = []
         try:
             for token in chain(() if first is None else (first,), tokens):
                 clock.count()
+                written.append(token.id)
                 sys.stdout.write(token.text if show is None else show(token))
                 sys.stdout.flush()
         finally:
             sys.stdout.write("\n")
+        self.complain(task, written)
 
     def lines(
         self,
@@ -167,6 +170,19 @@ class Generate:
             for number, written in enumerate(found):
                 clock.count(len(written.tokens))
                 print(self.line(written, number % self.samples), flush=True)
+                self.complain(task, [token.id for token in written.tokens])
+
+    def complain(self, task: Task, written: Sequence[int]) -> None:
+        """A form that --length has cut is no form: whoever reads it should know."""
+        form = task.constraint
+        if form is None or len(written) < task.most:
+            return
+        state = form.start
+        for token in written:
+            state = form.after(state, token)
+        if not form.may_end(state):
+            note = f"note: the form is not complete after --length {self.length} tokens"
+            print(note, file=sys.stderr)
 
     def line(self, written: Written, sample: int) -> str:
         if not self.jsonl:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from clearformer.config import Pattern
 
 LONGEST = 4096  # positions of a picture; a table of all pairs is made
+MOST_LAYERS = 256  # each of which is a product of such tables
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Reach:
         for name, value, least in limits:
             if value < least:
                 raise ValueError(f"{name} is {value}, but it must be at least {least}")
+        if layers > MOST_LAYERS:
+            raise ValueError(f"layers is {layers}, but it must be at most {MOST_LAYERS}")
         total = length + layers * memory
         if total > LONGEST:
             raise ValueError(
