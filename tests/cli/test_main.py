@@ -1,5 +1,6 @@
 """The command line as a whole: help, version, and one clear line for every mistake."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from clearformer import __version__
+from clearformer.cli.main import by_the_system
 
 
 def test_help_names_every_verb(clearformer):
@@ -71,3 +73,26 @@ def test_a_mistake_in_the_words_is_one_line(clearformer, arguments, words):
     complaint = clearformer(*arguments).complaint
     for word in words:
         assert word in complaint
+
+
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/a/b"),
+            "/a/b: you may not use it: ch",
+        ),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "/a"), "/a: it is a folder, but a file"),
+        (OSError(errno.EIO, "Input/output error", "/a"), "/a: Input/output error"),
+        (OSError("the disk has gone"), "the disk has gone"),
+    ],
+)
+def test_what_the_system_refuses_is_a_sentence(mistake, sentence):
+    assert by_the_system(mistake).startswith(sentence)
+
+
+def test_a_name_too_long_for_the_system(clearformer):
+    told = clearformer("generate", "x" * 5000, "a").complaint
+    assert "this name is too long for the system" in told
+    assert "Errno" not in told
+    assert len(told) < 300

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a defect of ours, 2 a mistake in what was asked (one line,
 """
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -72,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Whoever read us has had enough (`| head`); Python would complain of it at its own end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except (ValueError, OSError) as mistake:
+    except OSError as mistake:
+        fail(by_the_system(mistake))
+    except ValueError as mistake:
         fail(str(mistake))
     except MemoryError:
         fail("out of memory: use a smaller file, batch or model")
@@ -174,6 +177,28 @@ def plainly(complaint: str) -> str:
         r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", complaint
     )
     return re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", complaint)
+
+
+REFUSALS = {
+    errno.EACCES: "you may not use it: change its permissions, or choose another place",
+    errno.EPERM: "you may not use it: change its permissions, or choose another place",
+    errno.EROFS: "nothing can be written there: choose another place",
+    errno.ENOENT: "there is no such file or folder: check the path",
+    errno.EISDIR: "it is a folder, but a file is needed",
+    errno.ENOTDIR: "a part of this path is a file and no folder",
+    errno.ENAMETOOLONG: "this name is too long for the system: choose a shorter one",
+    errno.ELOOP: "its links lead in a circle: name the file itself",
+    errno.ENOSPC: "there is no space left: free some, or choose another place",
+}
+
+
+def by_the_system(mistake: OSError) -> str:
+    """What the system refuses, where nobody nearer has said it better."""
+    if mistake.filename is None or mistake.errno is None:
+        return str(mistake)
+    name = str(mistake.filename)
+    name = name if len(name) <= 500 else f"{name[:100]}..."
+    return f"{name}: {REFUSALS.get(mistake.errno, mistake.strerror)}"
 
 
 def fail(sentence: str) -> None:
