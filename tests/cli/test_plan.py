@@ -53,7 +53,7 @@ def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path
 def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
     """Rows are padded to the longest of their batch, not to the most the model can read."""
     table = tmp_path / "table.csv"
-    rows = [f"{['good', 'bad'][n % 2]} thing,{n % 2}" for n in range(100)]
+    rows = [f"{['good', 'bad'][n % 2]} thing{n},{n % 2}" for n in range(100)]
     table.write_text("\n".join(["text,label", *rows]))
     words = ("plan", "classifier-imdb", *TINY[:6], "--heads", "2", "--length", "32", "--batch", "8")
     found = clearformer(*words, "--data", str(table), "--steps", "3")
