@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_iter
 from clearformer import build
 from clearformer.config import HiddenMemory, RunConfig, Seq2SeqConfig
 from clearformer.core import past
-from clearformer.core.heads import Head
+from clearformer.core.heads import IGNORE, Head
 from clearformer.core.model import Batch, PairBatch
 from clearformer.core.stack import Stack
 from clearformer.core.tiles import tiles
@@ -222,7 +222,12 @@ def example(config: RunConfig, rows: int) -> tuple[Any, list[past.Past] | None]:
             pasts.append(each)
         return Batch(ids, ids), pasts
     keep = ids == 0
-    targets = {"Classifier": ids[:, 0], "MaskedToken": ids}.get(kind, (ids, ids[:, 0]))
+    if kind == "Classifier":
+        return Batch(ids, ids[:, 0], keep, ids if model.segments else None), None
+    share = config.data.masking.share if config.data.masking is not None else 1.0
+    hidden = torch.arange(ids.numel()).view_as(ids) % max(1, round(1 / share)) == 0
+    found = ids.masked_fill(~hidden, IGNORE)  # the loss is over what is hidden, and no more
+    targets = found if kind == "MaskedToken" else (found, ids[:, 0])
     return Batch(ids, targets, keep, ids if model.segments else None), None
 
 

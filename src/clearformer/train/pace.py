@@ -20,7 +20,7 @@ from clearformer.train import footprint, optim, precision, recompute
 from clearformer.train.footprint import Footprint
 from clearformer.train.recompute import Recompute
 
-SECONDS = 4.0  # that a measurement may take, about
+SECONDS = 8.0  # that a measurement may take, about
 SHORTEST = 256  # tokens of a sequence that is cut
 
 
