@@ -58,9 +58,9 @@ def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
     words = ("plan", "classifier-imdb", *TINY[:6], "--heads", "2", "--length", "32", "--batch", "8")
     found = clearformer(*words, "--data", str(table), "--steps", "3")
     assert found.code == 0, found.err
-    assert "16 tokens" in found.out  # 8 rows of 2
+    assert "GFLOP, 16 tokens," in found.out  # 8 rows of 2
     other = clearformer(*words, "--data", str(tmp_path / "none.csv"), "--steps", "3")
-    assert "256 tokens" in other.out  # 8 rows of 32: nothing else is known
+    assert "GFLOP, 256 tokens," in other.out  # 8 rows of 32: nothing else is known
     assert "note: times are for texts of 32 tokens: " in other.out
 
 

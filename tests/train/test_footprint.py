@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from clearformer.config import DataConfig, Dropout, Masking, Muon, RunConfig, TrainConfig
+from clearformer.core.vocabulary import IGNORE
 from clearformer.families import FAMILIES
-from clearformer.train.footprint import footprint, rows_of
+from clearformer.train.footprint import example, footprint, rows_of
 
 TRAIN = TrainConfig(lr=1e-3, batch=4, steps=1, precision="float32")
 
@@ -88,3 +89,11 @@ def test_pairs_are_counted_in_tokens(run):
     config = run("original", replace(TRAIN, batch=512, tokens=64))
     assert rows_of(config) == 64
     assert rows_of(run("gpt2")) == 4
+
+
+def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
+    """A loss over every place would take several times as long as the run's."""
+    config = run("bert")
+    batch, _ = example(config, rows=4)
+    hidden, _ = batch.targets
+    assert (hidden != IGNORE).float().mean() == config.data.masking.share

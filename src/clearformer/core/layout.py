@@ -69,7 +69,7 @@ def in_pieces(weight: Tensor, bias: Tensor | None) -> Product:
         if rows == 1 and x.dim() == 2 and even == outputs and x.is_contiguous():
             # What nearly every product is: in a small model each step less is to be felt.
             return by_piece(x.as_strided(shape, strides)).view(1, outputs)
-        turned = x.contiguous().as_strided((PIECES, inputs, rows), (0, 1, inputs))  # (P, I, R)
+        turned = x.contiguous().as_strided((PIECES, inputs, rows), strides)  # (P, I, R)
         y = by_piece(turned)  # (P, O/P, R)
         y = y if rows == 1 else y.permute(2, 0, 1)  # (R, P, O/P), but of one row the same
         y = y.reshape(*x.shape[:-1], even)
