@@ -36,10 +36,12 @@ def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path
         assert part in found.out
     words = shlex.split(found.out.splitlines()[-1])
     assert words[:3] == ["clearformer", "train", "modern-tiny"]
+    assert "note: there is room to spare: without --fit a step takes less time" in found.out
     assert words[words.index("--data.source") + 1] == str(text)
     ran = clearformer(*words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet")
     assert ran.code == 0, ran.err
     assert "to fit into 2GB, 1 micro-batches a step, recomputing nothing" in ran.err
+    assert "note: there is room to spare" in ran.err
     goes_on = clearformer(
         *words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet", "--resume"
     )

@@ -22,7 +22,7 @@ def fitted(
 
     A run that goes on was planned when it began, and stays as it is.
     """
-    from clearformer.cli.plan import known
+    from clearformer.cli.plan import UNTIDIED, known
     from clearformer.train import plan, recompute, tidy
 
     bytes_allowed = plan.size(limit)
@@ -38,6 +38,8 @@ def fitted(
         f"note: to fit into {limit}, {train.accumulate} micro-batches a step, recomputing "
         f"{recompute.name(train.recompute)}, in {train.precision}: {plan.shown(found.total)}"
     )
+    if found.fits_untidied(bytes_allowed):
+        say(f"note: {UNTIDIED}")
     return replace(config, train=train)
 
 

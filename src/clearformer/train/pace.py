@@ -1,7 +1,9 @@
 """How fast this machine trains: a few real steps, of the whole model or of a part of it.
 
-A model too large to try in seconds is cut to its first layers, fewer sequences and, at last,
-shorter ones; what was reached there in operations a second is taken for the whole.
+Of a model too large to try in seconds, two are timed that have fewer layers and are otherwise the
+same: every layer more takes as long as the one before, and what is not in the layers (the tables,
+the loss) is in both. Only where two layers of all sequences are too much, fewer sequences and, at
+last, shorter ones are taken: a smaller tensor may be quicker for its size, by caches and pages.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import torch
 from torch import nn
 
 from clearformer.build import build
-from clearformer.config import RunConfig
+from clearformer.config import AnyModelConfig, RunConfig, Seq2SeqConfig
 from clearformer.train import footprint, optim, precision, recompute
 from clearformer.train.footprint import Footprint
 from clearformer.train.recompute import Recompute
@@ -39,27 +41,51 @@ class Pace:
 
 def measure(config: RunConfig, rows: int, what: Recompute, counted: Footprint) -> Pace:
     """Time a step of `rows` sequences; `counted` is the footprint of just that."""
-    possible = _matmul_rate() / 2 * SECONDS / 4
-    part, some, own = config, rows, counted
-    if own.operations > possible:
-        part, some = _cut(config, rows, counted.operations / possible)
-        own = footprint.footprint(part, some, what, accumulated=False)
-    passes, updates = _times(part, some, what)
-    return Pace(own.operations / passes, updates / own.parameters, whole=part is config)
+    possible = _matmul_rate() / 2 * SECONDS / 4  # operations of a pass
+    if counted.operations <= possible:
+        passes, updates = _times(config, rows, what)
+        return Pace(counted.operations / passes, updates / counted.parameters, whole=True)
+    few, many, some = _cut(config, rows, counted.operations / possible)
+    longer = footprint.footprint(many, some, what, accumulated=False)
+    times = [_times(part, some, what) for part in dict.fromkeys((few, many))]
+    passes, updates = times[-1]
+    each = [after - before for before, after in zip(times[0], times[-1], strict=True)]
+    if min(each) > 0:  # else a moment of noise, or one part alone: as much work for each second
+        shorter = footprint.footprint(few, some, what, accumulated=False)
+        more = (config.model.layers - many.model.layers) / (many.model.layers - few.model.layers)
+        passes, updates = passes + more * each[0], updates + more * each[1]
+        longer = replace(
+            longer,
+            operations=longer.operations + round(more * (longer.operations - shorter.operations)),
+            parameters=longer.parameters + round(more * (longer.parameters - shorter.parameters)),
+        )
+    return Pace(longer.operations / passes, updates / longer.parameters, whole=False)
 
 
-def _cut(config: RunConfig, rows: int, excess: float) -> tuple[RunConfig, int]:
-    """A part of the work, about `excess` times less: sequences first, then layers, then length."""
-    some = max(1, round(rows / excess))
+def _cut(config: RunConfig, rows: int, excess: float) -> tuple[RunConfig, RunConfig, int]:
+    """Two parts of the work and their rows, the larger about `excess` times less than all: layers
+    first, then sequences, then length."""
+    model, cycle = config.model, len(config.model.patterns)
+    wanted = round(model.layers / excess)
+    many = min(model.layers, max(2 * cycle, wanted - wanted % cycle))
+    excess *= many / model.layers
+    some = max(1, min(rows, round(rows / excess)))
     excess *= some / rows
-    model = config.model
-    layers = max(len(model.patterns), round(model.layers / max(1.0, excess)))
-    layers = min(model.layers, layers)
-    excess *= layers / model.layers
     length = model.length
     if excess > 1:
-        length = max(min(SHORTEST, length), round(length / max(1.0, excess)))
-    return replace(config, model=replace(model, layers=layers, length=length)), some
+        length = max(min(SHORTEST, length), round(length / excess))
+    shorter = replace(model, length=length)
+    few, larger = (
+        replace(config, model=_with_layers(shorter, layers)) for layers in (min(cycle, many), many)
+    )
+    return few, larger, some
+
+
+def _with_layers(model: AnyModelConfig, layers: int) -> AnyModelConfig:
+    if isinstance(model, Seq2SeqConfig):
+        of_decoder = max(1, round(model.decoder_layers * layers / model.layers))
+        return replace(model, layers=layers, decoder_layers=of_decoder)
+    return replace(model, layers=layers)
 
 
 def _times(config: RunConfig, rows: int, what: Recompute) -> tuple[float, float]:

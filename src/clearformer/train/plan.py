@@ -28,6 +28,7 @@ UNITS |= {"G": 10**9, "T": 10**12}
 LATER = 70 * 10**6
 # Of kernels in half precision, where every batch has another length (`tidy` keeps them few).
 KERNELS = 50 * 10**6
+GAPS = 2  # times what the tensors take, with the gaps between them: the most that was measured
 QUICK = 1024  # tokens of a micro-batch below which a product is no longer as quick
 
 
@@ -46,6 +47,10 @@ class Plan:
     @property
     def total(self) -> int:
         return self.base + self.counted.total
+
+    def fits_untidied(self, limit: int) -> bool:
+        """Whether there is room for the gaps of a heap that is left alone (`tidy`), too."""
+        return self.base + GAPS * self.counted.total <= limit
 
 
 def plan(config: RunConfig, limit: int | None = None) -> Plan:
