@@ -71,6 +71,20 @@ def test_a_batch_is_its_rows_padded():
             assert row.tolist() == [i + 100] * real + [0] * (len(row) - real)
 
 
+def test_batches_are_of_few_widths():
+    """For each of them half precision keeps kernels of its own."""
+    lengths = LENGTHS.integers(33, 100, 400)
+    batches = RowBatches(rows_of(lengths), 4, seed=0, length=90)
+    widths = set()
+    for step in range(100):
+        got = batches.batch(step)
+        longest = lengths[got.ids].clip(max=90).max()
+        assert longest <= got.tokens.shape[1] < longest + 8
+        widths.add(got.tokens.shape[1])
+    assert widths <= {40, 48, 56, 64, 72, 80, 88, 90}
+    assert len(widths) > 4
+
+
 def test_rows_of_similar_length_go_together_and_batches_come_in_any_order():
     lengths = LENGTHS.integers(1, 500, 5000)
     batches = RowBatches(rows_of(lengths), 16, seed=0, length=500)

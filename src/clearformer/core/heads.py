@@ -9,6 +9,7 @@ Axes: B batch, T tokens, E model width, P width after pooling, V vocabulary, C c
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.block import Activation
@@ -82,7 +83,18 @@ class MaskedToken(Head):
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
         # Logits of the hidden places alone: the others, six of seven, would only be ignored.
         places = targets != IGNORE  # (B, T)
-        return self.over_words(self.project, self._transformed(hidden[places]), targets[places])
+        rows, own = _filled_up(hidden[places], targets[places])
+        return self.over_words(self.project, self._transformed(rows), own)
+
+
+def _filled_up(rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows without a target added, up to the next multiple of 64; a few rows stay as they are.
+
+    Logits are large, and of another size in every step, since another number is hidden: what one
+    step frees never quite fits the next, and the process grows for as long as it runs.
+    """
+    spare = -len(rows) % 64 if len(rows) > 64 else 0
+    return F.pad(rows, (0, 0, 0, spare)), F.pad(targets, (0, spare), value=IGNORE)
 
 
 def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:

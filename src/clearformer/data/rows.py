@@ -18,6 +18,8 @@ from clearformer.text.tokenizer import Tokenizer
 
 IGNORE = -100  # the label of a row that has none, as in core.heads
 POOL = 64  # batches that are sorted by length together
+WIDTHS = 8  # a batch is a multiple of this wide, or as wide as a row may be; short ones are exact
+SHORT = 32
 ROWS, BATCHES = 0, 1  # purposes of chance
 
 Cut = Literal["head", "tail", "ends"]  # what is kept of a text that is too long
@@ -104,7 +106,7 @@ def encode_rows(table: Table, tokenizer: Tokenizer, names: Sequence[str]) -> Row
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows padded on the right to the longest of them."""
+    """Rows padded on the right."""
 
     tokens: NDArray[np.int64]  # (B, T)
     keep: NDArray[np.bool_]  # (B, T), True = a real token
@@ -178,11 +180,13 @@ def evaluation_rows(rows: Rows, batch: int, length: int, cut: Cut = "head") -> I
 
 
 def pad(rows: Rows, ids: NDArray[np.int64], length: int, cut: Cut) -> RowBatch:
-    """These rows as one batch."""
+    """These rows as one batch, about as wide as the longest of them."""
     found = [_row(rows, i, length, cut) for i in ids.tolist()]
     longest = max(1, *(len(row) for row in found))  # a batch of empty texts is a batch too
-    tokens = np.full((len(found), longest), rows.padding, dtype=np.int64)  # (B, T)
-    keep = np.zeros((len(found), longest), dtype=np.bool_)  # (B, T)
+    # One of few widths: for each of them half precision keeps kernels of its own, megabytes.
+    width = longest if longest <= SHORT else min(length, -(-longest // WIDTHS) * WIDTHS)
+    tokens = np.full((len(found), width), rows.padding, dtype=np.int64)  # (B, T)
+    keep = np.zeros((len(found), width), dtype=np.bool_)  # (B, T)
     for place, row in enumerate(found):
         tokens[place, : len(row)] = row
         keep[place, : len(row)] = True

@@ -64,24 +64,24 @@ class Flat:
         self.stack = model.stack
         self.pasts = pasts
         blocks = [block for block in self.stack.blocks if isinstance(block, Block)]
-        self.layers = [_layer(block, past) for block, past in zip(blocks, pasts, strict=True)]
+        layers = [_layer(block, past) for block, past in zip(blocks, pasts, strict=True)]
         first = blocks[0].attention
         self.position = first.position
         self.half = first.head_width // 2
-        self.patterns = [self.stack.pattern(layer) for layer in range(len(blocks))]
+        patterns = [self.stack.pattern(layer) for layer in range(len(blocks))]
+        self.patterns = list(dict.fromkeys(patterns))  # a mask for each, made once a token
+        kinds = [self.patterns.index(each) for each in patterns]
+        self.steps = list(zip(layers, kinds, strict=True))
 
     def __call__(self, x: Tensor, keep: Tensor | None) -> Tensor:
         """Hidden states (B, 1, E) of embedded tokens (B, 1, E); keep is (B, K)."""
         place = self.pasts[0].length
         turn = self._turn(place, x)
         bias = self._bias(place, x)
-        masks: dict[Pattern, Tensor | None] = {}
-        for pattern in self.patterns:
-            if pattern not in masks:
-                masks[pattern] = _mask(pattern, place, keep, bias, x)
+        masks = [_mask(pattern, place, keep, bias, x) for pattern in self.patterns]
         y = x[:, 0]  # (B, E)
-        for layer, pattern in zip(self.layers, self.patterns, strict=True):
-            y = layer(y, place, turn, masks[pattern])
+        for layer, kind in self.steps:
+            y = layer(y, place, turn, masks[kind])
         for past in self.pasts:
             past.pending = 1
         return self.stack.norm(y)[:, None]
