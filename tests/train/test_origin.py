@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from clearformer.build import build
 from clearformer.config import (
     Causal,
     Classifier,
@@ -16,6 +17,7 @@ from clearformer.config import (
     Muon,
     Origin,
     RunConfig,
+    Sinusoidal,
     TrainConfig,
     run_from_json,
     to_json,
@@ -153,6 +155,37 @@ def test_freezing_what_leaves_nothing_is_refused(room, tmp_path):
     config = config_from(room / "gpt2", train=replace(TRAIN, freeze="body"))
     with pytest.raises(ValueError, match="the head has no weights of its own, so nothing would"):
         begin(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
+def test_tables_of_another_size_say_the_same(room, tmp_path, size):
+    plain = begin(classifier_from(room / size, pool="first"), tmp_path / "plain").model.eval()
+    train = replace(TRAIN, tables=0.02)
+    scaled = begin(classifier_from(room / size, pool="first", train=train), tmp_path / "scaled")
+    table = scaled.model.embedding.token.weight
+    assert table.std().item() == pytest.approx(0.02, rel=1e-5)
+    assert not table.allclose(plain.embedding.token.weight, rtol=0.2)
+    tokens = torch.randint(5, 50, (3, 9))
+    found, expected = (each.hidden(tokens) for each in (scaled.model.eval(), plain))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_tables_stay_where_a_model_would_say_something_else(room, tmp_path):
+    train = replace(TRAIN, tables=0.02)
+    generator = config_from(room / "gpt2", train=train)
+    with pytest.raises(ValueError, match="but no norm follows the tables of this model"):
+        begin(generator, tmp_path / "gpt2")
+    again = config_from(room / "tiny-masked", train=train)
+    with pytest.raises(ValueError, match="but the head shares the table of tokens, so that"):
+        begin(again, tmp_path / "masked")
+    with pytest.raises(ValueError, match="needs tables that were learned: add --from RUN"):
+        begin(replace(generator, origin=None), tmp_path / "none")
+
+
+def test_tables_beside_fixed_positions_stay(small):
+    model = build(replace(small("bert"), position=Sinusoidal(), head=Classifier(classes=2)))
+    with pytest.raises(ValueError, match="positions that do not learn are added to the table"):
+        origin.scale_tables(model, 0.02)
 
 
 @pytest.mark.parametrize("freeze", [None, "body"])

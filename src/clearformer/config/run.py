@@ -165,10 +165,15 @@ class TrainConfig:
     """With several processes: how long one may keep the others waiting before the job ends."""
     freeze: Literal["body"] | None = None
     """What keeps its weights: the body is all but the head; none: everything learns."""
+    tables: float | None = None
+    """With --from: the standard deviation that the tables of the embedding are brought to, such as
+    0.02. A norm follows them, so only how fast they learn changes; none: they stay as they are."""
 
     def __post_init__(self) -> None:
         require(self, "lr", 0 < self.lr < math.inf, "above 0, and a number")
         require(self, "save_seconds", self.save_seconds >= 0, "at least 0")
+        within = self.tables is None or 0 < self.tables <= 100
+        require(self, "tables", within, "above 0 and at most 100")
         require(self, "batch", self.batch >= 1, "at least 1")
         require(self, "accumulate", self.accumulate >= 1, "at least 1")
         require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")

@@ -26,6 +26,7 @@ from clearformer.config import (
     RunConfig,
     run_from_json,
 )
+from clearformer.core.embedding import Embedding
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.train import folder
@@ -133,6 +134,34 @@ def _other_classes(source: ModelConfig, config: ModelConfig) -> bool:
     if not (isinstance(one, Classifier) and isinstance(other, Classifier)):
         return False
     return one.names != other.names
+
+
+@torch.no_grad()
+def scale_tables(model: nn.Module, size: float) -> None:
+    """Bring the tables of the embedding to this standard deviation, all by the same factor.
+
+    A norm follows, so the model says what it said. But Adam moves every number by about the rate,
+    whatever its size: tables that grew in pretraining would hardly learn at a rate at which drawn
+    ones do.
+    """
+    embedding = getattr(model, "embedding", None)
+    if not isinstance(embedding, Embedding) or isinstance(embedding.norm, nn.Identity):
+        raise ValueError(
+            f"train.tables is {size:g}, but no norm follows the tables of this model, so that it "
+            f"would say something else: leave it out"
+        )
+    fixed = embedding.position is not None and not list(embedding.position.parameters())
+    if fixed or any(each is embedding.token.weight for each in model.head.parameters()):  # type: ignore[union-attr]
+        why = "positions that do not learn are added to" if fixed else "the head shares"
+        raise ValueError(
+            f"train.tables is {size:g}, but {why} the table of tokens, so that the model would say "
+            f"something else: leave it out"
+        )
+    factor = size / embedding.token.weight.std()
+    for name, part in embedding.named_children():
+        if name != "norm":
+            for parameter in part.parameters():
+                parameter.mul_(factor)
 
 
 def freeze_body(model: nn.Module) -> None:

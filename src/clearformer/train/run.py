@@ -130,6 +130,8 @@ class Run:
         elif config.origin is not None:
             opened = origin.open_origin(config.origin, config)
             tokenizer = opened.tokenizer
+        elif config.train.tables is not None:
+            raise ValueError("train.tables needs tables that were learned: add --from RUN")
         # Unless told, as many as torch takes: one for each core, or OMP_NUM_THREADS.
         torch.set_num_threads(config.train.threads or ranks.threads)
         self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
@@ -145,6 +147,8 @@ class Run:
         model = make(self.config.model, self.config.train.seed)
         if opened is not None:
             origin.take_over(model, self.config.model, opened)
+            if self.config.train.tables is not None:
+                origin.scale_tables(model, self.config.train.tables)
         if self.config.train.freeze is not None:
             origin.freeze_body(model)
         for head in model.modules():
