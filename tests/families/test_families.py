@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_model, save_model
 
 from clearformer.build import build
-from clearformer.config import Muon, Seq2SeqConfig
+from clearformer.config import AdamW, Muon, Seq2SeqConfig
 from clearformer.families import FAMILIES, preset, presets
 from clearformer.families.recipes import going_on, recipe
 
@@ -151,8 +151,10 @@ def test_recipes_fit_their_models():
     assert recipe(preset("gpt2-xl"))[0].tokenizer == "bpe"
     assert recipe(preset("bert-mini"))[0].vocabulary == 8192
     # Measured: docs/log.md.
-    for name in ("xl-tiny", "bert-tiny-masked"):
-        assert isinstance(recipe(preset(name))[1].optimizer, Muon)
+    assert isinstance(recipe(preset("xl-tiny"))[1].optimizer, Muon)
+    data, train = recipe(preset("bert-tiny-masked"))
+    assert (data.masking.share, train.optimizer, train.batch) == (0.4, AdamW(), 8)
+    assert recipe(preset("bert-tiny"))[0].masking.share == 0.15  # as published
 
 
 def test_going_on_keeps_the_tokenizer_and_is_gentler():
