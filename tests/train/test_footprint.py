@@ -97,3 +97,12 @@ def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
     batch, _ = example(config, rows=4)
     hidden, _ = batch.targets
     assert (hidden != IGNORE).float().mean() == config.data.masking.share
+
+
+@pytest.mark.parametrize("share", [0.15, 0.4, 0.85])
+def test_any_share_is_hidden_as_it_is_said(run, share):
+    config = run("bert")
+    config = replace(config, data=replace(config.data, masking=Masking(share=share)))
+    batch, _ = example(config, rows=64)
+    hidden, _ = batch.targets
+    assert (hidden != IGNORE).float().mean().item() == pytest.approx(share, abs=0.01)

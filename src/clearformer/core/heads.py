@@ -81,7 +81,7 @@ class MaskedToken(Head):
         return self.norm(self.activation(self.transform(hidden)))  # (..., E)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        # Logits of the hidden places alone: the others, six of seven, would only be ignored.
+        # Logits of the hidden places alone: those of the others would only be ignored.
         places = targets != IGNORE  # (B, T)
         rows, own = _filled_up(hidden[places], targets[places])
         return self.over_words(self.project, self._transformed(rows), own)

@@ -225,7 +225,9 @@ def example(config: RunConfig, rows: int) -> tuple[Any, list[past.Past] | None]:
     if kind == "Classifier":
         return Batch(ids, ids[:, 0], keep, ids if model.segments else None), None
     share = config.data.masking.share if config.data.masking is not None else 1.0
-    hidden = torch.arange(ids.numel()).view_as(ids) % max(1, round(1 / share)) == 0
+    # Spread evenly: a place is hidden where the hidden ones so far reach the next whole number.
+    reached = (torch.arange(ids.numel() + 1, dtype=torch.float64) * share).floor()
+    hidden = (reached.diff() > 0).view_as(ids)
     found = ids.masked_fill(~hidden, IGNORE)  # the loss is over what is hidden, and no more
     targets = found if kind == "MaskedToken" else (found, ids[:, 0])
     return Batch(ids, targets, keep, ids if model.segments else None), None

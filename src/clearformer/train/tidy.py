@@ -2,8 +2,8 @@
 
 glibc keeps tensors below 32 MB in one heap, where what is freed between two that stay is a gap.
 In training the gaps grow to half of all memory. With pages of its own, a tensor's memory goes
-back to the system the moment it is freed, at the price of asking for it again: little for a large
-model, half as much time again for a tiny one. So it is done where memory is short.
+back to the system the moment it is freed, at the price of asking for it again: more
+than half as much time again for a small model. So it is done where memory is short.
 
 In half precision oneDNN writes a kernel of its own, a third of a megabyte, for each size of each
 product, and keeps a thousand of them. Where every batch has another length, that is 340 MB; a
