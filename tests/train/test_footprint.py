@@ -41,6 +41,18 @@ def test_without_memory_is_as_with_memory(run, family, what, monkeypatch):
     assert imagined.step == pytest.approx(real.step, rel=0.06)
 
 
+@pytest.mark.parametrize("what", [None, 1, 2, "attention"])
+def test_of_many_sparse_layers_some_are_counted(run, what, monkeypatch):
+    config = run("sparse", layers=14)
+    found = footprint(config, 3, what, accumulated=True)
+    monkeypatch.setattr("clearformer.train.footprint.lcm", lambda *turns: 10)  # too few turns
+    whole = footprint(config, 3, what, accumulated=True)
+    for part in ("parameters", "weights", "gradients", "optimizer", "operations"):
+        assert getattr(found, part) == getattr(whole, part)
+    for part in ("kept", "step", "evaluation"):
+        assert getattr(found, part) == pytest.approx(getattr(whole, part), rel=0.01)
+
+
 def test_parts_of_a_known_model(run):
     config = run("gpt2")
     found = footprint(config, 2, None, accumulated=False)

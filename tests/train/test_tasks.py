@@ -164,3 +164,14 @@ def test_a_generator_that_reads_a_table_is_told_so(tmp_path):
     config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
     notes = tasks.load(config, Places(cache=tmp_path)).notes
     assert f"{path} is a table, and a generator reads it as it is" in notes[0]
+
+
+def test_the_mean_length_is_that_of_batches_and_not_of_texts(tmp_path, places):
+    path = tmp_path / "a.csv"
+    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_share=0.2)
+    config = RunConfig(model=replace(small(classifier()), length=64), data=data, train=TRAIN)
+    for words, length in ((33, 40), (10, 10), (80, 64)):  # from 32 on in steps of 8, then cut
+        text = "good " * (words - 1)
+        rows = [f"{text}{i},{('yes', 'no')[i % 2]}\n" for i in range(40)]
+        path.write_text("text,label\n" + "".join(rows))
+        assert tasks.mean_length(config, places) == length

@@ -14,7 +14,14 @@ from clearformer.data.pairs import (
     telling_tokens,
 )
 from clearformer.data.published import Places
-from clearformer.data.rows import RowBatches, Rows, encode_rows, evaluation_rows, label_names
+from clearformer.data.rows import (
+    RowBatches,
+    Rows,
+    batch_width,
+    encode_rows,
+    evaluation_rows,
+    label_names,
+)
 from clearformer.data.splits import (
     repeated_rows,
     repeated_text,
@@ -63,6 +70,7 @@ __all__ = [
     "TextCorpus",
     "TokenArray",
     "TokenFile",
+    "batch_width",
     "corpus",
     "encode_documents",
     "encode_pairs",

@@ -183,14 +183,19 @@ def pad(rows: Rows, ids: NDArray[np.int64], length: int, cut: Cut) -> RowBatch:
     """These rows as one batch, about as wide as the longest of them."""
     found = [_row(rows, i, length, cut) for i in ids.tolist()]
     longest = max(1, *(len(row) for row in found))  # a batch of empty texts is a batch too
-    # One of few widths: for each of them half precision keeps kernels of its own, megabytes.
-    width = longest if longest <= SHORT else min(length, -(-longest // WIDTHS) * WIDTHS)
+    width = batch_width(longest, length)
     tokens = np.full((len(found), width), rows.padding, dtype=np.int64)  # (B, T)
     keep = np.zeros((len(found), width), dtype=np.bool_)  # (B, T)
     for place, row in enumerate(found):
         tokens[place, : len(row)] = row
         keep[place, : len(row)] = True
     return RowBatch(tokens, keep, rows.labels[ids], ids)
+
+
+def batch_width(longest: int, length: int) -> int:
+    """Of a batch whose longest row is so long: one of few, since for each of them half precision
+    keeps kernels of its own, megabytes."""
+    return longest if longest <= SHORT else min(length, -(-longest // WIDTHS) * WIDTHS)
 
 
 def count_cut(rows: Rows, length: int) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import astuple, dataclass, replace
+from math import lcm, prod
 from typing import Any
 
 import torch
@@ -60,6 +60,24 @@ class Footprint:
 
 def footprint(config: RunConfig, rows: int, what: Recompute, accumulated: bool) -> Footprint:
     """Count a step with `rows` sequences at a time; accumulated = gradients are there before."""
+    model = config.model
+    # Layers are alike after so many of them: one turn of patterns, one of what is recomputed.
+    turn = lcm(len(model.patterns), what if isinstance(what, int) else 1)
+    few, many = 2 * turn, 3 * turn
+    if model.kernel != "blockwise" or model.layers < 2 * many:
+        return _counted(config, rows, what, accumulated)
+    # Tiles are thousands of small operations in each layer, so that two depths stand for all.
+    shorter, longer = (
+        astuple(_counted(replace(config, model=replace(model, layers=n)), rows, what, accumulated))
+        for n in (few, many)
+    )
+    more = (model.layers - few) / turn
+    return Footprint(
+        *(round(a + more * (b - a)) for a, b in zip(shorter, longer, strict=True)),
+    )
+
+
+def _counted(config: RunConfig, rows: int, what: Recompute, accumulated: bool) -> Footprint:
     from torch._subclasses.fake_tensor import FakeTensorMode  # takes a second to load
 
     _find_tiles(config)

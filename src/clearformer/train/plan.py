@@ -24,10 +24,11 @@ from clearformer.train.recompute import Recompute
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 10**3, "M": 10**6}
 UNITS |= {"G": 10**9, "T": 10**12}
-# What a run loads as it goes (kernels, samples, the curve at its end), as measured.
-LATER = 70 * 10**6
-# Of kernels in half precision, where every batch has another length (`tidy` keeps them few).
-KERNELS = 50 * 10**6
+# What a run loads as it goes (kernels, samples, the curve at its end) and gaps between small
+# tensors, as measured.
+LATER = 90 * 10**6
+# The same, and kernels in half precision, where every batch has another length (`tidy`).
+KERNELS = 80 * 10**6
 GAPS = 2  # times what the tensors take, with the gaps between them: the most that was measured
 QUICK = 1024  # tokens of a micro-batch below which a product is no longer as quick
 

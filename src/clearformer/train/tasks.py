@@ -324,5 +324,6 @@ def mean_length(config: RunConfig, places: data.Places) -> int:
     texts = training.texts[:: max(1, len(training.texts) // SAMPLED)]
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
     tokenizer, _ = tokenizer_for(config.data, lambda: iter(texts), size)
-    lengths = [min(len(ids), config.model.length) for ids in tokenizer.encode_many(texts)]
-    return max(1, round(sum(lengths) / len(lengths)))
+    most = config.model.length
+    lengths = [min(len(ids), most) for ids in tokenizer.encode_many(texts)]
+    return max(1, round(sum(data.batch_width(each, most) for each in lengths) / len(lengths)))
