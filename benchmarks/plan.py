@@ -1,6 +1,7 @@
 """What `clearformer plan` predicts, beside what the runs it plans take.
 
-    python benchmarks/plan.py [--presets modern-tiny ...] [--memory 4GB] [--steps 12]
+    python benchmarks/plan.py [--presets modern-tiny "gpt2-small --model.layers 4" ...]
+        [--memory 4GB] [--steps 12]
 
 For each preset: plan it, run the command that the plan gives for a few steps in a process of its
 own, and compare the highest memory of that process (VmHWM) and the time of a step (median of the
@@ -12,6 +13,7 @@ Linux only. Data that is not there is replaced by Python's own documentation.
 import argparse
 import json
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -50,11 +52,11 @@ def command(*words: str) -> str:
 
 def planned(preset: str, memory: str, steps: int) -> tuple[float, float, list[str]]:
     """Bytes, seconds a step, and the words to run."""
-    said = command("plan", preset, "--memory", memory, "--steps", str(steps))
+    said = command("plan", *shlex.split(preset), "--memory", memory, "--steps", str(steps))
     total, unit = re.search(r"in all +([\d.]+) (\wB) of", said).groups()  # type: ignore[union-attr]
     seconds = re.search(r"tokens, ([\d.e+-]+) s\n", said)
     assert seconds is not None
-    words = said.splitlines()[-1].split()[2:]
+    words = shlex.split(said.splitlines()[-1])[2:]
     return float(total) * {"MB": 1e6, "GB": 1e9}[unit], float(seconds[1]), words
 
 
@@ -84,14 +86,14 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{'':18}{'planned MB':>11}{'taken MB':>10}{'':>7}{'planned s':>11}{'taken s':>9}{'':>7}")
     for preset in arguments.presets:
-        read = parse([preset])
+        read = parse(shlex.split(preset))
         varied = lengths_differ(RunConfig(model=read.model, data=read.data, train=read.train))
         steps = arguments.steps * (5 if varied else 1)
         memory, seconds, words = planned(preset, arguments.memory, steps)
         with tempfile.TemporaryDirectory() as folder:
             real, pace = taken(words, Path(folder), varied)
         print(
-            f"{preset:18}{memory / 1e6:>11.0f}{real / 1e6:>10.0f}{memory / real - 1:>+7.0%}"
+            f"{preset:17} {memory / 1e6:>11.0f}{real / 1e6:>10.0f}{memory / real - 1:>+7.0%}"
             f"{seconds:>11.3f}{pace:>9.3f}{seconds / pace - 1:>+7.0%}",
             flush=True,
         )

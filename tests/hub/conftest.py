@@ -61,6 +61,12 @@ MODELS = {
         "Qwen2Config",
         {**BERT, **NONE, "num_key_value_heads": 2, "rope_parameters": TURNING},
     ),
+    "qwen2-windows": (
+        "Qwen2ForCausalLM",
+        "Qwen2Config",
+        {**BERT, **NONE, "num_key_value_heads": 2, "use_sliding_window": True,
+         "sliding_window": 5, "max_window_layers": 1},
+    ),
     "qwen3": (
         "Qwen3ForCausalLM",
         "Qwen3Config",

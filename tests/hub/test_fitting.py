@@ -41,7 +41,7 @@ def test_which_form_fits(small, family, changes, kind):
         (
             "gpt2",
             {"head": NextToken(cap=30.0)},
-            r"its head is NextToken\(tied=True, cap=None\) and not .*cap=30",
+            r"its head is NextToken\(tied=True, cap=None, ends=None\) and not .*cap=30",
         ),
         (
             "gpt2",

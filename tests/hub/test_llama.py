@@ -1,5 +1,7 @@
 """Llama's settings and those of its relatives, both ways."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -52,7 +54,8 @@ def test_settings_as_they_were_written_for_years():
     found = read()
     assert found.position == Rotary(base=500_000.0)
     assert found.norm == RMSNorm(epsilon=1e-5)
-    assert (found.key_heads, found.head, found.query_key_norm) == (2, NextToken(tied=True), None)
+    head = NextToken(tied=True, ends=(2,))
+    assert (found.key_heads, found.head, found.query_key_norm) == (2, head, None)
     assert found.biases == Biases(attention=False, attention_output=False, feed_forward=False)
 
 
@@ -85,8 +88,41 @@ def test_relatives():
     windowed = (Causal() & Local(window=16),)
     assert read(model_type="mistral", sliding_window=16).patterns == windowed
     assert read(model_type="mistral", sliding_window=4096).patterns == (Causal(),)
-    unused = read(model_type="qwen2", sliding_window=16, use_sliding_window=False)
-    assert unused.patterns == (Causal(),)
+
+
+FAR, NEAR = Causal(), Causal() & Local(window=16)
+TYPES = ["sliding_attention", "full_attention"]
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("settings", "patterns"),
+    [
+        ({}, (FAR,)),
+        ({"use_sliding_window": False}, (FAR,)),
+        ({"use_sliding_window": True}, (FAR,)),  # from layer 28 on
+        ({"use_sliding_window": True, "max_window_layers": 1}, (FAR, NEAR)),
+        ({"use_sliding_window": True, "max_window_layers": 0}, (NEAR,)),
+        ({"use_sliding_window": True, "layer_types": TYPES}, (NEAR, FAR)),
+    ],
+)
+def test_windows_of_some_layers(kind, settings, patterns):
+    """As transformers reads them, where a file is silent too."""
+    assert read(model_type=kind, sliding_window=16, **settings).patterns == patterns
+
+
+def test_windows_that_nobody_wrote():
+    long = {"model_type": "mistral", "max_position_embeddings": 8192}
+    assert read(**long).patterns == (Causal() & Local(window=4096),)
+    assert read(**long, sliding_window=None).patterns == (FAR,)
+
+
+def test_positions_that_are_said_twice_must_agree():
+    linear = {"rope_type": "linear", "factor": 4.0}
+    both = {"rope_parameters": {"rope_type": "default"}, "rope_scaling": linear}
+    with pytest.raises(ValueError, match=r"rope_scaling is .* rope_parameters says something else"):
+        read(**both)
+    assert read(**{**both, "rope_parameters": linear}).position.scaling == Slower(factor=4.0)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +139,8 @@ def test_relatives():
         ("hidden_act", "gelu"),
         ("pretraining_tp", 2),
         ("layer_types", ["sliding_attention", "full_attention"]),
-        ("sliding_window", -3),
+        ("sliding_window", 16),
+        ("use_sliding_window", True),
         ("num_key_value_heads", 8),
         ("logit_softcapping", 30.0),
         ("num_experts", 8),
@@ -114,12 +151,30 @@ def test_what_we_do_not_compute_is_refused_by_name(name, value):
         read(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sliding_window", -3),
+        ("max_window_layers", -1),
+        ("layer_types", ["sliding_attention"]),
+        ("layer_types", ["sliding_attention", "chunked"]),
+    ],
+)
+def test_windows_that_cannot_be(name, value):
+    settings = {"use_sliding_window": True, "sliding_window": 16, name: value}
+    with pytest.raises(ValueError, match=name):
+        read(model_type="qwen2", **settings)
+
+
 CHANGES = [
     {},
     {"query_key_norm": None},
     {"query_key_norm": None, "biases": Biases(attention_output=False, feed_forward=False)},
     {"query_key_norm": None, "biases": Biases()},
     {"query_key_norm": None, "patterns": (Causal() & Local(window=5),)},
+    {"patterns": (Causal() & Local(window=5),)},
+    {"patterns": (Causal(), Causal() & Local(window=5))},
+    {"head": NextToken(tied=False, ends=(3, 4))},
     {"head": NextToken(tied=True), "position": Rotary(base=300.0)},
     {"position": Rotary(scaling=Slower(factor=3.0))},
     {"position": Rotary(scaling=SlowerBelow(factor=8.0, low=1.0, high=4.0, length=64))},
@@ -130,6 +185,8 @@ CHANGES = [
 def test_what_is_written_reads_the_same(changes, small):
     ours = small("modern", **changes)
     found = LLAMA.read(Settings(LLAMA.write(ours), "here"), ())
+    if ours.head.ends is None:  # then nothing is written, and what is usual holds
+        found = replace(found, head=replace(found.head, ends=None))
     for name in fields_of(ours):
         assert getattr(found, name) == getattr(ours, name), name
 

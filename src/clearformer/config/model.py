@@ -253,6 +253,8 @@ class NextToken:
 
     tied: bool = True
     cap: float | None = None
+    ends: tuple[int, ...] | None = None
+    """Tokens that end a text, by number; none: those whose names say so."""
 
 
 @dataclass(frozen=True, kw_only=True)

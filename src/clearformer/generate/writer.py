@@ -13,7 +13,8 @@ from clearformer.config import ModelConfig, NextToken, Seq2SeqConfig
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
 
-# Names that special tokens have in published tokenizers; a text begins or ends with them.
+# Names that special tokens have in published tokenizers; a text begins or ends with them, unless
+# a checkpoint tells by number what ends it.
 BEGIN = ("<|begin_of_text|>", "<s>", "<|endoftext|>")
 END = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
 
@@ -72,7 +73,9 @@ class Writer:
 
     def ends(self) -> tuple[int, ...]:
         """Ids of the tokens that end a text."""
-        return self.specials(END)
+        head = self.config.head
+        known = head.ends if isinstance(head, NextToken) else None
+        return self.specials(END) if known is None else known
 
     def specials(self, names: Sequence[str]) -> tuple[int, ...]:
         known = getattr(self.tokenizer, "specials", {})

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.build import outline
-from clearformer.config import Classifier, ModelConfig, Seq2SeqConfig, to_json
+from clearformer.config import Classifier, ModelConfig, NextToken, Seq2SeqConfig, to_json
 from clearformer.hub import names
 from clearformer.hub.family import Family
 from clearformer.hub.kinds import FAMILIES
@@ -79,6 +79,8 @@ def _plain(config: ModelConfig) -> ModelConfig:
     head = config.head
     if isinstance(head, Classifier) and head.names is None:
         head = replace(head, names=tuple(f"LABEL_{i}" for i in range(head.classes)))
+    if isinstance(head, NextToken):  # what ends a text is no part of the function
+        head = replace(head, ends=None)
     if isinstance(config, Seq2SeqConfig):
         config = replace(config, rules=config.target_rules)
     return replace(config, key_heads=config.key_heads or config.heads, head=head)

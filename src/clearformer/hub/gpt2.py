@@ -15,6 +15,7 @@ from clearformer.config import (
     ModelConfig,
     NextToken,
 )
+from clearformer.hub import ends
 from clearformer.hub.family import Family
 from clearformer.hub.names import TURNED, Row
 from clearformer.hub.settings import Settings
@@ -60,9 +61,10 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     settings.only("scale_attn_weights", True)
     settings.only("scale_attn_by_inverse_layer_idx", False)
     settings.only("reorder_and_upcast_attn", False)
+    vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
     config = ModelConfig(
         name="gpt2",
-        vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
+        vocabulary=vocabulary,
         length=settings.whole("n_positions", limits.MOST_LENGTH),
         layers=settings.whole("n_layer", limits.MOST_LAYERS),
         width=width,
@@ -72,7 +74,10 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         activation=settings.choice("activation_function", ACTIVATIONS, "gelu_new"),  # type: ignore[arg-type]
         position=Learned(),
         patterns=(Causal(),),
-        head=NextToken(tied=settings.flag("tie_word_embeddings", True)),
+        head=NextToken(
+            tied=settings.flag("tie_word_embeddings", True),
+            ends=ends.read(settings, vocabulary, silent=(50_256,)),
+        ),
         past=KVCache(),
         norm=LayerNorm(epsilon=settings.number("layer_norm_epsilon", 1e-5)),
         dropout=Dropout(
@@ -104,6 +109,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "attn_pdrop": config.dropout.attention,
         "resid_pdrop": config.dropout.residual,
         "tie_word_embeddings": isinstance(head, NextToken) and head.tied,
+        **ends.written(config),
     }
 
 
@@ -117,4 +123,5 @@ GPT2 = Family(
     heads=r"lm_head\.|score\.|multiple_choice_head\.",
     buffers=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
     unused=r"score\..*|multiple_choice_head\..*",
+    gather=ends.gather,
 )

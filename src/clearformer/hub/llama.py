@@ -25,6 +25,7 @@ from clearformer.config import (
     Slower,
     SlowerBelow,
 )
+from clearformer.hub import ends
 from clearformer.hub.family import Family
 from clearformer.hub.names import GATED, PROJECTIONS, Row, queries_keys_values
 from clearformer.hub.settings import Settings
@@ -60,13 +61,17 @@ ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
 }
 SCALINGS = {name: name for name in ("default", "linear", "llama3")}  # of rotary positions
-HARMLESS = {"max_window_layers"}  # of a window that is not used
+ENDS = {"llama": (2,), "mistral": (2,)}  # of a text, where a config.json is silent
+FULL, SLIDING = "full_attention", "sliding_attention"
+WINDOW, FIRST_WINDOW = 4096, 28  # tokens, and the first layer, where a config.json is silent
 
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     kind = settings.anything("model_type")
     width = settings.whole("hidden_size", limits.MOST_WIDTH)
     heads = settings.whole("num_attention_heads", limits.MOST_HEADS)
+    vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
+    layers = settings.whole("num_hidden_layers", limits.MOST_LAYERS)
     length = settings.whole("max_position_embeddings", limits.MOST_LENGTH)
     settings.only("head_dim", width // heads)
     settings.only("pretraining_tp", 1)
@@ -75,9 +80,9 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     biased = settings.flag("attention_bias", False)
     config = ModelConfig(
         name="modern",
-        vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
+        vocabulary=vocabulary,
         length=length,
-        layers=settings.whole("num_hidden_layers", limits.MOST_LAYERS),
+        layers=layers,
         width=width,
         heads=heads,
         key_heads=settings.whole("num_key_value_heads", heads, heads),
@@ -85,8 +90,11 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         residual="pre",
         activation="swiglu",
         position=_rotary(settings),
-        patterns=(_pattern(settings, length),),
-        head=NextToken(tied=settings.flag("tie_word_embeddings", False)),
+        patterns=_patterns(settings, kind, layers, length),
+        head=NextToken(
+            tied=settings.flag("tie_word_embeddings", False),
+            ends=ends.read(settings, vocabulary, ENDS.get(kind, ())),
+        ),
         past=KVCache(),
         norm=norm,
         query_key_norm=norm if kind == "qwen3" else None,
@@ -98,14 +106,14 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         dropout=Dropout(attention=settings.number("attention_dropout", 0.0)),
         init="modern",
     )
-    settings.close(HARMLESS)
+    settings.close()
     return config
 
 
 def _rotary(settings: Settings) -> Rotary:
     """The base and what scales it, from where they stand in old files or in new ones."""
     base = settings.number("rope_theta", 10_000.0, 1.0, 1e12)
-    scaling: Slower | SlowerBelow | None = None
+    found: list[tuple[float, Slower | SlowerBelow | None]] = []
     for name in ("rope_scaling", "rope_parameters"):
         given = settings.anything(name)
         if given is None:
@@ -114,15 +122,17 @@ def _rotary(settings: Settings) -> Rotary:
             given if isinstance(given, dict) else {name: given}, f"{settings.where}: {name}"
         )
         inner.only("partial_rotary_factor", 1.0)
-        base = inner.number("rope_theta", base, 1.0, 1e12)
-        found = _scaling(inner)
+        found.append((inner.number("rope_theta", base, 1.0, 1e12), _scaling(inner)))
         for key, value in inner.data.items():
             if key not in inner.asked and value is not None:
                 settings.refuse(
                     f"{name}.{key}", value, "clearformer computes default, linear and llama3"
                 )
-        scaling = found or scaling
     settings.only("partial_rotary_factor", 1.0)
+    if len(set(found)) > 1:
+        given = settings.anything("rope_scaling")
+        settings.refuse("rope_scaling", given, "rope_parameters says something else: keep one")
+    base, scaling = found[0] if found else (base, None)
     return Rotary(base=base, scaling=scaling)
 
 
@@ -142,17 +152,42 @@ def _scaling(inner: Settings) -> Slower | SlowerBelow | None:
     return SlowerBelow(factor=factor, low=low, high=high, length=length)
 
 
-def _pattern(settings: Settings, length: int) -> Pattern:
-    window = settings.anything("sliding_window")
-    used = settings.flag("use_sliding_window", "use_sliding_window" not in settings.data)
-    layers = settings.anything("layer_types") or []
-    if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
-        settings.refuse("layer_types", layers, "clearformer computes full_attention in all layers")
-    if window is None or not used:
-        return Causal()
-    if type(window) is not int or window < 1:
+def _patterns(settings: Settings, kind: str, layers: int, length: int) -> tuple[Pattern, ...]:
+    """What every layer sees: all before it, or a window. The relatives differ in what holds where
+    config.json is silent.
+    """
+    window = settings.data.get("sliding_window", WINDOW if kind != "llama" else None)
+    if kind == "llama":
+        settings.only("sliding_window")
+        settings.only("use_sliding_window", False)
+    elif kind != "mistral" and not settings.flag("use_sliding_window", False):
+        window = None
+    settings.anything("sliding_window")
+    if window is not None and (type(window) is not int or window < 1):
         settings.refuse("sliding_window", window, "it must be a whole number from 1 on")
-    return Causal() if window >= length else Causal() & Local(window=window)
+    slides = _sliding(settings, kind, layers, window is not None)
+    near = Causal() if window is None or window >= length else Causal() & Local(window=window)
+    found = tuple(near if each else Causal() for each in slides)
+    return found[:1] if len(set(found)) == 1 else found
+
+
+def _sliding(settings: Settings, kind: str, layers: int, windowed: bool) -> list[bool]:
+    """Which layers see a window only: told one by one, or all from a certain one on."""
+    first = settings.anything("max_window_layers")
+    types = settings.anything("layer_types")
+    if kind in ("llama", "mistral"):
+        if types is not None and (windowed or types != [FULL] * layers):
+            settings.refuse("layer_types", types, f"a {kind} has one kind of attention in all")
+        return [windowed] * layers
+    if types is None:
+        first = FIRST_WINDOW if first is None else first
+        if type(first) is not int or first < 0:
+            settings.refuse("max_window_layers", first, "it must be a whole number from 0 on")
+        return [windowed and layer >= first for layer in range(layers)]
+    known = (FULL, SLIDING) if windowed else (FULL,)
+    if not isinstance(types, list) or len(types) != layers or any(t not in known for t in types):
+        settings.refuse("layer_types", types, f"it must be {layers} times {' or '.join(known)}")
+    return [each == SLIDING for each in types]
 
 
 def write(config: ModelConfig) -> dict[str, Any]:
@@ -160,10 +195,10 @@ def write(config: ModelConfig) -> dict[str, Any]:
     kind = "llama"
     if config.query_key_norm is not None:
         kind = "qwen3"
-    elif window is not None:
-        kind = "mistral"
     elif config.biases.attention and not config.biases.attention_output:
         kind = "qwen2"
+    elif window is not None:
+        kind = "mistral"
     settings: dict[str, Any] = {
         "model_type": kind,
         "architectures": [ARCHITECTURES[kind]],
@@ -179,6 +214,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "rms_norm_eps": config.norm.epsilon,
         "attention_dropout": config.dropout.attention,
         "tie_word_embeddings": isinstance(config.head, NextToken) and config.head.tied,
+        **ends.written(config),
     }
     if isinstance(config.position, Rotary):
         # The first for today's readers, the second for those of some years.
@@ -191,6 +227,14 @@ def write(config: ModelConfig) -> dict[str, Any]:
         settings["mlp_bias"] = config.biases.feed_forward
     if kind == "mistral":
         settings["sliding_window"] = window
+    elif window is not None:
+        slides = [_local(each) is not None for each in _by_layer(config)]
+        settings |= {
+            "use_sliding_window": True,
+            "sliding_window": window,
+            "max_window_layers": slides.index(True),
+            "layer_types": [SLIDING if each else FULL for each in slides],
+        }
     return settings
 
 
@@ -212,9 +256,18 @@ def _written(scaling: Slower | SlowerBelow | None) -> dict[str, Any]:
             assert_never(scaling)
 
 
+def _by_layer(config: ModelConfig) -> list[Pattern]:
+    return [config.patterns[layer % len(config.patterns)] for layer in range(config.layers)]
+
+
 def _window(config: ModelConfig) -> int | None:
-    match config.patterns:
-        case (Both(first=Causal(), second=Local(window=window)),):
+    """The first that any layer has; none if all see everything."""
+    return next((window for each in _by_layer(config) if (window := _local(each))), None)
+
+
+def _local(pattern: Pattern) -> int | None:
+    match pattern:
+        case Both(first=Causal(), second=Local(window=window)):
             return window
         case _:
             return None
@@ -251,5 +304,6 @@ LLAMA = Family(
     heads=r"lm_head\.|score\.",
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
     unused=r"score\..*",
+    gather=ends.gather,
     reform=in_halves,
 )

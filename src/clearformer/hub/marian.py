@@ -32,6 +32,7 @@ from clearformer.config import (
 from clearformer.core.positions import Sinusoidal as Waves
 from clearformer.core.positions import in_halves
 from clearformer.hub import family as f
+from clearformer.hub.ends import GENERATION
 from clearformer.hub.names import ONE_ROW, PROJECTIONS, Row
 from clearformer.hub.settings import Settings
 from clearformer.hub.tensors import Weights, read_json
@@ -96,7 +97,6 @@ HARMLESS = {
     "num_hidden_layers",  # a second name of encoder_layers
 }
 POSITIONS = re.compile(r"(model\.)?(encoder|decoder)\.embed_positions\.weight")
-GENERATION = "generation_config.json"
 # How to write: where there is a file about it, what config.json says of it is old.
 WRITING = {"bad_words_ids", "forced_eos_token_id", "max_length", "num_beams", "renormalize_logits"}
 # Other wishes of its makers, and how they are when nothing is wished.
