@@ -54,6 +54,22 @@ def test_a_token_tells_how_it_was_drawn():
     assert (token.id, token.text) == (65, "A")
 
 
+def test_bytes_that_wait_for_more_are_not_lost_where_a_text_ends():
+    """However it ends: by an end, from outside, by its length or before a stop string."""
+    half = [logits(byte) for byte in b"a\xe2\x82"]
+    ended = written(Task(how=GREEDY, ends=(0,)), *half, logits(0))
+    assert ("".join(ended[0]), ended[1]) == ("a\ufffd", "end")
+    assert "".join(written(Task(how=GREEDY, most=3), *half)[0]) == "a\ufffd"
+    row = Row([1], Task(how=GREEDY), Bytes())
+    tokens = [token for step in half for token in row.take(step)]
+    assert [token.id for token in tokens] == [0x61, 0xE2]  # the last one waits
+    tokens += row.finish("context")
+    assert "".join(token.text for token in tokens) == "a\ufffd"
+    assert [token.id for token in tokens] == [*b"a\xe2\x82"]
+    stopped = written(Task(how=GREEDY, stops=("!",)), *half, logits(33))
+    assert ("".join(stopped[0]), stopped[1]) == ("a\ufffd", "stop")
+
+
 def test_what_ends_a_text():
     assert written(Task(how=GREEDY, most=2), *letters("abc")) == (["a", "b"], "length")
     task = Task(how=GREEDY, ends=(0,))

@@ -1,5 +1,7 @@
 """Tokens to text as they come: whole characters, the spaces between words, stop strings."""
 
+import random
+
 import pytest
 
 from clearformer.generate.spell import Spelling, Stops, Token
@@ -20,6 +22,33 @@ def test_a_character_waits_for_all_its_bytes():
 def test_broken_bytes_come_out_in_the_end():
     assert set("".join(spelled(Bytes(), [0xFF] * 3))) == {"\ufffd"}
     assert spelled(Bytes(), b"a\xc3")[-1] == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xc3\xa9!",
+        b"\xf0\x9f\xf0\x9f\x98\x80!",
+        b"\xff" * 100 + "😀".encode() + b"\xe2\x82" * 40,
+        b"\xe2\x82\xe2\x82\xac\xf0",
+    ],
+)
+def test_broken_bytes_take_nothing_with_them(data):
+    """What streams is what the whole decodes to."""
+    assert "".join(spelled(Bytes(), data)) == data.decode(errors="replace")
+
+
+def test_any_bytes_stream_as_they_decode():
+    generator = random.Random(0)
+    pairs = BytePairs.train(["ein schöner Tag, ein schönes Jahr 😀"] * 9, 300)
+    for tokenizer in (Bytes(), pairs):
+        for _ in range(200):
+            count = generator.randrange(1, 80)
+            ids = [generator.randrange(128, tokenizer.size) for _ in range(count)]
+            spelling = Spelling(tokenizer)
+            found = "".join(spelling.add(token) for token in ids) + spelling.rest()
+            assert found == tokenizer.decode(ids)
+            assert len(spelling.ids) < 40
 
 
 def test_words_are_joined_as_in_the_whole_text():

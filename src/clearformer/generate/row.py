@@ -79,6 +79,7 @@ class Row:
         self.uniforms = Uniforms(seed, number)
         self.spelling = None if tokenizer is None else Spelling(tokenizer, self.prompt)
         self.stops = Stops(task.stops)
+        self.open: list[Token] = []  # the last one, while bytes of its character are missing
         self.state = None if task.constraint is None else task.constraint.start
         self.finished: Reason | None = None
 
@@ -107,7 +108,7 @@ class Row:
         if token.id in self.task.ends:
             self.finished = "end"
             return self.rest()
-        passed = self.stops.add(token)
+        passed, self.open = self.open + self.stops.add(token), []
         if self.stops.found:
             self.finished = "stop"
             return passed
@@ -115,7 +116,9 @@ class Row:
             self.finished = "complete"
         elif len(self.text) >= self.task.most:
             self.finished = "length"
-        return self._last(passed + self.rest()) if self.finished else passed
+        if self.finished or (self.spelling is not None and self.spelling.waiting):
+            passed, self.open = passed[:-1], passed[-1:]
+        return passed + self.rest() if self.finished else passed
 
     def finish(self, reason: Reason) -> list[Token]:
         """End the text from outside."""
@@ -123,12 +126,13 @@ class Row:
         return self.rest()
 
     def rest(self) -> list[Token]:
-        """Tokens held back for a stop string that has not come."""
-        return self.stops.rest()
-
-    def _last(self, tokens: list[Token]) -> list[Token]:
-        """The last tokens of a text, with what was waiting for the rest of a character."""
+        """The last tokens: held back for a stop string that has not come, or with a character of
+        which not all bytes have come.
+        """
+        tokens, self.open = self.open + self.stops.rest(), []
         waiting = "" if self.spelling is None else self.spelling.rest()
+        if not tokens or not waiting:
+            return tokens
         last = tokens[-1]
         return [*tokens[:-1], replace(last, text=last.text + waiting)]
 
@@ -151,7 +155,8 @@ class Row:
             if free and choice.id not in allowed.tolist():
                 return None
         surprise = -float(logits.log_softmax(0)[choice.id])
-        text = "" if self.spelling is None else self.spelling.add(choice.id)
+        spelling = None if choice.id in self.task.ends else self.spelling  # an end is no text
+        text = "" if spelling is None else spelling.add(choice.id)
         bits = max(0.0, surprise / math.log(2))
         return Token(choice.id, text, choice.probability, bits, uniform)
 

@@ -10,6 +10,7 @@ from clearformer.text import Tokenizer
 
 BROKEN = "\ufffd"
 LONGEST = 4  # bytes of a character in UTF-8, so tokens that one may take
+MANY = 32  # tokens of broken characters, of which the older half is no longer of use
 
 
 @dataclass(frozen=True)
@@ -33,26 +34,41 @@ class Spelling:
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
         self.tokenizer = tokenizer
         self.ids = list(before[-LONGEST:])
-        self.shown = len(self.ids)
+        self.text = tokenizer.decode(self.ids)
+        self.said = len(self.text)  # characters of the text that are known
+        self.whole = len(self.ids)  # tokens up to the last whole character
+
+    @property
+    def waiting(self) -> bool:
+        return self.said < len(self.text)
 
     def add(self, token: int) -> str:
         self.ids.append(token)
-        text = self._fresh()
-        # What is still broken after the longest character is broken for good.
-        if text.endswith(BROKEN) and len(self.ids) - self.shown < LONGEST:
-            return ""
-        self.ids = self.ids[self.shown :]
-        self.shown = len(self.ids)
-        return text
+        self.text = self.tokenizer.decode(self.ids)
+        # Only what the bytes of one character may still become can change.
+        broken = len(self.text) - len(self.text.rstrip(BROKEN))
+        fresh = self._say(len(self.text) - min(broken, LONGEST - 1))
+        if not broken:
+            self._forget(self.whole)
+            self.whole = len(self.ids)
+        elif len(self.ids) > MANY:
+            self._forget(len(self.ids) // 2)
+        return fresh
 
     def rest(self) -> str:
         """What waits for bytes that will not come."""
-        text, self.shown = self._fresh(), len(self.ids)
-        return text
+        return self._say(len(self.text))
 
-    def _fresh(self) -> str:
-        known = self.tokenizer.decode(self.ids[: self.shown])
-        return self.tokenizer.decode(self.ids)[len(known) :]
+    def _say(self, end: int) -> str:
+        fresh, self.said = self.text[self.said : end], max(self.said, end)
+        return fresh
+
+    def _forget(self, count: int) -> None:
+        """Leave out the first tokens, if the text of the others does not depend on them."""
+        rest = self.tokenizer.decode(self.ids[count:])
+        if count == self.whole or self.tokenizer.decode(self.ids[:count]) + rest == self.text:
+            self.said -= len(self.text) - len(rest)
+            self.ids, self.text, self.whole = self.ids[count:], rest, 0
 
 
 class Stops:
