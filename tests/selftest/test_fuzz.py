@@ -1,10 +1,11 @@
 """G7 in a small dose, and that it can fail."""
 
 import random
+from pathlib import Path
 
 import pytest
 
-from clearformer.selftest import fuzz
+from clearformer.selftest import fuzz, inside
 from clearformer.selftest.nursery import Missed
 
 COUNTS = {
@@ -37,3 +38,18 @@ def test_g7_anything_but_a_sentence_is_a_miss():
 
     with pytest.raises(Missed, match="more than a line"):
         fuzz._refused("x", two_lines)
+
+
+def test_g7_folders_that_flags_name_are_below_the_nursery(tmp_path, monkeypatch):
+    where = []
+
+    def noted(words):
+        where.append(Path.cwd())
+        return inside.Outcome(2, "", "clearformer: refused")
+
+    monkeypatch.setattr(fuzz.inside, "run", noted)
+    attempt = next(fuzz.KINDS["words"](tmp_path, random.Random(11).randrange))
+    assert fuzz._refused("words", attempt)
+    (here,) = where
+    assert (here / "../..").resolve() == tmp_path.resolve()
+    assert Path.cwd() != here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import tempfile
@@ -195,8 +196,13 @@ WORDS = ("generate", "evaluate", "train", "classify", "import", "describe", "emb
 
 
 def _words(folder: Path, draw: Draw) -> Attempts:
+    # Flags may name folders ("-1", "../.."): all of them are to be below this one.
+    here = folder / "some" / "where"
+    here.mkdir(parents=True)
+
     def attempt(words: list[str]) -> None:
-        outcome = inside.run(words)
+        with contextlib.chdir(here):
+            outcome = inside.run(words)
         said = f"{' '.join(words)!r} left with {outcome.code} and said {outcome.err[-300:]!r}"
         require(outcome.code in (0, 2) and outcome.clean, said)
         if outcome.code:
