@@ -38,11 +38,25 @@ def test_a_product_is_near_that_in_floating_point():
     assert ours(x.bfloat16()).dtype == torch.bfloat16
 
 
+def test_a_row_is_what_it_is_alone():
+    linear = nn.Linear(64, 48)
+    ours = Int8Linear(rounded(linear.weight), linear.bias)
+    x = torch.randn(7, 64) * torch.logspace(-2, 2, 7)[:, None]  # neighbours of every size
+    x[3] = 0.25  # a row without a range of its own
+    x[4] = 0
+    together = ours(x)
+    assert together.equal(torch.cat([ours(row) for row in x.split(1)]))
+    assert together.view(7, 1, 48).equal(ours(x[:, None]))
+    error = (together - linear(x)).abs().amax(dim=1)
+    assert (error < 0.03 * x.abs().amax(dim=1) + 1e-6).all()
+    torch.testing.assert_close(together[4], linear.bias)
+
+
 def test_without_the_kernel_rows_are_put_back(monkeypatch):
     linear = nn.Linear(64, 48)
     x = torch.randn(3, 64)
     packed = Int8Linear(rounded(linear.weight), linear.bias)
-    monkeypatch.setattr("clearformer.core.int8._pack", lambda rows, bias: None)
+    monkeypatch.setattr("clearformer.core.int8._pack", lambda rows: None)
     plain = Int8Linear(rounded(linear.weight), linear.bias)
     assert plain.packed is None
     torch.testing.assert_close(plain(x), nn.functional.linear(x, packed.weight, linear.bias))
@@ -99,3 +113,14 @@ def test_weights_of_another_model_are_refused(small):
     tensors = int8_tensors(quantize(build(small("gpt2"))))
     with pytest.raises(ValueError, match=r"is missing from the int8 weights, or has another shape"):
         load_int8(build(small("gpt2", hidden=28)), tensors)
+
+
+@pytest.mark.parametrize("family", GENERATORS)
+def test_a_text_is_what_it_is_alone(family, small, scrambled):
+    config = small(family)
+    model = quantize(scrambled(build(config))).eval()
+    tokens = torch.randint(13, (3, 8))
+    with torch.inference_mode():
+        together = model(tokens)
+        alone = torch.cat([model(row) for row in tokens.split(1)])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)

@@ -1,8 +1,12 @@
 """Weights in eight bits: a quarter of the memory, and of the time where memory is the time.
 
 A row of a matrix becomes whole numbers from -127 to 127 and one scale. On a CPU the product is
-torch's own (fbgemm), which also rounds the input to eight bits, anew for each call; elsewhere
-the rows are put back into floating point, which saves memory and no time.
+torch's own (fbgemm), which also rounds the input to eight bits; elsewhere the rows are put back
+into floating point, which saves memory and no time.
+
+torch rounds all rows of an input alike, by the least and the largest number of them together, so
+that a text would depend on its neighbours. Here each row is moved to [0, 1] first, and back
+after: then they have one range, and each is rounded as if it were alone.
 
 Quantizing is a transformation of a finished model: `quantize` puts other modules in the place
 of its matrices, and nothing else knows.
@@ -36,16 +40,23 @@ class Int8Linear(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
         self.out_features, self.in_features = rows[0].shape
         # What torch packs is no tensor: it has one device, the CPU, and no place in a state dict.
-        self.packed: Any = _pack(rows, bias) if rows[0].device.type == "cpu" else None
+        self.packed: Any = _pack(rows) if rows[0].device.type == "cpu" else None
         if self.packed is None:
             self.register_buffer("numbers", rows[0])
             self.register_buffer("scale", rows[1])
+        else:
+            self.sums = rows[0].sum(dim=1) * rows[1]  # (O,)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.packed is None:
             return F.linear(x, self.weight.to(x.dtype), self.bias)  # (..., O)
-        y: Tensor = torch.ops.quantized.linear_dynamic(x.float(), self.packed, SEVEN_BITS)
-        return y.to(x.dtype)  # (..., O)
+        least, largest = x.float().aminmax(dim=-1, keepdim=True)  # (..., 1)
+        span = (largest - least).clamp_(min=TINY)
+        # W x = W (span u + least 1) = span W u + least W 1
+        u = (x - least).div_(span)  # (..., I)
+        moved: Tensor = torch.ops.quantized.linear_dynamic(u, self.packed, SEVEN_BITS)
+        y = moved.mul_(span).addcmul_(least, self.sums)  # (..., O)
+        return (y if self.bias is None else y.add_(self.bias)).to(x.dtype)
 
     def rows(self) -> Rows:
         """The whole numbers and their scales."""
@@ -159,7 +170,7 @@ def _inner(name: str) -> bool:
     return name.endswith((".numbers", ".scale"))
 
 
-def _pack(rows: Rows, bias: Tensor | None) -> Any:
+def _pack(rows: Rows) -> Any:
     """The rows in the order in which fbgemm reads them; None where torch has no such kernel."""
     numbers, scale = rows
     zeros = torch.zeros(len(scale), dtype=torch.long)
@@ -168,12 +179,11 @@ def _pack(rows: Rows, bias: Tensor | None) -> Any:
             # torch means to remove the type of tensor that goes in here (pytorch#184982).
             warnings.simplefilter("ignore")
             tensor = torch._make_per_channel_quantized_tensor(numbers, scale.double(), zeros, 0)
-            return torch.ops.quantized.linear_prepack(
-                tensor, None if bias is None else bias.float()
-            )
+            return torch.ops.quantized.linear_prepack(tensor, None)
     except (RuntimeError, AttributeError):
         return None
 
 
+TINY = 1e-30  # the span of a row of equal numbers, which is moved to zeros
 # Without VNNI the sum of two products may not fit in 16 bits unless the input has 7.
 SEVEN_BITS = not getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
