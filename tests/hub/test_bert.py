@@ -65,7 +65,14 @@ def test_a_classifier_brings_its_names():
     labels = {"0": "bad", "1": "fair", "2": "good"}
     found = read({**settings, "id2label": labels, "label2id": {}}).head
     assert found == Classifier(classes=3, pool="pooler", names=("bad", "fair", "good"))
-    for wrong in ({"0": "a", "2": "b"}, {"0": "a", "1": "a"}, ["a", "b"]):
+    for wrong in (
+        {"0": "a", "2": "b"},
+        {"0": "a", "1": "a"},
+        {"0": "a", "1": "\ud800"},
+        ["a"],
+        5,
+        True,
+    ):
         with pytest.raises(ValueError, match="it must name the classes 0 to 1"):
             read({**settings, "id2label": wrong})
 

@@ -1,5 +1,7 @@
 """From their tensors to ours: every name and shape is checked before a number is read."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -88,7 +90,7 @@ def test_other_floats_become_float32(damaged, dtype):
     found = read(damaged(**{NORM: weights}))
     assert found.tensors["stack.blocks.1.attention_norm.weight"].equal(weights.float())
     name = str(dtype).removeprefix("torch.")
-    assert any(name in note and "widened to float32" in note for note in found.notes)
+    assert any(name in note and "are now float32" in note for note in found.notes)
 
 
 def test_whole_numbers_are_no_weights(damaged):
@@ -112,3 +114,19 @@ def test_what_lies_as_ours_does_is_not_copied(folder):
     table = found.tensors["embedding.token.weight"]
     assert found.model().embedding.token.weight.data_ptr() == table.data_ptr()
     assert table.untyped_storage().nbytes() <= table.numel() * 4
+
+
+def test_an_empty_tensor_of_an_absurd_shape_is_refused_by_its_shape(folder):
+    path, _ = folder("gpt2")
+    file = path / "model.safetensors"
+    content = file.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
+    end = len(data)
+    header["lm_head.weight"] = {"dtype": "F32", "shape": [0, 2**70], "data_offsets": [end, end]}
+    written = json.dumps(header).encode()
+    file.write_bytes(len(written).to_bytes(8, "little") + written + data)
+    with pytest.raises(
+        ValueError, match=r"lm_head.weight and .* are one tensor .* but they differ"
+    ):
+        read(path)

@@ -37,7 +37,7 @@ def test_anything_else_is_refused(said):
 def test_the_file_about_writing_has_the_last_word(tmp_path):
     data = {"eos_token_id": 1, "other": 2}
     assert ends.gather(tmp_path, data) == data
-    (tmp_path / ends.GENERATION).write_text(json.dumps({"eos_token_id": [4], "top_k": 5}))
+    (tmp_path / ends.GENERATION).write_text(json.dumps({"eos_token_id": [4], "any": 5}))
     assert ends.gather(tmp_path, data) == {"eos_token_id": [4], "other": 2}
     (tmp_path / ends.GENERATION).write_text("{}")
     assert ends.gather(tmp_path, data) == {"eos_token_id": None, "other": 2}

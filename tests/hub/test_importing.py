@@ -142,6 +142,10 @@ def test_a_run_is_no_checkpoint_of_others(folder):
     (path / "config.json").write_text(json.dumps({"kind": "RunConfig"}))
     with pytest.raises(ValueError, match="is a run of clearformer already"):
         read(path)
+    (path / "model.safetensors").unlink()  # they lie one folder further down
+    (path / "checkpoints").mkdir()
+    with pytest.raises(ValueError, match="is a run of clearformer already"):
+        read(path)
 
 
 @pytest.mark.parametrize(
@@ -243,3 +247,7 @@ def test_our_own_file_is_not_believed_either(own, tmp_path):
     save_file(tensors, path, metadata={"clearformer": "{}"})
     with pytest.raises(ValueError, match="has metadata that do not fit"):
         read(path)
+    for other in ("[]", "5", "null"):
+        save_file(tensors, path, metadata={"clearformer": other})
+        with pytest.raises(ValueError, match="has metadata that do not fit: they are no object"):
+            read(path)

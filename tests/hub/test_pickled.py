@@ -61,3 +61,18 @@ def test_rubbish_is_said(tmp_path):
     path.write_bytes(io.BytesIO(b"not a pickle at all").getvalue())
     with pytest.raises(ValueError, match="does not hold weights alone"):
         PickledFile(path)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "sentence"),
+    [
+        (torch.eye(3).to_sparse(), "a is sparse, or without numbers"),
+        (torch.empty(3, device="meta"), "a is sparse, or without numbers"),
+        (torch.zeros(1).expand(2**24, 2**14), r"a has shape .*, but fewer numbers in the file"),
+    ],
+)
+def test_what_is_no_plain_tensor_is_refused(tmp_path, tensor, sentence):
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"a": tensor}, path)
+    with pytest.raises(ValueError, match=sentence):
+        PickledFile(path)

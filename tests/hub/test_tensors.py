@@ -56,6 +56,7 @@ FORGED = {
     "long header": (b"{}", b"", 2**33, "it was cut, or is something else"),
     "no json": (b"\x80\x04pickle!", b"", None, "its header is no JSON"),
     "deep": (b"[" * 100_000, b"", None, "its header is no JSON"),
+    "a long number": (b"[" + b"9" * 5000 + b"]", b"", None, "a number that is too long to be one"),
     "a list": (b"[]", b"", None, "its header is no object"),
     "twice": (
         b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},'
@@ -179,6 +180,10 @@ def test_json_is_read_within_reason(tmp_path, monkeypatch):
     path.write_text("{")
     with pytest.raises(ValueError, match=r"x.json is no JSON: Expecting property name"):
         read_json(path)
+    path.write_text("9" * 5000)
+    with pytest.raises(ValueError, match=r"x.json has a number that is too long to be one$"):
+        read_json(path)
+    path.write_text("{")
     monkeypatch.setattr("clearformer.limits.LARGEST_JSON", 0)
     with pytest.raises(ValueError, match="has 1 bytes, but 0 are the most"):
         read_json(path)

@@ -108,7 +108,8 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
 def _head(settings: Settings, names: Collection[str]) -> Head:
     """By the architecture; then by the tensors, since many a checkpoint has more than it says."""
     labels = settings.anything("id2label")
-    count = settings.whole("num_labels", limits.MOST_CLASSES, len(labels) if labels else 2)
+    named = len(labels) if isinstance(labels, dict) and labels else 2
+    count = settings.whole("num_labels", limits.MOST_CLASSES, named)
     architectures = settings.anything("architectures") or ["BertModel"]
     architecture = architectures[0] if isinstance(architectures, list) else architectures
     pool: Literal["pooler", "mean"] = "pooler" if "bert.pooler.dense.weight" in names else "mean"
@@ -127,9 +128,16 @@ def _names(settings: Settings, labels: Any, count: int) -> tuple[str, ...]:
     if labels is None:
         return tuple(f"LABEL_{i}" for i in range(count))
     found = [labels.get(str(i)) for i in range(count)] if isinstance(labels, dict) else []
-    if len(set(found)) != count or not all(isinstance(name, str) for name in found):
+    if not all(isinstance(name, str) and _writable(name) for name in found):
+        found = []
+    if len(set(found)) != count:
         settings.refuse("id2label", labels, f"it must name the classes 0 to {count - 1}")
     return tuple(str(name) for name in found)
+
+
+def _writable(text: str) -> bool:
+    """Half of a surrogate pair is no text that any file could hold."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def write(config: ModelConfig) -> dict[str, Any]:

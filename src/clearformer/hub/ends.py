@@ -1,4 +1,5 @@
-"""Which tokens end a text: a checkpoint tells their numbers, in one of two files."""
+"""Which tokens end a text: a checkpoint tells their numbers, in one of two files, beside how its
+makers write."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer.config import ModelConfig, NextToken
+from clearformer.hub import wishes
 from clearformer.hub.settings import Settings
 from clearformer.hub.tensors import read_json
 
@@ -15,14 +17,19 @@ NAME = "eos_token_id"
 
 
 def gather(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
-    """The settings; where there is a file about writing, what config.json says of ends is old."""
+    """The settings; where there is a file about writing, what config.json says of it is old."""
     path = folder / GENERATION
     if not path.exists():
         return data
     beside = read_json(path)
     if not isinstance(beside, dict):
         raise ValueError(f"{path} is no object")
-    return {**data, NAME: beside.get(NAME)}
+    about = {NAME, *wishes.NAMES}
+    return {
+        **{name: value for name, value in data.items() if name not in about},
+        **{name: value for name, value in beside.items() if name in about},
+        NAME: beside.get(NAME),
+    }
 
 
 def read(settings: Settings, vocabulary: int, silent: Collection[int] = ()) -> tuple[int, ...]:

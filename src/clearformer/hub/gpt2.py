@@ -15,7 +15,7 @@ from clearformer.config import (
     ModelConfig,
     NextToken,
 )
-from clearformer.hub import ends
+from clearformer.hub import ends, wishes
 from clearformer.hub.family import Family
 from clearformer.hub.names import TURNED, Row
 from clearformer.hub.settings import Settings
@@ -124,4 +124,5 @@ GPT2 = Family(
     buffers=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
     unused=r"score\..*|multiple_choice_head\..*",
     gather=ends.gather,
+    notes=wishes.notes,
 )

@@ -80,6 +80,8 @@ def read(
             return _own(weights, str(path))
     elif path.is_dir():
         folder = path
+        if (folder / "checkpoints").is_dir():
+            raise _already_ours(folder)
         weights = _weights_of_folder(path, allow_bin)
     else:
         raise ValueError(f"there is no folder or file {path}")
@@ -90,7 +92,7 @@ def read(
     if not isinstance(data, dict):
         raise ValueError(f"{config_path} is no object")
     if data.get("kind") == "RunConfig":
-        raise ValueError(f"{folder} is a run of clearformer already: use it as it is")
+        raise _already_ours(folder)
     family = family_of(data, str(config_path))
     try:
         data = family.gather(folder, data)
@@ -107,6 +109,10 @@ def read(
         sentence = str(problem)
         raise ValueError(sentence if str(folder) in sentence else f"{folder}: {sentence}") from None
     return Imported(str(path), config, found, tensors, (*notes, *more, *family.notes(data)))
+
+
+def _already_ours(folder: Path) -> ValueError:
+    return ValueError(f"{folder} is a run of clearformer already: use it as it is")
 
 
 def config_of(path: Path) -> AnyModelConfig:
@@ -157,6 +163,8 @@ def _own(file: TensorFile, where: str) -> Imported:
     """What `export --to safetensors` wrote: everything in one file."""
     try:
         about = json.loads(file.metadata[OWN])
+        if not isinstance(about, dict):
+            raise ValueError("they are no object")
         config = model_from_json(about["model"])
         tokenizer = tokenizer_from_json(about["tokenizer"])
     except (ValueError, KeyError, TypeError, RecursionError) as problem:

@@ -25,7 +25,7 @@ from clearformer.config import (
     Slower,
     SlowerBelow,
 )
-from clearformer.hub import ends
+from clearformer.hub import ends, wishes
 from clearformer.hub.family import Family
 from clearformer.hub.names import GATED, PROJECTIONS, Row, queries_keys_values
 from clearformer.hub.settings import Settings
@@ -305,5 +305,6 @@ LLAMA = Family(
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
     unused=r"score\..*",
     gather=ends.gather,
+    notes=wishes.notes,
     reform=in_halves,
 )

@@ -32,6 +32,7 @@ from clearformer.config import (
 from clearformer.core.positions import Sinusoidal as Waves
 from clearformer.core.positions import in_halves
 from clearformer.hub import family as f
+from clearformer.hub import wishes
 from clearformer.hub.ends import GENERATION
 from clearformer.hub.names import ONE_ROW, PROJECTIONS, Row
 from clearformer.hub.settings import Settings
@@ -99,18 +100,6 @@ HARMLESS = {
 POSITIONS = re.compile(r"(model\.)?(encoder|decoder)\.embed_positions\.weight")
 # How to write: where there is a file about it, what config.json says of it is old.
 WRITING = {"bad_words_ids", "forced_eos_token_id", "max_length", "num_beams", "renormalize_logits"}
-# Other wishes of its makers, and how they are when nothing is wished.
-WISHES: Mapping[str, tuple[Any, ...]] = {
-    "do_sample": (False,),
-    "early_stopping": (False,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "forced_bos_token_id": (),
-    "length_penalty": (1, 1.0),
-    "min_length": (0,),
-    "no_repeat_ngram_size": (0,),
-    "repetition_penalty": (1, 1.0),
-    "suppress_tokens": ([],),
-}
 
 
 # --- in ------------------------------------------------------------------------------------
@@ -125,7 +114,7 @@ def gather(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(beside, dict):
         raise ValueError(f"{path} is no object")
     return {
-        **{name: value for name, value in data.items() if name not in WRITING | set(WISHES)},
+        **{name: value for name, value in data.items() if name not in WRITING | wishes.NAMES},
         **{name: value for name, value in beside.items() if value is not None},
     }
 
@@ -212,18 +201,7 @@ def _rules(settings: Settings, marks: Marks, vocabulary: int) -> TargetRules:
 
 def notes(data: Mapping[str, Any]) -> tuple[str, ...]:
     """How its makers translate, where that is not what `translate` does unasked."""
-    found = []
-    beams = data.get("num_beams")
-    if type(beams) is int and beams >= 1:
-        found.append(f"its makers translate with --beam {beams}")
-    wished = [
-        f"{name}={data[name]!r:.20}"
-        for name, neutral in WISHES.items()
-        if data.get(name) is not None and data[name] not in neutral
-    ]
-    if wished:
-        found.append(f"its makers also ask for {', '.join(wished)}, which is not done unasked")
-    return tuple(found)
+    return wishes.notes(data, "translate", followed=frozenset(WRITING - {"num_beams"}))
 
 
 def verify(config: ModelConfig, weights: Weights) -> None:

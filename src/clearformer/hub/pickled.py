@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from clearformer import limits
+from clearformer.hub.tensors import shown
 
 
 class PickledFile:
@@ -46,6 +47,8 @@ class PickledFile:
             isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()
         ):
             raise ValueError(f"{path} is no plain table from names to tensors")
+        for name, value in found.items():
+            _require_whole(value, f"{path}: {shown(name)}")
         self.tensors: dict[str, Tensor] = found
 
     def names(self) -> Iterable[str]:
@@ -59,6 +62,17 @@ class PickledFile:
 
     def let_go(self, name: str) -> None:
         """The file is mapped by torch, which keeps it whole."""
+
+
+def _require_whole(tensor: Tensor, where: str) -> None:
+    """Numbers that lie in memory, each once: others promise more than the file holds."""
+    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+        raise ValueError(f"{where} is sparse, or without numbers: weights are plain tensors")
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise ValueError(
+            f"{where} has shape {tuple(tensor.shape)}, but fewer numbers in the file: its maker "
+            f"should save it whole (.contiguous())"
+        )
 
 
 def _unpacked(path: Path) -> int:

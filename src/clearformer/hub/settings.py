@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
+from clearformer.hub import wishes
+
 Value = TypeVar("Value")
 
-# What may stand in any config.json without changing an output: where it came from, how to
-# sample, what to return beside the output, how to start training.
+# What may stand in any config.json without changing an output: where it came from, what to return
+# beside the output, how to start training; and how to write, of which the user is told.
 HARMLESS = frozenset(
     """
     _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path architectures
-    bad_words_ids begin_suppress_tokens bos_token_id decoder_start_token_id diversity_penalty
-    do_sample dtype early_stopping encoder_no_repeat_ngram_size eos_token_id
-    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
-    gradient_checkpointing initializer_range length_penalty max_length min_length model_type
-    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions
-    output_hidden_states output_past output_scores pad_token_id prefix remove_invalid_values
-    repetition_penalty return_dict return_dict_in_generate sep_token_id suppress_tokens
-    task_specific_params temperature tf_legacy_loss tokenizer_class top_k top_p torch_dtype
-    torchscript transformers_version typical_p use_bfloat16 use_cache
+    bos_token_id decoder_start_token_id diversity_penalty dtype eos_token_id finetuning_task
+    gradient_checkpointing initializer_range max_length model_type num_return_sequences
+    output_attentions output_hidden_states output_past output_scores pad_token_id prefix
+    remove_invalid_values return_dict return_dict_in_generate sep_token_id task_specific_params
+    tf_legacy_loss tokenizer_class torch_dtype torchscript transformers_version use_bfloat16
+    use_cache
     """.split()  # noqa: SIM905
 )
 # What may stand there only in this way.
@@ -90,7 +89,7 @@ class Settings:
             if name not in self.asked:
                 self.only(name, *accepted)
         for name, value in self.data.items():
-            known = name in self.asked or name in HARMLESS or name in harmless
+            known = name in self.asked or name in HARMLESS | wishes.NAMES or name in harmless
             if not known and value is not None:
                 shown = name if name.isidentifier() else repr(name[:60])
                 raise ValueError(

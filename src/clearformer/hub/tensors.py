@@ -139,7 +139,9 @@ def inside(folder: Path, name: str) -> Path:
     # The hub's own cache keeps files beside its snapshots and links to them.
     homes = (home, home.parents[1] / "blobs") if home.parent.name == "snapshots" else (home,)
     if real.parent not in homes:
-        raise ValueError(f"{path} is a link out of its folder, to {real}: copy the file instead")
+        raise ValueError(
+            f"{path!s:.300} is a link out of its folder, to {real!s:.300}: copy the file instead"
+        )
     return path
 
 
@@ -164,6 +166,11 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ValueError(f"{path} is no JSON: {str(problem).splitlines()[0]}") from None
+    except ValueError as problem:
+        if str(path) in str(problem):
+            raise
+        # Of a number with thousands of digits.
+        raise ValueError(f"{path} has a number that is too long to be one") from None
 
 
 def _shards(folder: Path) -> Shards:
@@ -209,16 +216,23 @@ def _header(prefix: bytes, file: Any, size: int) -> tuple[dict[str, Any], int]:
         header = json.loads(file.read(length), object_pairs_hook=_once)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         raise ValueError("its header is no JSON") from None
+    except ValueError as problem:
+        if problem.args == (TWICE,):
+            raise
+        raise ValueError("its header has a number that is too long to be one") from None
     if not isinstance(header, dict):
         raise ValueError("its header is no object")
     return header, 8 + length
+
+
+TWICE = "its header names something twice"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Two entries of one name: readers would not agree on which of them counts."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("its header names something twice")
+        raise ValueError(TWICE)
     return found
 
 
@@ -254,5 +268,5 @@ def _entry(name: str, fields: Any, first: int) -> Entry:
     dtype = DTYPES[kind]
     start, end = offsets
     if end - start != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{shown(name)} has shape {shape}, but {end - start:,} bytes")
+        raise ValueError(f"{shown(name)} has shape {shape!s:.80}, but {end - start:,} bytes")
     return Entry(dtype, tuple(shape), first + start, first + end)
