@@ -6,6 +6,8 @@ import resource
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from clearformer.data import archives
 from clearformer.hub.importing import read
@@ -106,8 +108,12 @@ def forged(place, name, change):
     """A checkpoint whose maker knows how to write hashes."""
     folder = place / "run/checkpoints/step-3"
     path = folder / name
-    content = change(json.loads(path.read_text()))
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    if path.suffix == ".safetensors":
+        tensors = {key: value.clone() for key, value in load_file(path).items()}
+        save_file(change(tensors), path)
+    else:
+        content = change(json.loads(path.read_text()))
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["sha256"]
     manifest["files"][name] = checkpoint._identity(path)
@@ -133,6 +139,55 @@ def test_f45_a_forged_run_is_refused_or_works(command, place, kind):
     outcome = command("generate", folder.parents[1], "x", "--length", "2")
     assert outcome.clean, outcome.err
     assert outcome.code == (0 if kind in ("state", "best") else 2)
+
+
+def _slot(tensors, make):
+    name = next(key for key in tensors if key.endswith(".exp_avg"))
+    return {**tensors, name: make(tensors[name])}
+
+
+WRONG_STATES = {
+    **{
+        f"{name} {value!r}": ("state.json", lambda c, n=name, v=value: {**c, n: v})
+        for name, values in {
+            "step": ("3", 1.5, 10**30, 2),
+            "best": ([1], {"step": 3}, {"value": "a", "step": 3}, {"step": 3, "value": "nan"}),
+            "seconds": ("x", -1.0, None),
+            "evaluated": ("x", -1),
+            "empty": ("q",),
+        }.items()
+        for value in values
+    },
+    "a list": ("state.json", lambda c: [1, 2]),
+    "nothing": ("state.json", lambda c: None),
+    "no generator": (
+        "state.safetensors",
+        lambda t: {k: v for k, v in t.items() if k != "generator.cpu"},
+    ),
+    "a short generator": (
+        "state.safetensors",
+        lambda t: {**t, "generator.cpu": t["generator.cpu"][:7].clone()},
+    ),
+    "a slot of another shape": (
+        "optimizer.safetensors",
+        lambda t: _slot(t, lambda x: torch.zeros(3, 3, 3)),
+    ),
+    "a slot of another type": (
+        "optimizer.safetensors",
+        lambda t: _slot(t, lambda x: torch.zeros(x.shape, dtype=torch.int32)),
+    ),
+    "a slot of nobody": (
+        "optimizer.safetensors",
+        lambda t: {**t, "elsewhere.exp_avg": torch.zeros(2)},
+    ),
+    "no slots": ("optimizer.safetensors", lambda t: {}),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_STATES)
+def test_f45_a_run_does_not_go_on_from_a_forged_state(train, place, refused, kind):
+    folder = forged(place, *WRONG_STATES[kind])
+    refused(train(steps=4), str(folder))
 
 
 def test_f46_a_pattern_of_somebodys_own_is_refused():

@@ -1,5 +1,7 @@
 """F19, F20 and F26 at the command line; F18, F22 and F23 stand beside the code they test."""
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,7 +10,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 
 from clearformer.core.heads import IGNORE
 from clearformer.selftest.toy import end_line, newest_step
-from clearformer.train import checkpoint, tasks
+from clearformer.train import checkpoint, step, tasks
 from clearformer.train.faults import VARIABLE
 
 
@@ -28,6 +30,56 @@ def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monk
     found = checkpoint.newest(place / "run/checkpoints", print)
     assert found.step == 4
     assert all(torch.isfinite(t).all() for t in found.tensors("model.safetensors").values())
+
+
+def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypatch):
+    # The gradient is finite, and the update is not: as with a rate far too large.
+    after = step.take
+
+    def spoiling(loss, parameters, *others):
+        parameters = list(parameters)
+        outcome = after(loss, parameters, *others)
+        with torch.no_grad():
+            parameters[0].view(-1)[0] = float("inf")
+        return outcome
+
+    monkeypatch.setattr(step, "take", spoiling)
+    outcome = train(steps=6)
+    assert outcome.code == 3, outcome.err
+    assert outcome.clean
+    assert "step 4: the update made weights that are no numbers (those of step 3 are" in outcome.err
+    assert end_line(place / "run")["exit"] == 3
+    found = checkpoint.newest(place / "run/checkpoints", print)
+    assert found.step == 3
+    assert all(torch.isfinite(t).all() for t in found.tensors("model.safetensors").values())
+
+
+def test_f19_no_number_is_never_the_best(train, place, monkeypatch):
+    evaluate = tasks.Stream.evaluate
+
+    def none_at_first(self, model, calls=[]):  # noqa: B006
+        calls.append(1)
+        found = evaluate(self, model)
+        return dict.fromkeys(found, math.nan) if len(calls) == 1 else found
+
+    monkeypatch.setattr(tasks.Stream, "evaluate", none_at_first)
+    outcome = train("--evaluations", "2", folder="fresh", steps=4)
+    assert outcome.code == 0, outcome.err
+    lines = map(json.loads, (place / "fresh/metrics.jsonl").read_text().splitlines())
+    seen = [(r["loss"] == "nan", r["best"]) for r in lines if r.get("event") == "evaluation"]
+    assert seen == [(True, False), (False, True)]
+    assert (place / "fresh/loss.png").exists()
+
+
+def test_a_curve_that_cannot_be_drawn_is_a_note(train, place):
+    path = place / "run/metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "no record", *lines[1:]]) + "\n")
+    outcome = train(steps=4)
+    assert outcome.code == 0, outcome.err
+    assert "note: its curve or its card could not be written:" in outcome.err
+    assert "line 2 is no JSON object" in outcome.err
+    assert newest_step(place / "run") == 4
 
 
 def test_f20_a_batch_without_targets_is_counted_and_changes_nothing(train, place, monkeypatch):

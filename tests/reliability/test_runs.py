@@ -72,6 +72,22 @@ def test_f5_a_cut_file_is_passed_over_by_train_and_refused_by_others(
     assert newest_step(place / "run") == 3
 
 
+def test_f1_f14_a_run_that_fell_back_keeps_what_it_saves(train, place):
+    assert train("--keep", "5", folder="more", steps=4).code == 0
+    checkpoints = place / "more/checkpoints"
+    for number in (3, 4):
+        path = checkpoints / f"step-{number}/model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+    (checkpoints / "step-999").mkdir()
+    outcome = train("--keep", "2", "--resume", folder="more", steps=5)
+    assert outcome.code == 0, outcome.err
+    assert "is now damaged-step-4: delete it when you like" in outcome.err
+    assert newest_step(place / "more") == 5
+    kept = {path.name for path in checkpoints.iterdir() if path.name.startswith("step-")}
+    assert {"step-4", "step-5"} <= kept
+    assert "step-999" not in kept
+
+
 def test_f6_a_flipped_bit_in_any_file_is_noticed(command, place, refused):
     for path in sorted((place / "run/checkpoints/step-3").iterdir()):
         content = path.read_bytes()

@@ -82,9 +82,8 @@ def test_a_crash_at_any_point_leaves_a_valid_checkpoint(tmp_path, point):
     found, _ = newest(tmp_path)
     expected = {"after_rename": 9.0}.get(point, 2.0)
     assert found.tensors("model.safetensors")["weight"][0, 0] == expected
-    checkpoint.tidy(tmp_path, chosen=True)
-    if point != "during_swap":
-        assert newest(tmp_path)[0].step == (3 if point == "after_rename" else 2)
+    checkpoint.tidy(tmp_path, found, say=print)
+    assert newest(tmp_path)[0].step == (3 if point == "after_rename" else 2)
     again = write(tmp_path, step, value=9)
     assert again.tensors("model.safetensors")["weight"][0, 0] == 9
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".tmp")]
@@ -161,6 +160,53 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path):
         write(tmp_path, step)
     checkpoint.prune(tmp_path, keep=2, best=3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-3", "step-5", "step-6"]
+
+
+def test_damaged_ones_are_put_aside_and_not_counted(tmp_path):
+    for step in (1, 2, 3, 8, 9):
+        write(tmp_path, step)
+    for step in (2, 8, 9):
+        (tmp_path / f"step-{step}" / "model.safetensors").write_bytes(b"cut")
+    (tmp_path / "step-999").mkdir()
+    found, _ = newest(tmp_path)
+    assert found.step == 3
+    said = []
+    checkpoint.tidy(tmp_path, found, said.append)
+    assert len(said) == 4
+    assert "step-9 is damaged, and is now damaged-step-9: delete it when you like" in " ".join(said)
+    write(tmp_path, 4)
+    checkpoint.prune(tmp_path, keep=2, best=1)
+    assert newest(tmp_path) == (checkpoint.verify(tmp_path / "step-4"), [])
+    kept = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("step-"))
+    assert kept == ["step-1", "step-3", "step-4"]
+
+
+def test_one_whose_place_was_taken_has_it_back(tmp_path):
+    write(tmp_path, 2, value=7).folder.rename(tmp_path / "before")
+    write(tmp_path, 2, value=9)
+    (tmp_path / "before").rename(tmp_path / ".old-step-2")  # a swap that was cut off
+    (tmp_path / "step-2" / "model.safetensors").write_bytes(b"cut")
+    found, _ = newest(tmp_path)
+    checkpoint.tidy(tmp_path, found, say=print)
+    again, passed_over = newest(tmp_path)
+    assert not passed_over
+    assert again.folder.name == "step-2"
+    assert again.tensors("model.safetensors")["weight"][0, 0] == 7
+
+
+def test_a_manifest_speaks_of_its_own_folder_and_of_every_file(tmp_path):
+    write(tmp_path, 3).folder.rename(tmp_path / "step-30")
+    with pytest.raises(ValueError, match=r"is of step 3 with \d+ files: not what was here"):
+        checkpoint.verify(tmp_path / "step-30")
+    manifest = {"format": checkpoint.FORMAT, "step": 5, "files": {}}
+    (tmp_path / "step-5").mkdir()
+    (tmp_path / "step-5" / "manifest.json").write_text(checkpoint.sealed(manifest))
+    with pytest.raises(ValueError, match=r"is of step 5 with 0 files"):
+        checkpoint.verify(tmp_path / "step-5")
+    found = write(tmp_path, 6)
+    (found.folder / "more.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"has no more.json that its manifest knows of"):
+        found.json("more.json")
 
 
 def test_a_crash_while_pruning_loses_nothing_that_counts(tmp_path):

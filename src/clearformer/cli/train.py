@@ -239,7 +239,15 @@ def sample(run: Run, model: Model) -> str | None:
 
 
 def picture(run: Run) -> None:
-    """The run's curve and its card, beside the checkpoints."""
+    """The run's curve and its card, beside the checkpoints: the run is over, and no trouble with
+    them makes it another one."""
+    try:
+        _picture(run)
+    except Exception as problem:
+        run.say(f"note: its curve or its card could not be written: {problem}")
+
+
+def _picture(run: Run) -> None:
     from clearformer.explore import figures
     from clearformer.train.card import card
     from clearformer.train.records import read

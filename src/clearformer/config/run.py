@@ -109,7 +109,7 @@ class Muon:
         require(self, "momentum", 0 <= self.momentum < 1, "at least 0 and below 1")
         require(self, "iterations", 1 <= self.iterations < 100, "from 1 to 99")
         require(self, "weight_decay", 0 <= self.weight_decay < math.inf, "at least 0")
-        require(self, "adam_lr", 0 < self.adam_lr < math.inf, "above 0, and a number")
+        require(self, "adam_lr", 0 < self.adam_lr <= 1000, "above 0 and at most 1000")
 
 
 Optimizer = AdamW | Muon
@@ -170,7 +170,7 @@ class TrainConfig:
     0.02. A norm follows them, so only how fast they learn changes; none: they stay as they are."""
 
     def __post_init__(self) -> None:
-        require(self, "lr", 0 < self.lr < math.inf, "above 0, and a number")
+        require(self, "lr", 0 < self.lr <= 1000, "above 0 and at most 1000")
         require(self, "save_seconds", self.save_seconds >= 0, "at least 0")
         within = self.tables is None or 0 < self.tables <= 100
         require(self, "tables", within, "above 0 and at most 100")

@@ -172,10 +172,12 @@ def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") ->
     axes.plot([r["step"] for r in steps], _smooth(losses), color="tab:blue", label="smoothed")
     if points:
         at = [r["step"] for r in points]
-        axes.plot(at, [r["loss"] for r in points], "o", color="tab:red", label="validation loss")
+        axes.plot(
+            at, [float(r["loss"]) for r in points], "o", color="tab:red", label="validation loss"
+        )
         best = points[-1]
         name = figure.replace("_", " ")
-        axes.set_title(f"{title}   {name} {best[figure]:.3f} at step {best['step']}")
+        axes.set_title(f"{title}   {name} {float(best[figure]):.3f} at step {best['step']}")
     axes.set(xlabel="step", ylabel="loss (nats)")
     axes.legend()
     return drawing

@@ -29,6 +29,7 @@ FORMAT = 2  # 1 had no seal on the manifest
 SEAL = "sha256"  # of everything else in the manifest
 SHARDS = "shards"  # the folder of what several ranks wrote, in a checkpoint of theirs
 PASSED_OVER = "passed over a damaged checkpoint: "
+ASIDE = "damaged-"  # begins the name of a folder that does not hold and is in nobody's way
 MARGIN = 2**20  # bytes for what is no tensor
 FOLDER = re.compile(r"(?:\.old-)?step-(\d+)")
 Reached = Callable[[str], None]
@@ -47,7 +48,7 @@ class Checkpoint:
     manifest: Mapping[str, Any]
 
     def json(self, name: str) -> Any:
-        path = self.folder / name
+        path = self._hashed(name)
         try:
             _require_plain(path, limits.LARGEST_JSON)
             return json.loads(path.read_text(encoding="utf-8"))
@@ -57,10 +58,17 @@ class Checkpoint:
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         # Copies: the library maps the file, and a file that changes under a map is a crash.
+        path = self._hashed(name)
         try:
-            return {key: value.clone() for key, value in load_file(self.folder / name).items()}
+            return {key: value.clone() for key, value in load_file(path).items()}
         except (SafetensorError, OSError) as problem:
-            raise ValueError(f"{self.folder / name} holds no tensors: {problem}") from None
+            raise ValueError(f"{path} holds no tensors: {problem}") from None
+
+    def _hashed(self, name: str) -> Path:
+        """A file that the manifest vouches for: no other is read."""
+        if name not in self.manifest["files"]:
+            raise ValueError(f"{self.folder} has no {name} that its manifest knows of")
+        return self.folder / name
 
 
 def write(
@@ -167,6 +175,9 @@ def verify(folder: Path) -> Checkpoint:
         seal = manifest.pop(SEAL, None)
         if seal != _seal(manifest) or text != _written({**manifest, SEAL: seal}):
             raise ValueError(f"{path} was altered since it was written")
+    named = _match(folder)
+    if not files or (named and int(named[1]) != step):
+        raise ValueError(f"{path} is of step {step} with {len(files)} files: not what was here")
     for name, recorded in files.items():
         plain = Path(name).name == name.removeprefix(f"{SHARDS}/")
         if not plain or not isinstance(recorded, dict):
@@ -205,11 +216,28 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
-def tidy(folder: Path, chosen: bool) -> None:
-    """Remove what an interrupted write left behind; what may still be needed as a checkpoint only
-    once one was chosen and read."""
+def tidy(folder: Path, chosen: Checkpoint | None, say: Callable[[str], None]) -> None:
+    """Remove what an interrupted write left behind. Once a checkpoint was chosen and read, put
+    damaged ones aside, too: they would be counted as some of those that are kept."""
     for path in _folders(folder):
-        if path.name.startswith((".tmp-", ".old-") if chosen else ".tmp-"):
+        if path.name.startswith(".tmp-"):
+            shutil.rmtree(path, ignore_errors=True)
+    if chosen is None:
+        return
+    for path in _folders(folder):
+        if re.fullmatch(r"step-\d+", path.name) and path != chosen.folder:
+            try:
+                verify(path)
+            except ValueError:
+                aside = path.with_name(f"{ASIDE}{path.name}")
+                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(aside)
+                say(f"note: {path} is damaged, and is now {aside.name}: delete it when you like")
+    if chosen.folder.name.startswith(".old-"):
+        # Its place was taken by one that did not hold: it has it back.
+        chosen.folder.rename(folder / f"step-{chosen.step}")
+    for path in _folders(folder):
+        if path.name.startswith(".old-"):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -89,7 +89,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict):
+        # A resume says from where, or nobody knows which records count.
+        resumes = isinstance(record, dict) and record.get("event") == "resume"
+        if not isinstance(record, dict) or (resumes and type(record.get("step")) is not int):
             raise ValueError(f"{path} is damaged: line {number} is no JSON object")
         yield record
 

@@ -174,12 +174,12 @@ class Run:
             draws.begin(self.config.train.seed, 0, ranks.rank)
         if found is not None:
             self._restore(found)
-        ranks.lead(lambda: self._tidy(first=found is None))
+        ranks.lead(lambda: self._tidy(found))
 
-    def _tidy(self, first: bool) -> None:
-        if first:
+    def _tidy(self, found: checkpoint.Checkpoint | None) -> None:
+        if found is None:
             checkpoint.require_space(self.folder, 2 * self.state.bytes() + checkpoint.MARGIN)
-        checkpoint.tidy(self.checkpoints, chosen=not first)
+        checkpoint.tidy(self.checkpoints, found, self.say)
 
     @property
     def checkpoints(self) -> Path:
@@ -281,6 +281,7 @@ class Run:
         losses: list[float] = []
 
         def save() -> Saved:
+            self._require_finite()
             now.seconds = time.monotonic() - began
             for each in (metrics, samples):
                 each.sync()
@@ -424,6 +425,19 @@ class Run:
                 f"or --train.clip may help"
             ) from None
 
+    def _require_finite(self) -> None:
+        """A gradient may be finite and the update by it not: such weights are never saved."""
+        own = [self.spread.own(p.detach()) for p in self.model.parameters()]
+        # A sum is quick, and not finite if any of its terms is not.
+        spoiled = [not p.sum().isfinite() and not p.isfinite().all() for p in own]
+        if not self.ranks.largest([float(any(spoiled))])[0]:
+            return
+        kept = f"those of step {self.saved_step} are kept" if self.saved_step >= 0 else "none kept"
+        raise step.NotFiniteError(
+            f"step {self.state.step}: the update made weights that are no numbers ({kept}): the "
+            f"learning rate, {self.config.train.lr:.4g}, is too large; lower --train.lr"
+        )
+
     def _evaluate(self, metrics: Records, samples: Records, progress: float) -> Evaluation:
         now = self.state
         device = next(self.model.parameters()).device
@@ -434,7 +448,8 @@ class Run:
             sample = None if self.sample is None else self.sample(self, model)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
-        best = now.best is None or sign * value > sign * now.best["value"]
+        better = now.best is None or sign * value > sign * now.best["value"]
+        best = better and math.isfinite(value)  # nothing would ever be better than no number
         now.since_best = 0 if best else now.since_best + 1
         if best:
             now.best = {"step": now.step, "value": value}

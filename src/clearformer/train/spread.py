@@ -48,6 +48,10 @@ class Single:
         """All of a tensor of which this rank may have a part; every rank must ask."""
         return tensor
 
+    def own(self, tensor: Tensor) -> Tensor:
+        """What this rank has of a tensor."""
+        return tensor
+
     def collect(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Whole tensors for the leader to write."""
         return dict(tensors)
@@ -119,6 +123,11 @@ class Sharded(Single):
         from torch.distributed.tensor import DTensor
 
         return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+    def own(self, tensor: Tensor) -> Tensor:
+        from torch.distributed.tensor import DTensor
+
+        return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
     def collect(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found = {}

@@ -7,6 +7,7 @@ step (data order, learning rate) is not saved: it is computed again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,16 +98,33 @@ def save(
 def restore(found: Checkpoint, state: State, seed: int = 0, spread: Single = SINGLE) -> None:
     """Put a checkpoint back into a freshly built state; `seed` for other generators than were
     saved, if there are."""
+    try:
+        _restore(found, state, seed, spread)
+    except torch.OutOfMemoryError:
+        raise
+    except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as problem:
+        # Whoever can write hashes can write anything: what does not fit is said, not trusted.
+        raise ValueError(
+            f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
+            f"{str(problem).splitlines()[0] if str(problem) else '':.80}): take an older one, or "
+            f"start anew in another folder"
+        ) from None
+
+
+def _restore(found: Checkpoint, state: State, seed: int, spread: Single) -> None:
     ranks, device = spread.ranks, next(state.model.parameters()).device
     load_weights(state.model, found.tensors("model.safetensors"), str(found.folder), spread.part)
-    _restore_slots(found, state.rules, spread)
+    numbers = found.json("state.json")
+    _require_numbers(numbers, found)
+    scaling = numbers.get("scaling")
+    left_out = numbers.get("empty", 0) + (scaling["skipped"] if scaling else 0)
+    _restore_slots(found, state.rules, spread, moved=found.step > left_out)
     others = found.tensors("state.safetensors")
     if state.average is not None:
         state.average.load(_below("average.", others), spread.part)
     if state.memory is not None:
         state.memory.load(_below("memory.", others), device, ranks)
-    numbers = found.json("state.json")
-    state.scaling.load(numbers.pop("scaling", None))
+    state.scaling.load(scaling)
     for name, value in numbers.items():
         if name in NUMBERS:
             setattr(state, name, value)
@@ -116,7 +134,33 @@ def restore(found: Checkpoint, state: State, seed: int = 0, spread: Single = SIN
         draws.begin(seed, state.step, ranks.rank)
 
 
-def _restore_slots(found: Checkpoint, rules: Sequence[Optimizer], spread: Single) -> None:
+def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
+    """What a run goes on counting from must be what it counted."""
+
+    def is_count(value: Any) -> bool:
+        return type(value) is int and 0 <= value < 2**53
+
+    def is_number(value: Any) -> bool:
+        return type(value) in (int, float) and math.isfinite(value)
+
+    best = numbers.get("best")
+    sound = {
+        "step": numbers["step"] == found.step and is_count(numbers["step"]),
+        "seconds": is_number(numbers["seconds"]) and numbers["seconds"] >= 0,
+        "best": best is None or (is_count(best["step"]) and is_number(best["value"])),
+        **{name: is_count(numbers.get(name, 0)) for name in ("since_best", "evaluated", "empty")},
+    }
+    for name, right in sound.items():
+        if not right:
+            raise ValueError(
+                f"{found.folder / 'state.json'}: {name} is {numbers[name]!r:.60}, which no run "
+                f"counts: take an older checkpoint, or start anew in another folder"
+            )
+
+
+def _restore_slots(
+    found: Checkpoint, rules: Sequence[Optimizer], spread: Single, moved: bool
+) -> None:
     named = {
         name: parameter
         for rule in rules
@@ -131,6 +175,7 @@ def _restore_slots(found: Checkpoint, rules: Sequence[Optimizer], spread: Single
     slots = found.tensors("optimizer.safetensors")
     if any(name.startswith(f"{checkpoint.SHARDS}/") for name in found.manifest["files"]):
         slots |= shards.read(found.folder / checkpoint.SHARDS, like)
+    _require_slots(slots, named, found.folder, moved)
     for rule in rules:
         for group in rule.param_groups:
             for name, parameter in zip(group["names"], group["params"], strict=True):
@@ -139,6 +184,23 @@ def _restore_slots(found: Checkpoint, rules: Sequence[Optimizer], spread: Single
                     for key, value in slots.items()
                     if key.rpartition(".")[0] == name
                 }
+
+
+def _require_slots(
+    slots: Mapping[str, Tensor], named: Mapping[str, Tensor], where: Path, moved: bool
+) -> None:
+    """A slot is as large as its parameter, or one number; the rules do not look before they
+    write."""
+    for key, value in slots.items():
+        owner = named.get(key.rpartition(".")[0])
+        shapes = () if owner is None else (owner.shape, torch.Size())
+        if value.shape not in shapes or not value.is_floating_point():
+            raise ValueError(
+                f"{where}: the optimizer's {key:.100} has shape {tuple(value.shape)} and type "
+                f"{value.dtype}, and fits no parameter: take an older checkpoint"
+            )
+    if moved and not slots:
+        raise ValueError(f"{where} has lost what its optimizer had gathered: take an older one")
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
