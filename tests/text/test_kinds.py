@@ -60,6 +60,11 @@ DAMAGE = [
     ),
     (b'{"kind": "by', "it is no JSON (Unterminated string"),
     (b"\xff\xfe{", "it is no JSON ("),
+    (
+        b'{"kind": ' + b"1" * 5000 + b"}",
+        "it has a number of thousands of digits, but no id is that large: take it again from its "
+        "source",
+    ),
     (b"[" * 100_000, "it is no JSON (maximum recursion"),
     (b"[1]", "a tokenizer is [1], but it must be an object with a kind"),
     (b"{}", "there is no tokenizer None: known: bytes"),

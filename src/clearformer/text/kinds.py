@@ -114,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
                 f"it has {size:,} bytes, but a tokenizer has at most {limits.LARGEST_JSON:,} "
                 f"(LARGEST_JSON)"
             )
-        return from_json(json.loads(path.read_bytes()))
+        return from_json(_parsed(path.read_bytes()))
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such file, but a tokenizer is needed") from None
     except OSError as error:
@@ -126,3 +126,15 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
         ) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError:  # all that JSON allows and Python does not read
+        raise ValueError(
+            "it has a number of thousands of digits, but no id is that large: take it again from "
+            "its source"
+        ) from None
