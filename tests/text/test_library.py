@@ -195,6 +195,29 @@ PIECE_DAMAGE = [
     ("normalizer", None, "normalizer.type is None, but only 'BertNormalizer' is supported"),
     ("normalizer.clean_text", False, "normalizer.clean_text is False, but only True is supported"),
     (
+        "normalizer.lowercase",
+        "yes",
+        "normalizer.lowercase is 'yes', but only True or False is supported",
+    ),
+    (
+        "normalizer.handle_chinese_chars",
+        1,
+        "normalizer.handle_chinese_chars is 1, but only True or False is supported",
+    ),
+    (
+        "normalizer.strip_accents",
+        "no",
+        "normalizer.strip_accents is 'no', but only None or True or False is supported",
+    ),
+    ("normalizer.turn", "x", "normalizer.turn is 'x', which is not supported"),
+    ("pre_tokenizer.turn", "x", "pre_tokenizer.turn is 'x', which is not supported"),
+    (
+        "added_tokens",
+        [{"id": 4, "content": "[MASK]", "special": True, "normalized": True}],
+        "the special token '[MASK]' has normalized on, which is not supported: clearformer looks "
+        "for it in the text as it is",
+    ),
+    (
         "pre_tokenizer.type",
         "Whitespace",
         "pre_tokenizer.type is 'Whitespace', but only 'BertPreTokenizer' is supported",
@@ -204,6 +227,12 @@ PIECE_DAMAGE = [
         {"type": "ByteLevel"},
         "post_processor.type is 'ByteLevel', "
         "but only 'TemplateProcessing' or 'BertProcessing' is supported",
+    ),
+    (
+        "post_processor",
+        {"type": "BertProcessing", "cls": ["[SEP]", 3], "sep": ["[CLS]", 2]},
+        "post_processor puts ['[SEP]', 3] before a text and ['[CLS]', 2] behind it, but only "
+        "[CLS] and [SEP] are supported",
     ),
     ("added_tokens", [], "the special token [PAD] is missing: WordPiece needs it"),
 ]
@@ -215,6 +244,75 @@ PIECE_DAMAGE = [
 def test_word_pieces_refuse_what_they_do_not_know(pieces, path, value, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         WordPieces.from_library(set_in(pieces.document, path, value))
+
+
+def around(before, after, ids):
+    def marks(names):
+        return [{"SpecialToken": {"id": name, "type_id": 0}} for name in names]
+
+    return {
+        "type": "TemplateProcessing",
+        "single": [*marks(before), {"Sequence": {"id": "A", "type_id": 0}}, *marks(after)],
+        "pair": [],
+        "special_tokens": {
+            name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in (*before, *after)
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((), ()), ((), ("[SEP]",)), (("[CLS]",), ()), (("[PAD]",), ("[MASK]",))],
+)
+def test_word_pieces_have_their_marks_around_a_text(pieces, before, after):
+    right = set_in(pieces.document, "post_processor", around(["[CLS]"], ["[SEP]"], pieces.specials))
+    assert read_word_pieces(right) == pieces.parts
+    bert = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
+    assert read_word_pieces(set_in(pieces.document, "post_processor", bert)) == pieces.parts
+    wrong = set_in(pieces.document, "post_processor", around(before, after, pieces.specials))
+    sentence = f"puts {before!r} before a text and {after!r} behind it, but only [CLS] and [SEP]"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        read_word_pieces(wrong)
+
+
+def test_a_template_means_the_ids_it_gives(pieces, pairs):
+    swapped = {**pieces.specials, "[CLS]": 4}
+    with pytest.raises(ValueError, match=re.escape("gives '[CLS]' the ids [4], but the vocab")):
+        read_word_pieces(
+            set_in(pieces.document, "post_processor", around(["[CLS]"], ["[SEP]"], swapped))
+        )
+    marked = BytePairs(
+        BytePairParts((*pairs.parts.vocabulary, "<s>"), pairs.parts.merges, specials=("<s>",))
+    )
+    right = set_in(marked.document, "post_processor", around(["<s>"], [], {"<s>": 300}))
+    assert read_byte_pairs(right).opening == ("<s>",)
+    wrong = set_in(marked.document, "post_processor", around(["<s>"], [], {"<s>": 7}))
+    with pytest.raises(ValueError, match=re.escape("gives '<s>' the ids [7], but the vocabulary")):
+        read_byte_pairs(wrong)
+
+
+@pytest.mark.parametrize(
+    "single",
+    [
+        [],
+        [{"SpecialToken": {"id": "!", "type_id": 0}}],
+        [{"Sequence": {}}, {"SpecialToken": {}}],
+        [{"Sequence": {"id": "B", "type_id": 0}}],
+        [{"Sequence": {"id": "A", "type_id": 1}}],
+        [{"Sequence": {"id": "A", "type_id": 0}}] * 2,
+        [{"SpecialToken": {"id": 5, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    ],
+)
+def test_a_template_has_one_text(pairs, single):
+    post = {"type": "TemplateProcessing", "single": single, "special_tokens": {}}
+    with pytest.raises(ValueError, match="but only special tokens around one text are supported"):
+        read_byte_pairs(set_in(pairs.document, "post_processor", post))
+
+
+def test_looking_in_the_normalized_text_is_the_same_where_nothing_is_normalized(pairs):
+    """GPT-2's own tokenizer.json has it so."""
+    added = [{"id": 300, "content": "<s>", "special": True, "normalized": True}]
+    assert read_byte_pairs(set_in(pairs.document, "added_tokens", added)).specials == ("<s>",)
 
 
 JUNK = [

@@ -134,7 +134,7 @@ def read(data: Any) -> FallbackParts:
         merges=tuple(library.merges_of(model)),
         front=front,  # type: ignore[arg-type]
         specials=specials,
-        opening=library.opening_tokens(data.get("post_processor")),
+        opening=library.opening_tokens(data.get("post_processor"), vocabulary),
     )
 
 

@@ -38,7 +38,7 @@ def read_byte_pairs(data: Any) -> BytePairParts:
         pattern=_read_pattern(data.get("pre_tokenizer")),
         whole_words=model.get("ignore_merges") is True,
         specials=specials,
-        opening=opening_tokens(data.get(_POST)),
+        opening=opening_tokens(data.get(_POST), vocabulary),
     )
 
 
@@ -82,18 +82,21 @@ def read_word_pieces(data: Any) -> WordPieceParts:
     expect(model, "model", "continuing_subword_prefix", "##")
     expect(model, "model", "max_input_chars_per_word", LONGEST_WORD)
     expect(data.get("pre_tokenizer"), "pre_tokenizer", "type", "BertPreTokenizer")
-    normalizer = data.get("normalizer")
-    expect(normalizer, "normalizer", "type", "BertNormalizer")
+    known_keys(data["pre_tokenizer"], "pre_tokenizer", {"type"})
+    expect(data.get("normalizer"), "normalizer", "type", "BertNormalizer")
+    names = {"type", "clean_text", "lowercase", "strip_accents", "handle_chinese_chars"}
+    normalizer = known_keys(data["normalizer"], "normalizer", names)
     expect(normalizer, "normalizer", "clean_text", True)
-    if data.get(_POST) is not None:  # [CLS] text [SEP]: `before` and `after` do that
-        expect(data[_POST], _POST, "type", "TemplateProcessing", "BertProcessing")
+    for name in ("lowercase", "handle_chinese_chars"):
+        expect(normalizer, "normalizer", name, True, False)
+    expect(normalizer, "normalizer", "strip_accents", None, True, False)
     specials = added_tokens(data, vocabulary := vocabulary_of(model))
-    accents = normalizer.get("strip_accents")
+    _require_berts_marks(data.get(_POST), vocabulary)
     return WordPieceParts(
         vocabulary=tuple(vocabulary),
-        lowercase=normalizer.get("lowercase") is True,
-        strip_accents=None if accents is None else accents is True,
-        separate_chinese=normalizer.get("handle_chinese_chars") is True,
+        lowercase=normalizer["lowercase"],
+        strip_accents=normalizer.get("strip_accents"),
+        separate_chinese=normalizer["handle_chinese_chars"],
         specials=specials,
     )
 
@@ -223,6 +226,13 @@ def added_tokens(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[s
         content = known_keys(token, "added_tokens", names).get("content")
         if not isinstance(content, str) or not content or token.get("special") is not True:
             raise ValueError(f"added_tokens has {content!r:.60}, which is no special token")
+        # Such a token is looked for in the normalized text: where there is lowercasing, [mask]
+        # would be [MASK].
+        if token.get("normalized") not in _OFF and data.get("normalizer") is not None:
+            raise ValueError(
+                f"the special token {content!r:.60} has normalized on, which is not supported: "
+                f"clearformer looks for it in the text as it is"
+            )
         if vocabulary.setdefault(content, token.get("id")) != token.get("id"):
             raise ValueError(f"the special token {content!r} has two ids")
         specials.append(content)
@@ -235,7 +245,7 @@ def added_tokens(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[s
     return tuple(specials)
 
 
-def opening_tokens(data: Any) -> tuple[str, ...]:
+def opening_tokens(data: Any, vocabulary: Mapping[str, int]) -> tuple[str, ...]:
     """The special tokens that a post-processor puts before a text; anything after is refused."""
     stages = [data]
     if isinstance(data, dict) and data.get("type") == "Sequence":
@@ -247,20 +257,68 @@ def opening_tokens(data: Any) -> tuple[str, ...]:
         expect(stage, _POST, "type", "ByteLevel", "TemplateProcessing")
         if stage["type"] == "ByteLevel":  # moves offsets, no ids
             continue
-        *marks, text = a_list(stage.get("single"), f"{_POST}.single") or [None]
-        names = [
-            mark["SpecialToken"].get("id")
-            for mark in marks
-            if isinstance(mark, dict) and isinstance(mark.get("SpecialToken"), dict)
-        ]
-        plain = isinstance(text, dict) and set(text) == {"Sequence"} and len(names) == len(marks)
-        if not plain or opening or not all(isinstance(name, str) for name in names):
+        before, after = _marks(stage)
+        if opening or after:
             raise ValueError(
                 f"{_POST}.single is {stage['single']!r:.60}, but only special tokens before the "
                 f"text are supported"
             )
-        opening = tuple(names)
+        _require_ids(stage, before, vocabulary)
+        opening = before
     return opening
+
+
+def _marks(template: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The special tokens that a template puts before and behind a single text."""
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    single = a_list(template.get("single"), f"{_POST}.single")
+    names = [
+        part["SpecialToken"].get("id")
+        for part in single
+        if isinstance(part, dict) and isinstance(part.get("SpecialToken"), dict)
+    ]
+    wanted = [{"SpecialToken": {"id": name, "type_id": 0}} for name in names]
+    place = single.index(text) if text in single else 0
+    wanted.insert(place, text)
+    if single != wanted or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"{_POST}.single is {single!r:.60}, but only special tokens around one text are "
+            f"supported"
+        )
+    return tuple(names[:place]), tuple(names[place:])
+
+
+def _require_ids(template: Any, names: Sequence[str], vocabulary: Mapping[str, int]) -> None:
+    """The library puts in the numbers of the template, whatever a name means elsewhere."""
+    known = template.get("special_tokens")
+    for name in names:
+        entry = known.get(name) if isinstance(known, dict) else None
+        ids = entry.get("ids") if isinstance(entry, dict) else None
+        if name not in vocabulary or ids != [vocabulary[name]]:
+            raise ValueError(
+                f"{_POST}.special_tokens gives {name!r:.60} the ids {ids!r:.60}, but the "
+                f"vocabulary {vocabulary.get(name)}: they contradict"
+            )
+
+
+def _require_berts_marks(data: Any, vocabulary: Mapping[str, int]) -> None:
+    """[CLS] text [SEP], or nothing: `before` and `after` do that."""
+    if data is None:
+        return
+    expect(data, _POST, "type", "TemplateProcessing", "BertProcessing")
+    if data["type"] == "TemplateProcessing":
+        found: Any = _marks(data)
+        wanted: Any = ("[CLS]",), ("[SEP]",)
+    else:
+        found = data.get("cls"), data.get("sep")
+        wanted = tuple([name, vocabulary.get(name)] for name in ("[CLS]", "[SEP]"))
+    if found != wanted:
+        raise ValueError(
+            f"{_POST} puts {found[0]!r:.60} before a text and {found[1]!r:.60} behind it, but only "
+            f"[CLS] and [SEP] are supported"
+        )
+    if data["type"] == "TemplateProcessing":
+        _require_ids(data, ("[CLS]", "[SEP]"), vocabulary)
 
 
 def _read_pattern(data: Any) -> str:
