@@ -224,6 +224,87 @@ def test_two_files_that_do_not_fit(ended, tmp_path):
         read_tokenizer(tmp_path)
 
 
+# --- what stands beside the older files ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "map_", "specials", "before"),
+    [
+        ({}, None, {END: 300}, ()),
+        ({"add_bos_token": True}, None, {END: 300}, (300,)),
+        ({"add_bos_token": True, "bos_token": "<s>"}, None, {END: 300, "<s>": 301}, (301,)),
+        (
+            {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<s>"},
+            None,
+            {"<s>": 301, "</s>": 302},
+            (),
+        ),
+        ({}, {"bos_token": "<s>", "pad_token": "</s>"}, {END: 300, "<s>": 301, "</s>": 302}, ()),
+    ],
+)
+def test_special_tokens_of_two_files(
+    transformers, pairs, strange_texts, tmp_path, config, map_, specials, before
+):
+    tokens = (*pairs.parts.vocabulary, END, "<s>", "</s>")
+    write_gpt2(tmp_path, BytePairParts(tokens, pairs.parts.merges))
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    if map_ is not None:
+        (tmp_path / "special_tokens_map.json").write_text(json.dumps(map_))
+    ours, theirs = read_tokenizer(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert (ours.specials, ours.before) == (specials, before)
+    for text in (*strange_texts, f"<s>a{END}</s>"):
+        assert [*before, *ours.encode_marked(text).tolist()] == theirs.encode(text), repr(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("tokenizer_config", "not JSON", "tokenizer_config.json is no JSON"),
+        ("tokenizer_config", '{"add_eos_token": true}', "add_eos_token is on, which is not"),
+        ("tokenizer_config", '{"bos_token": "<s>"}', "'<s>' is named as a special token, but voc"),
+        (
+            "tokenizer_config",
+            '{"tokenizer_class": "RobertaTokenizer"}',
+            "tokenizer_class is 'RobertaTokenizer', but a folder of vocab.json and merges.txt",
+        ),
+        ("added_tokens", '{"hello": 5}', "the added token 'hello' is none of the special tokens"),
+    ],
+)
+def test_what_is_asked_of_two_files(ended, tmp_path, name, content, sentence):
+    write_gpt2(tmp_path, ended.parts)
+    (tmp_path / f"{name}.json").write_text(content)
+    with pytest.raises(ValueError, match=sentence):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"cls_token": "[SEP]"}, r"cls_token is '\[SEP\]', but only '\[CLS\]' is supported"),
+        ({"unk_token": "[PAD]"}, r"unk_token is '\[PAD\]', but only '\[UNK\]' is supported"),
+        ({"strip_accents": "x"}, "strip_accents is 'x', but it must be true or false"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "but a vocab.txt is read as BertTokenizer"),
+        ({"bos_token": "<s>"}, "'<s>' is named as a special token, but vocab.txt does not have"),
+    ],
+)
+def test_what_is_asked_of_berts_file(pieces, tmp_path, config, sentence):
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces.parts.vocabulary))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=sentence):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["source.spm", "target.spm"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    for each in ("source.spm", "target.spm"):
+        (tmp_path / each).write_bytes(b"x")
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name} is no file"):
+        read_tokenizer(tmp_path)
+
+
 def test_a_vocabulary_that_is_no_text(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"vocab.txt is no text in UTF-8"):

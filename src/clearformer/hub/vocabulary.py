@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clearformer import limits
 from clearformer.config import Marks
-from clearformer.hub.tensors import inside, read_json
+from clearformer.hub.tensors import inside
+from clearformer.hub.tokenizer_config import (
+    BERT,
+    CONFIG,
+    END,
+    GPT2,
+    Wishes,
+    read_document,
+    read_object,
+    read_wishes,
+)
+from clearformer.hub.tokenizer_document import BYTES, read_tokenizer_document, require_berts_roles
 from clearformer.text import BytePairs, Bytes, FallbackPairs, SentencePieces, Tokenizer, WordPieces
 from clearformer.text.library import write_byte_pairs, write_template
-from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_characters
+from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts
 from clearformer.text.pieces import LibraryTokenizer
 from clearformer.text.sentences import LARGEST, PAD
 
-END = "<|endoftext|>"
 SPM_FILES = ("source.spm", "target.spm")
 PAIR_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-BYTES = BytePairParts(byte_characters(), ())  # the bytes themselves, as a BPE without merges
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
@@ -27,7 +37,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
         if (folder / SPM_FILES[0]).exists():
             return _sentence_pieces(folder)
         if (folder / "tokenizer.json").exists():
-            return _from_document(folder)
+            return read_tokenizer_document(folder / "tokenizer.json", read_wishes(folder))
         for vocabulary, merges in PAIR_FILES:
             if (folder / vocabulary).exists() and (folder / merges).exists():
                 return _byte_pairs(folder, vocabulary, merges)
@@ -40,48 +50,12 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     return None
 
 
-def _from_document(folder: Path) -> Tokenizer:
-    document = read_json(folder / "tokenizer.json")
-    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
-        raise ValueError("tokenizer.json is not one of the tokenizers library")
-    # How long a text may be and how rows are filled up is settled elsewhere.
-    document = {k: v for k, v in document.items() if k not in ("truncation", "padding")}
-    if _closes(document.get("post_processor")):
-        # A translator closes its sources by itself.
-        document["post_processor"] = None
-    match document["model"].get("type"):
-        case "BPE":
-            if document["model"].get("byte_fallback") is True:
-                return FallbackPairs.from_library(document)
-            # A byte-level tokenizer knows every byte, so an unknown token never comes up.
-            model = {k: v for k, v in document["model"].items() if k != "unk_token"}
-            pairs = BytePairs.from_library({**document, "model": model})
-            return Bytes() if pairs.parts == BYTES else pairs
-        case "WordPiece":
-            pieces = WordPieces.from_library(document)
-            asked = _config(folder).get("do_lower_case")
-            if asked is not None and asked is not pieces.parts.lowercase:
-                raise ValueError(
-                    f"tokenizer_config.json sets do_lower_case to {asked!r:.20}, and "
-                    f"tokenizer.json lowercase to {pieces.parts.lowercase}: they contradict"
-                )
-            return pieces
-        case kind:
-            raise ValueError(f"it is a {kind!r:.40}, but only BPE and WordPiece are supported")
-
-
-def _closes(post: Any) -> bool:
-    """Whether all that is done is to put one mark behind a text."""
-    match post:
-        case {"type": "TemplateProcessing", "single": [{"Sequence": _}, {"SpecialToken": _}]}:
-            return True
-        case _:
-            return False
+# --- files of before -----------------------------------------------------------------------
 
 
 def _sentence_pieces(folder: Path) -> SentencePieces:
     """Marian's three files."""
-    config = _config(folder)
+    config = read_object(folder / CONFIG)
     if config.get("separate_vocabs") not in (None, False):
         raise ValueError("separate_vocabs is on, which is not supported: source and target share")
     files = []
@@ -89,6 +63,8 @@ def _sentence_pieces(folder: Path) -> SentencePieces:
         path = inside(folder, name)
         if not path.exists():
             raise ValueError(f"{name} is missing beside {SPM_FILES[0]}")
+        if not path.is_file():  # a pipe would keep us waiting for ever
+            raise ValueError(f"{path} is no file")
         if path.stat().st_size > LARGEST:
             raise ValueError(f"{name} has more than {LARGEST:,} bytes")
         files.append(path.read_bytes())
@@ -99,7 +75,7 @@ def _sentence_pieces(folder: Path) -> SentencePieces:
 
 def _in_order(folder: Path, name: str) -> list[str]:
     """The tokens of a file that gives each its number."""
-    ids = read_json(folder / name)
+    ids = read_document(folder / name)
     numbers = list(ids.values()) if isinstance(ids, dict) else []
     whole = all(type(number) is int for number in numbers)
     if not ids or not whole or sorted(numbers) != list(range(len(numbers))):
@@ -109,9 +85,13 @@ def _in_order(folder: Path, name: str) -> list[str]:
 
 def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
     """GPT-2's own two files, by either of their names."""
-    if _config(folder).get("add_prefix_space") not in (None, False):
-        raise ValueError("add_prefix_space is on, which is not supported")
-    ids = _in_order(folder, vocabulary)
+    wishes = read_wishes(folder)
+    wishes.opened_by(f"a folder of {vocabulary} and {merges}", GPT2)
+    wishes = replace(wishes, opener=GPT2)
+    wishes.refuse("add_prefix_space", "add_eos_token")
+    tokens = _in_order(folder, vocabulary)
+    specials = _specials(tokens, wishes, vocabulary)
+    start = wishes.roles.get("bos_token", END)
     lines = _lines(folder / merges)
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
@@ -119,39 +99,44 @@ def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
         raise ValueError(f"{merges} has the line {' '.join(wrong)!r:.60}, but a merge is of two")
     return BytePairs(
         BytePairParts(
-            vocabulary=tuple(ids),
+            vocabulary=tuple(tokens),
             merges=tuple((first, second) for first, second in pairs),
-            specials=(END,) if END in ids else (),
+            specials=specials,
+            opening=(start,) if start is not None and wishes.flag("add_bos_token") else (),
         )
     )
 
 
 def _word_pieces(folder: Path) -> WordPieces:
     """BERT's own file: a token on each line, its number the line's."""
-    config = _config(folder)
+    wishes = read_wishes(folder)
+    wishes.opened_by("a vocab.txt", BERT)
+    require_berts_roles(wishes)
     tokens = _lines(folder / "vocab.txt")
     while tokens and not tokens[-1]:
         tokens.pop()
-    lowercase = config.get("do_lower_case", True)
-    chinese = config.get("tokenize_chinese_chars", True)
-    accents = config.get("strip_accents")
-    for name, value in (("do_lower_case", lowercase), ("tokenize_chinese_chars", chinese)):
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r:.40}, but it must be true or false")
     return WordPieces(
         WordPieceParts(
             vocabulary=tuple(tokens),
-            lowercase=lowercase,
-            strip_accents=None if accents is None else accents is True,
-            separate_chinese=chinese,
+            lowercase=wishes.asked("do_lower_case", True),
+            strip_accents=wishes.flag("strip_accents"),
+            separate_chinese=wishes.asked("tokenize_chinese_chars", True),
+            specials=tuple(dict.fromkeys((*SPECIALS, *_specials(tokens, wishes, "vocab.txt")))),
         )
     )
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "tokenizer_config.json"
-    found = read_json(path) if path.exists() else {}
-    return found if isinstance(found, dict) else {}
+def _specials(tokens: list[str], wishes: Wishes, where: str) -> tuple[str, ...]:
+    """The special tokens of a vocabulary that does not say which they are."""
+    ids = {token: i for i, token in enumerate(tokens)}
+    found = wishes.special(ids, where)
+    for content, token in wishes.added.items():
+        if ids.get(content) != token["id"] or content not in found:
+            raise ValueError(
+                f"the added token {content!r:.60} is none of the special tokens in {where}, which "
+                f"is not supported without a tokenizer.json"
+            )
+    return found
 
 
 def _lines(path: Path) -> list[str]:

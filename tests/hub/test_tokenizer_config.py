@@ -1,0 +1,145 @@
+"""What stands beside a tokenizer: the class that opens it, its roles, its settings."""
+
+import json
+import re
+
+import pytest
+
+from clearformer.hub.tokenizer_config import (
+    BERT,
+    END,
+    GPT2,
+    LLAMA,
+    QWEN2,
+    WHOLE,
+    read_document,
+    read_object,
+    read_wishes,
+)
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """The wishes in a folder with these files."""
+
+    def read(settings=None, /, **files):
+        written = {"tokenizer_config": settings, **files}
+        for name, content in written.items():
+            if content is not None:
+                (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        return read_wishes(tmp_path)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("named", "model", "opener"),
+    [
+        ("GPT2Tokenizer", None, GPT2),
+        ("GPT2TokenizerFast", "llama", GPT2),
+        ("BertTokenizerFast", "bert", BERT),
+        ("LlamaTokenizer", "llama", LLAMA),
+        ("Qwen2Tokenizer", "qwen3", QWEN2),
+        ("PreTrainedTokenizerFast", "gpt2", WHOLE),
+        ("PreTrainedTokenizerFast", "qwen2", WHOLE),
+        ("TokenizersBackend", "bert", WHOLE),
+        ("GPT2Tokenizer", "qwen2", QWEN2),
+        ("RobertaTokenizer", "bert", "RobertaTokenizer"),
+        (None, "gpt2", GPT2),
+        (None, "bert", BERT),
+        (None, "qwen3", QWEN2),
+        (None, "llama", None),
+        (None, None, None),
+    ],
+)
+def test_which_class_opens_it(beside, named, model, opener):
+    config = {} if named is None else {"tokenizer_class": named}
+    assert beside(config, config={"model_type": model}).opener == opener
+
+
+def test_the_model_may_name_the_class(beside):
+    assert beside(config={"tokenizer_class": "LlamaTokenizer"}).opener == LLAMA
+
+
+def test_roles_are_names_or_objects(beside):
+    token = {"__type": "AddedToken", "content": "</s>", "lstrip": False, "normalized": True}
+    wishes = beside(
+        {"bos_token": "<s>", "eos_token": token, "pad_token": None, "add_bos_token": True},
+        special_tokens_map={"bos_token": "<b>", "additional_special_tokens": ["<x>"]},
+    )
+    assert wishes.roles == {"bos_token": "<b>", "eos_token": "</s>", "pad_token": None}
+    assert wishes.others == ("<x>",)
+    ids = {"<b>": 0, "</s>": 1, "<x>": 2}
+    assert wishes.special(ids, "vocab.json") == ("<b>", "</s>", "<x>")
+    with pytest.raises(ValueError, match=re.escape("'<x>' is named as a special token, but voc")):
+        wishes.special({"<b>": 0, "</s>": 1}, "vocab.json")
+
+
+def test_a_class_has_special_tokens_of_its_own(beside):
+    wishes = beside({"tokenizer_class": GPT2, "bos_token": "<s>", "unk_token": None})
+    assert wishes.special({"<s>": 0, END: 1}, "vocab.json") == (END, "<s>")  # eos_token is END
+    assert wishes.special({"<s>": 0}, "vocab.json") == ("<s>",)
+
+
+def test_a_newer_list_of_added_tokens_outweighs_the_older_files(beside):
+    files = {"special_tokens_map": {"bos_token": "<b>"}, "added_tokens": {"<b>": 7}}
+    assert beside({}, **files).added == {"<b>": {"content": "<b>", "id": 7}}
+    newer = {"added_tokens_decoder": {"3": {"content": "<s>", "special": True}}}
+    wishes = beside(newer, **files)
+    assert wishes.roles == {}
+    assert wishes.added == {"<s>": {"content": "<s>", "special": True, "id": 3}}
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"split_special_tokens": True}, "split_special_tokens is on, which is not supported"),
+        (
+            {"split_special_tokens": "x"},
+            "split_special_tokens is 'x', but it must be true or false",
+        ),
+        ({"tokenizer_class": 5}, "tokenizer_class is 5, but it must be a name"),
+        ({"bos_token": ""}, "bos_token is '', but it must be a token"),
+        ({"bos_token": {"content": 5}}, "bos_token is {'content': 5}, but it must be a token"),
+        ({"bos_token": {"content": "a", "lstrip": True}}, "bos_token has lstrip on, which is not"),
+        ({"extra_special_tokens": 5}, "extra_special_tokens is 5, but it must be a list of tokens"),
+        ({"extra_special_tokens": [5]}, "extra_special_tokens is 5, but it must be a token"),
+        ({"added_tokens_decoder": []}, "added_tokens_decoder is [], but it must list tokens by id"),
+        (
+            {"added_tokens_decoder": {"x": {"content": "a"}}},
+            "added_tokens_decoder has the id 'x', which is no number",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_refused(beside, config, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        beside(config)
+
+
+def test_a_wish_is_what_is_done_or_a_contradiction(beside):
+    wishes = beside({"add_prefix_space": True, "do_lower_case": None})
+    wishes.agree("add_prefix_space", True)
+    wishes.agree("do_lower_case", True)
+    sentence = "tokenizer_config.json sets add_prefix_space to True, and tokenizer.json says False"
+    with pytest.raises(ValueError, match=f"{sentence}: they contradict, so correct"):
+        wishes.agree("add_prefix_space", False)
+    assert wishes.asked("do_lower_case", False) is False
+    assert wishes.asked("add_prefix_space", False) is True
+    with pytest.raises(ValueError, match="add_prefix_space is on, which is not supported"):
+        wishes.refuse("do_lower_case", "add_prefix_space")
+
+
+def test_a_file_that_is_no_object(tmp_path):
+    assert read_object(tmp_path / "a.json") == {}
+    (tmp_path / "a.json").write_text("[1]")
+    with pytest.raises(ValueError, match=r"a.json is \[1\], but it must be an object"):
+        read_object(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(ValueError, match=r"a.json is no JSON"):
+        read_object(tmp_path / "a.json")
+
+
+def test_a_number_that_python_does_not_read(tmp_path):
+    (tmp_path / "a.json").write_text("1" * 5000)
+    with pytest.raises(ValueError, match=r"a.json has a number of thousands of digits, but no id"):
+        read_document(tmp_path / "a.json")

@@ -1,0 +1,231 @@
+"""A tokenizer.json and the files beside it: the same ids as AutoTokenizer's, or refused."""
+
+import copy
+import json
+import re
+
+import pytest
+
+from clearformer.hub.tokenizer_document import BYTES
+from clearformer.hub.vocabulary import read_tokenizer
+from clearformer.text import BytePairs, Bytes, FallbackPairs, WordPieces
+from clearformer.text.fallback import BYTES as FALLBACK
+from clearformer.text.fallback import FallbackParts
+from clearformer.text.parts import BytePairParts
+
+END = "<|endoftext|>"
+TEXTS = ("Hello world's", f"a{END}b", " lead", "'S I'LL  \n\nx", "<s>hi</s>", "[mask] [MASK] Café")
+
+
+@pytest.fixture(scope="module")
+def ended(pairs):
+    parts = pairs.parts
+    return BytePairs(BytePairParts((*parts.vocabulary, END), parts.merges, specials=(END,)))
+
+
+@pytest.fixture(scope="module")
+def fallback():
+    tokens = ("<unk>", "<s>", "</s>", *FALLBACK, "▁", "t", "▁t")
+    return FallbackPairs(FallbackParts(tokens, (("▁", "t"),), specials=("<unk>", "<s>", "</s>")))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with this tokenizer.json, changed at some places, and these files beside it."""
+
+    def write(tokenizer, config=None, changes=None, model=None):
+        document = copy.deepcopy(tokenizer.document)
+        if isinstance(tokenizer, WordPieces):
+            document["post_processor"] = around(["[CLS]"], ["[SEP]"], tokenizer.specials)
+        document.update(changes or {})
+        for stage in ("truncation", "padding", "normalizer", "post_processor"):
+            document.setdefault(stage)
+        (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config or {}))
+        (tmp_path / "config.json").write_text(json.dumps(model or {}))
+        return tmp_path
+
+    return write
+
+
+def around(before, after, ids):
+    def marks(names):
+        return [{"SpecialToken": {"id": name, "type_id": 0}} for name in names]
+
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [*marks(before), text, *marks(after)],
+        "pair": [*marks(before), text, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {
+            name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in (*before, *after)
+        },
+    }
+
+
+def agree(transformers, place):
+    ours, theirs = read_tokenizer(place), transformers.AutoTokenizer.from_pretrained(place)
+    for text in TEXTS:
+        row = [*ours.before, *ours.encode_marked(text).tolist(), *ours.after]
+        assert row == theirs.encode(text), text
+    return ours
+
+
+def refuses(place, sentence):
+    with pytest.raises(ValueError, match=re.escape(f"{place}: its tokenizer: ") + sentence):
+        read_tokenizer(place)
+
+
+# --- byte pairs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opener", ["GPT2Tokenizer", "PreTrainedTokenizerFast"])
+def test_what_the_config_says_besides_changes_nothing(transformers, ended, folder, opener):
+    usual = {
+        "tokenizer_class": opener, "add_prefix_space": False, "add_bos_token": True,
+        "model_max_length": 64, "bos_token": END,
+        "eos_token": {"__type": "AddedToken", "content": END},
+        "added_tokens_decoder": {"300": {"content": END, "special": True, "normalized": True}},
+        "errors": "replace", "clean_up_tokenization_spaces": True,
+    }  # fmt: skip
+    agree(transformers, folder(ended, usual, model={"model_type": "gpt2"}))
+
+
+def test_a_role_makes_a_token_special(transformers, pairs, folder):
+    ours = BytePairs(
+        BytePairParts((*pairs.parts.vocabulary, "<s>"), pairs.parts.merges, specials=())
+    )
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>"}
+    place = folder(ours, config, model={"model_type": "llama"})
+    assert agree(transformers, place).specials == {"<s>": 300}
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", None])
+def test_a_closing_token_is_a_translators_alone(ended, fallback, folder, kind):
+    model = {"model_type": kind, "eos_token_id": 300}
+    post = around([], [END], {END: 300})
+    sentence = ".* but only special tokens before the text are supported"
+    refuses(folder(ended, {}, {"post_processor": post}, model), sentence)
+    post = around([], ["</s>"], {"</s>": 2})
+    config = {"tokenizer_class": "LlamaTokenizer"}
+    refuses(folder(fallback, config, {"post_processor": post}), sentence)
+
+
+def test_a_translator_closes_with_its_own_end(ended, folder):
+    post = {"post_processor": around([], [END], {END: 300})}
+    model = {"model_type": "marian", "eos_token_id": 300}
+    assert read_tokenizer(folder(ended, {}, post, model)).after == ()
+    refuses(folder(ended, {}, post, {**model, "eos_token_id": 299}), ".*tokens before the text")
+    garbage = {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"SpecialToken": {}}]}
+    place = folder(ended, {}, {"post_processor": garbage}, model)
+    refuses(place, ".* but only special tokens around one text are supported")
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"add_prefix_space": True}, ".*sets add_prefix_space to True, .* says False"),
+        ({"extra_special_tokens": ["don't"]}, '"don\'t" is named as a special token, but'),
+        ({"additional_special_tokens": ["<x>"]}, "'<x>' is named as a special token, but"),
+        ({"split_special_tokens": True}, "split_special_tokens is on"),
+        ({"tokenizer_class": "BertTokenizer"}, "tokenizer_class is 'BertTokenizer', but a byte"),
+        ({"tokenizer_class": "Qwen2Tokenizer"}, ".*splits by the pattern qwen2 and always merges"),
+        (
+            {"added_tokens_decoder": {"5": {"content": "&", "special": True}}},
+            "the added token '&' is another in tokenizer.json than in the files beside it",
+        ),
+        (
+            {"added_tokens_decoder": {"5": {"content": END, "special": True}}},
+            "the added token '.*' is another in tokenizer.json than in the files beside it",
+        ),
+    ],
+)
+def test_what_the_config_asks_of_byte_pairs(ended, folder, config, sentence):
+    refuses(folder(ended, config), sentence)
+
+
+def test_gpt2s_class_splits_in_its_own_way(pairs, folder):
+    for other in ({"pattern": "llama3"}, {"whole_words": True}):
+        parts = BytePairParts(pairs.parts.vocabulary, pairs.parts.merges, **other)
+        place = folder(BytePairs(parts), {"tokenizer_class": "GPT2Tokenizer"})
+        refuses(place, "tokenizer_class is 'GPT2Tokenizer', which splits by the pattern gpt2")
+        place = folder(BytePairs(parts), {"tokenizer_class": "PreTrainedTokenizerFast"})
+        assert read_tokenizer(place).parts == parts
+
+
+def test_bytes_alone_are_bytes(folder):
+    assert read_tokenizer(folder(BytePairs(BYTES))).kind == Bytes.kind
+
+
+def test_a_config_that_is_none_is_refused(ended, folder):
+    place = folder(ended)
+    (place / "tokenizer_config.json").write_text("not JSON")
+    with pytest.raises(ValueError, match=r"tokenizer_config.json is no JSON"):
+        read_tokenizer(place)
+
+
+def test_a_number_of_thousands_of_digits(ended, folder):
+    place = folder(ended)
+    (place / "tokenizer.json").write_text('{"model": ' + "1" * 5000 + "}")
+    with pytest.raises(ValueError, match=r"tokenizer.json has a number of thousands of digits"):
+        read_tokenizer(place)
+
+
+def test_the_space_in_front_is_as_the_config_says(fallback, folder):
+    config = {"tokenizer_class": "LlamaTokenizer", "add_prefix_space": True}
+    assert read_tokenizer(folder(fallback, config)).parts == fallback.parts
+    place = folder(fallback, {**config, "add_prefix_space": False})
+    refuses(place, ".*sets add_prefix_space to False, and tokenizer.json says True: they contra")
+
+
+# --- WordPiece -----------------------------------------------------------------------------
+
+
+def test_berts_usual_config(transformers, pieces, folder):
+    config = {
+        "tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": None,
+        "tokenize_chinese_chars": True, "cls_token": "[CLS]", "sep_token": "[SEP]",
+        "pad_token": "[PAD]", "mask_token": "[MASK]", "unk_token": "[UNK]", "never_split": None,
+        "do_basic_tokenize": True, "model_max_length": 512,
+    }  # fmt: skip
+    agree(transformers, folder(pieces, config, model={"model_type": "bert"}))
+    # The class puts its marks around a text by itself.
+    bare = folder(pieces, config, {"post_processor": None}, {"model_type": "bert"})
+    agree(transformers, bare)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "sentence"),
+    [
+        ({}, {"post_processor": None}, r"post_processor is null, so no \[CLS\] and \[SEP\] would"),
+        ({"do_lower_case": False}, {}, ".*sets do_lower_case to False"),
+        ({"strip_accents": False}, {}, ".*sets strip_accents to False"),
+        ({"tokenize_chinese_chars": False}, {}, ".*sets tokenize_chinese_chars to False"),
+        ({"do_lower_case": "no"}, {}, "do_lower_case is 'no', but it must be true or false"),
+        ({"cls_token": "[SEP]"}, {}, r"cls_token is '\[SEP\]', but only '\[CLS\]' is supported"),
+        ({"mask_token": "[PAD]"}, {}, r"mask_token is '\[PAD\]', but only '\[MASK\]' is support"),
+        ({"tokenizer_class": "GPT2Tokenizer"}, {}, "tokenizer_class is 'GPT2Tokenizer', but a W"),
+    ],
+)
+def test_what_the_config_asks_of_word_pieces(pieces, folder, config, changes, sentence):
+    refuses(folder(pieces, config, changes), sentence)
+
+
+@pytest.mark.parametrize("opener", ["BertTokenizer", "PreTrainedTokenizerFast"])
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"lowercase": False}, "do_lower_case"),
+        ({"strip_accents": False}, "strip_accents"),
+        ({"handle_chinese_chars": False}, "tokenize_chinese_chars"),
+    ],
+)
+def test_berts_class_normalizes_in_its_own_way(transformers, pieces, folder, opener, changes, name):
+    normalizer = {"normalizer": {**pieces.document["normalizer"], **changes}}
+    place = folder(pieces, {"tokenizer_class": opener}, normalizer, {"model_type": "bert"})
+    if opener == "BertTokenizer":
+        refuses(place, f".*sets {name} to True, by its word or as the class does")
+    else:
+        agree(transformers, place)
+    said = {"tokenizer_class": opener, name: False}
+    agree(transformers, folder(pieces, said, normalizer, {"model_type": "bert"}))
