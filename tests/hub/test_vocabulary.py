@@ -257,6 +257,18 @@ def test_special_tokens_of_two_files(
         assert [*before, *ours.encode_marked(text).tolist()] == theirs.encode(text), repr(text)
 
 
+@pytest.mark.parametrize("config", [None, {"tokenizer_class": "Qwen2Tokenizer"}])
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
+def test_qwens_two_files(transformers, ended, strange_texts, tmp_path, kind, config):
+    write_gpt2(tmp_path, ended.parts)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    ours, theirs = read_tokenizer(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert (ours.parts.pattern, ours.specials, ours.before) == ("qwen2", {END: 300}, ())
+    agree_as_gpt2(ours, theirs, (*strange_texts, "e\u0301 12345 I'LL", f"x{END}\u212b"))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [

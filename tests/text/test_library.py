@@ -34,6 +34,13 @@ def test_reading_gives_back_what_was_written(pairs, pieces):
             (*pairs.parts.vocabulary, "<|end|>"), pairs.parts.merges, pattern, True, ("<|end|>",)
         )
         assert read_byte_pairs(json.loads(json.dumps(write_byte_pairs(parts)))) == parts
+        parts = BytePairParts(
+            (*pairs.parts.vocabulary, "<word>"),
+            pairs.parts.merges,
+            whole=("<word>",),
+            normal_form="NFC",
+        )
+        assert read_byte_pairs(json.loads(json.dumps(write_byte_pairs(parts)))) == parts
     parts = WordPieceParts(pieces.parts.vocabulary, lowercase=False, strip_accents=True)
     assert read_word_pieces(json.loads(json.dumps(write_word_pieces(parts)))) == parts
 
@@ -155,8 +162,25 @@ PAIR_DAMAGE = [
     ),
     (
         "added_tokens",
-        [{"id": 3, "content": "x y", "special": False}],
-        "added_tokens has 'x y', which is no special token",
+        [{"id": 300, "content": "x y", "special": False}],
+        "the token 'x y' is to be found whole in a text, but only one word of ASCII that is no "
+        "special token can be",
+    ),
+    (
+        "added_tokens",
+        [{"id": 300, "content": "x", "special": 1}],
+        "added_tokens.special is 1, but only True or False is supported",
+    ),
+    ("normalizer", {"type": "NFKC"}, "normalizer is {'type': 'NFKC'}, which is not supported"),
+    (
+        "normalizer",
+        {"type": "NFC", "turn": 1},
+        "normalizer is {'type': 'NFC', 'turn': 1}, which is not supported",
+    ),
+    (
+        "added_tokens",
+        [{"id": 300, "content": "", "special": True}],
+        "added_tokens has '', which is no special token",
     ),
     (
         "added_tokens",
@@ -235,6 +259,11 @@ PIECE_DAMAGE = [
         "[CLS] and [SEP] are supported",
     ),
     ("added_tokens", [], "the special token [PAD] is missing: WordPiece needs it"),
+    (
+        "added_tokens",
+        [{"id": 300, "content": "word", "special": False}],
+        "added_tokens has 'word', which is no special token",
+    ),
 ]
 
 

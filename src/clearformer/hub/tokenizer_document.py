@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clearformer.hub.tokenizer_config import (
     BERT,
@@ -20,6 +21,12 @@ from clearformer.text import BytePairs, Bytes, FallbackPairs, Tokenizer, WordPie
 from clearformer.text.library import a_list
 from clearformer.text.parts import BytePairParts, WordPieceParts, byte_characters
 
+ROUND, MOST_SPARE = 64, 512  # published ones are multiples of 128 and have up to 421 rows to spare
+# How a class splits a text, and the normal form that it brings it to.
+SPLITS: dict[str, tuple[str, Literal["NFC"] | None]] = {
+    GPT2: ("gpt2", None),
+    QWEN2: ("qwen2", "NFC"),
+}
 BYTES = BytePairParts(byte_characters(), ())  # the bytes themselves, as a BPE without merges
 
 
@@ -52,15 +59,28 @@ def _byte_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
     # A byte-level tokenizer knows every byte, so an unknown token never comes up.
     model = {k: v for k, v in document["model"].items() if k != "unk_token"}
     pairs = BytePairs.from_library({**document, "model": model})
-    found = pairs.parts.pattern, pairs.parts.whole_words
+    parts = pairs.parts
+    found = parts.pattern, parts.normal_form, parts.whole_words
     # These two classes take the vocabulary and the merges alone, and split in their own way.
-    for opener, pattern in ((GPT2, "gpt2"), (QWEN2, "qwen2")):
-        if wishes.opener == opener and found != (pattern, False):
+    for opener, (pattern, form) in SPLITS.items():
+        if wishes.opener == opener and found != (pattern, form, False):
             raise ValueError(
-                f"tokenizer_class is {opener!r}, which splits by the pattern {pattern} and always "
-                f"merges, but tokenizer.json does not: name {WHOLE}Fast if the file is right"
+                f"tokenizer_class is {opener!r}, which splits by the pattern {pattern} with the "
+                f"normal form {form} and always merges, but tokenizer.json does not: name "
+                f"{WHOLE}Fast if the file is right"
             )
-    return Bytes() if pairs.parts == BYTES else pairs
+    return Bytes() if parts == BYTES else BytePairs(filled(parts, wishes))
+
+
+def filled(parts: BytePairParts, wishes: Wishes) -> BytePairParts:
+    """With a special token for every row behind the last: Qwen's embeddings are rounded up."""
+    size, rows = len(parts.vocabulary), wishes.model.get("vocab_size")
+    if wishes.model.get("model_type") not in ("qwen2", "qwen3") or not isinstance(rows, int):
+        return parts
+    if rows % ROUND or not size < rows <= size + MOST_SPARE:
+        return parts
+    spare = tuple(f"<|no token {number}|>" for number in range(size, rows))
+    return replace(parts, vocabulary=parts.vocabulary + spare, specials=parts.specials + spare)
 
 
 def _word_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:

@@ -15,12 +15,20 @@ from clearformer.hub.tokenizer_config import (
     CONFIG,
     END,
     GPT2,
+    QWEN2,
+    USUAL,
     Wishes,
     read_document,
     read_object,
     read_wishes,
 )
-from clearformer.hub.tokenizer_document import BYTES, read_tokenizer_document, require_berts_roles
+from clearformer.hub.tokenizer_document import (
+    BYTES,
+    SPLITS,
+    filled,
+    read_tokenizer_document,
+    require_berts_roles,
+)
 from clearformer.text import BytePairs, Bytes, FallbackPairs, SentencePieces, Tokenizer, WordPieces
 from clearformer.text.library import write_byte_pairs, write_template
 from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts
@@ -84,27 +92,30 @@ def _in_order(folder: Path, name: str) -> list[str]:
 
 
 def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
-    """GPT-2's own two files, by either of their names."""
+    """GPT-2's own two files, by either of their names; Qwen2 has them too."""
     wishes = read_wishes(folder)
-    wishes.opened_by(f"a folder of {vocabulary} and {merges}", GPT2)
-    wishes = replace(wishes, opener=GPT2)
+    wishes.opened_by(f"a folder of {vocabulary} and {merges}", GPT2, QWEN2)
+    opener = wishes.opener or GPT2
+    wishes = replace(wishes, opener=opener)
+    pattern, normal_form = SPLITS[opener]
     wishes.refuse("add_prefix_space", "add_eos_token")
     tokens = _in_order(folder, vocabulary)
     specials = _specials(tokens, wishes, vocabulary)
-    start = wishes.roles.get("bos_token", END)
+    start = wishes.roles.get("bos_token", USUAL[opener].get("bos_token"))
     lines = _lines(folder / merges)
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
     if wrong is not None:
         raise ValueError(f"{merges} has the line {' '.join(wrong)!r:.60}, but a merge is of two")
-    return BytePairs(
-        BytePairParts(
-            vocabulary=tuple(tokens),
-            merges=tuple((first, second) for first, second in pairs),
-            specials=specials,
-            opening=(start,) if start is not None and wishes.flag("add_bos_token") else (),
-        )
+    parts = BytePairParts(
+        vocabulary=tuple(tokens),
+        merges=tuple((first, second) for first, second in pairs),
+        pattern=pattern,
+        specials=specials,
+        opening=(start,) if start is not None and wishes.flag("add_bos_token") else (),
+        normal_form=normal_form,
     )
+    return BytePairs(filled(parts, wishes))
 
 
 def _word_pieces(folder: Path) -> WordPieces:

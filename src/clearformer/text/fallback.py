@@ -141,7 +141,7 @@ def read(data: Any) -> FallbackParts:
 def write(parts: FallbackParts) -> dict[str, Any]:
     """JSON that the library reads; it says nothing that `read` does not know."""
     normalizer, split = FRONTS[parts.front]
-    post = (
+    post: dict[str, Any] = (
         {"post_processor": library.write_template(parts, parts.opening, ())}
         if parts.opening
         else {}

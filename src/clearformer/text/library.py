@@ -28,10 +28,12 @@ class Parts(Protocol):
 
 def read_byte_pairs(data: Any) -> BytePairParts:
     """The values in a library's JSON, if it is byte-level BPE as we know it."""
-    known_keys(data, "", {"version", "model", "added_tokens", "pre_tokenizer", "decoder", _POST})
+    known = {"version", "model", "added_tokens", "pre_tokenizer", "decoder", _POST}
+    composed = isinstance(data, dict) and data.get("normalizer") == _NFC
+    known_keys(data, "", known | {"normalizer"} if composed else known)
     model = known_keys(data.get("model"), "model", {"type", "vocab", "merges", "ignore_merges"})
     expect(model, "model", "type", "BPE")
-    specials = added_tokens(data, vocabulary := vocabulary_of(model))
+    specials, whole = all_added_tokens(data, vocabulary := vocabulary_of(model))
     return BytePairParts(
         vocabulary=tuple(vocabulary),
         merges=tuple(merges_of(model)),
@@ -39,6 +41,8 @@ def read_byte_pairs(data: Any) -> BytePairParts:
         whole_words=model.get("ignore_merges") is True,
         specials=specials,
         opening=opening_tokens(data.get(_POST), vocabulary),
+        whole=whole,
+        normal_form="NFC" if composed else None,
     )
 
 
@@ -61,7 +65,8 @@ def write_byte_pairs(parts: BytePairParts) -> dict[str, Any]:
             "ignore_merges": parts.whole_words,
             "merges": [list(merge) for merge in parts.merges],
         },
-        normalizer=None,
+        whole=parts.whole,
+        normalizer=_NFC if parts.normal_form else None,
         # GPT-2's pattern is built in, and faster so.
         pre_tokenizer={**level, "use_regex": True}
         if parts.pattern == "gpt2"
@@ -153,17 +158,21 @@ def open_library(document: dict[str, Any]) -> "Library":
 # --- one value at a time -------------------------------------------------------------------
 
 _POST = "post_processor"
+_NFC = {"type": "NFC"}
 _OFF: tuple[Any, ...] = (None, False, "", [])  # a setting with one of these changes nothing
 
 
-def document(parts: Parts, model: dict[str, Any], **stages: Any) -> dict[str, Any]:
+def document(
+    parts: Parts, model: dict[str, Any], whole: Sequence[str] = (), **stages: Any
+) -> dict[str, Any]:
     ids = {token: i for i, token in enumerate(parts.vocabulary)}
+    special = set(parts.specials)
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {
         "version": "1.0",
         "added_tokens": [
-            {"id": ids[token], "content": token, **plain, "special": True}
-            for token in sorted(parts.specials, key=ids.__getitem__)
+            {"id": ids[token], "content": token, **plain, "special": token in special}
+            for token in sorted((*parts.specials, *whole), key=ids.__getitem__)
         ],
         "model": {**model, "vocab": ids},
         **stages,
@@ -219,13 +228,28 @@ def merges_of(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def added_tokens(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[str, ...]:
-    """The special tokens; they and their ids are put into the vocabulary, which is sorted."""
+    """The special tokens, where there may be no others; see `all_added_tokens`."""
+    specials, whole = all_added_tokens(data, vocabulary)
+    if whole:
+        raise ValueError(f"added_tokens has {whole[0]!r:.60}, which is no special token")
+    return specials
+
+
+def all_added_tokens(
+    data: Mapping[str, Any], vocabulary: dict[str, int]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The special tokens, and those that any text may name.
+
+    They and their ids are put into the vocabulary, which is sorted.
+    """
     specials: list[str] = []
+    whole: list[str] = []
     for token in a_list(data.get("added_tokens", []), "added_tokens"):
         names = {"id", "content", "special", "normalized"}
         content = known_keys(token, "added_tokens", names).get("content")
-        if not isinstance(content, str) or not content or token.get("special") is not True:
+        if not isinstance(content, str) or not content:
             raise ValueError(f"added_tokens has {content!r:.60}, which is no special token")
+        expect(token, "added_tokens", "special", True, False)
         # Such a token is looked for in the normalized text: where there is lowercasing, [mask]
         # would be [MASK].
         if token.get("normalized") not in _OFF and data.get("normalizer") is not None:
@@ -235,14 +259,14 @@ def added_tokens(data: Mapping[str, Any], vocabulary: dict[str, int]) -> tuple[s
             )
         if vocabulary.setdefault(content, token.get("id")) != token.get("id"):
             raise ValueError(f"the special token {content!r} has two ids")
-        specials.append(content)
+        (specials if token["special"] else whole).append(content)
     ids = list(vocabulary.values())
     if not all(type(i) is int for i in ids) or sorted(ids) != list(range(len(ids))):
         raise ValueError(f"the ids must be 0 to {len(ids) - 1}, each once, and they are not")
     ordered = sorted(vocabulary.items(), key=lambda item: item[1])
     vocabulary.clear()
     vocabulary.update(ordered)
-    return tuple(specials)
+    return tuple(specials), tuple(whole)
 
 
 def opening_tokens(data: Any, vocabulary: Mapping[str, int]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """All there is to a learned tokenizer: its vocabulary, its merges, and how text is split."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from clearformer.text.utf8 import require_unicode
 
@@ -28,9 +29,18 @@ class BytePairParts:
     whole_words: bool = False  # a word that is in the vocabulary is not built by merges
     specials: tuple[str, ...] = ()
     opening: tuple[str, ...] = ()  # special tokens that open a row that is one whole text
+    whole: tuple[str, ...] = ()  # tokens that any text may name, as it may name any word
+    normal_form: Literal["NFC"] | None = None  # of Unicode, that a text is brought to first
 
     def __post_init__(self) -> None:
-        require_vocabulary(self.vocabulary, self.specials)
+        require_vocabulary(self.vocabulary, (*self.specials, *self.whole))
+        for name in self.whole:
+            # So that no end of a chunk and no normal form comes between its characters.
+            if name in self.specials or not all("!" <= letter <= "~" for letter in name):
+                raise ValueError(
+                    f"the token {name!r:.60} is to be found whole in a text, but only one word of "
+                    f"ASCII that is no special token can be"
+                )
         for name in self.opening:
             if name not in self.specials:
                 raise ValueError(f"{name!r} opens a text, but it is no special token")

@@ -39,7 +39,9 @@ class LibraryTokenizer(Tokenizer):
     def _open(self, document: dict[str, Any]) -> None:
         self.document = document
         self.library = open_library(document)
-        self.specials = {token["content"]: token["id"] for token in document["added_tokens"]}
+        self.specials = {
+            token["content"]: token["id"] for token in document["added_tokens"] if token["special"]
+        }
 
     @property
     def size(self) -> int:
@@ -77,7 +79,8 @@ class LibraryTokenizer(Tokenizer):
 
 
 class BytePairs(LibraryTokenizer):
-    """Byte-level BPE as GPT-2's: any text has ids, and `decode` gives it back unchanged.
+    """Byte-level BPE as GPT-2's: any text has ids, and `decode` gives it back unchanged, or in
+    its normal form.
 
     Special tokens (`<|endoftext|>`) are put in by their id alone; written in a text, their
     name is text like any other.
