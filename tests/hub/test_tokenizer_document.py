@@ -178,6 +178,24 @@ def test_the_space_in_front_is_as_the_config_says(fallback, folder):
     refuses(place, ".*sets add_prefix_space to False, and tokenizer.json says True: they contra")
 
 
+def test_a_token_that_is_looked_for_in_the_normalized_text(fallback, folder):
+    added = [{**token, "normalized": True} for token in fallback.document["added_tokens"]]
+    place = folder(fallback, {"tokenizer_class": "LlamaTokenizer"}, {"added_tokens": added})
+    assert read_tokenizer(place).parts == fallback.parts
+    place = folder(
+        fallback, {"tokenizer_class": "PreTrainedTokenizerFast"}, {"added_tokens": added}
+    )
+    refuses(place, "the special token '<unk>' has normalized on, which is not supported")
+
+
+@pytest.mark.parametrize("name", ["ended", "pieces"])
+def test_a_model_without_a_type_is_known_by_what_it_has(transformers, request, folder, name):
+    ours = request.getfixturevalue(name)
+    model = {key: value for key, value in ours.document["model"].items() if key != "type"}
+    kind = {"model_type": "bert" if name == "pieces" else "gpt2"}
+    assert agree(transformers, folder(ours, {}, {"model": model}, kind)).parts == ours.parts
+
+
 # --- Qwen ----------------------------------------------------------------------------------
 
 QWEN = (END, "<|im_start|>", "<|im_end|>")

@@ -57,6 +57,17 @@ def test_merges_may_be_written_as_lines(pairs):
     assert read_byte_pairs(data) == pairs.parts
 
 
+def test_the_built_in_pattern_was_once_not_named(pairs):
+    data = copy.deepcopy(pairs.document)
+    del data["pre_tokenizer"]["use_regex"]
+    assert read_byte_pairs(data) == pairs.parts
+    parts = BytePairParts(pairs.parts.vocabulary, pairs.parts.merges, "llama3")
+    data = copy.deepcopy(write_byte_pairs(parts))
+    del data["pre_tokenizer"]["pretokenizers"][1]["use_regex"]  # which would split once more
+    with pytest.raises(ValueError, match="use_regex is None, but only False is supported"):
+        read_byte_pairs(data)
+
+
 def set_in(data, path, value):
     data = copy.deepcopy(data)
     *way, last = path.split(".")

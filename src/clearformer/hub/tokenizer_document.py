@@ -35,6 +35,9 @@ def read_tokenizer_document(path: Path, wishes: Wishes) -> Tokenizer:
     document = read_document(path)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
         raise ValueError("tokenizer.json is not one of the tokenizers library")
+    if "type" not in document["model"]:  # as it was written in 2020
+        kind = "BPE" if "merges" in document["model"] else "WordPiece"
+        document["model"] = {**document["model"], "type": kind}
     # How long a text may be and how rows are filled up is settled elsewhere.
     document = {k: v for k, v in document.items() if k not in ("truncation", "padding")}
     if _closes(document.get("post_processor"), wishes):
@@ -44,6 +47,13 @@ def read_tokenizer_document(path: Path, wishes: Wishes) -> Tokenizer:
         case "BPE" if document["model"].get("byte_fallback") is True:
             wishes.opened_by("a BPE with byte_fallback", WHOLE, LLAMA)
             wishes.agree("add_prefix_space", True)
+            if wishes.opener == LLAMA:
+                # This class does not normalize, so it looks for a token in the text as it is.
+                tokens = document["added_tokens"]
+                document["added_tokens"] = [
+                    {**token, "normalized": False} if isinstance(token, dict) else token
+                    for token in tokens
+                ]
             return FallbackPairs.from_library(document)
         case "BPE":
             return _byte_level(document, wishes)

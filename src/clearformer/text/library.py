@@ -365,5 +365,6 @@ def _read_pattern(data: Any) -> str:
         pattern = names[regex]
     expect(level, "pre_tokenizer", "type", "ByteLevel")
     expect(level, "pre_tokenizer", "add_prefix_space", False)
-    expect(level, "pre_tokenizer", "use_regex", level is data)
+    if "use_regex" in level or level is not data:  # before it had a name, it was on
+        expect(level, "pre_tokenizer", "use_regex", level is data)
     return pattern
