@@ -213,7 +213,7 @@ def test_two_files_that_do_not_fit(ended, tmp_path):
     (tmp_path / "merges.txt").write_text("a b c\n")
     with pytest.raises(ValueError, match=r"merges.txt has the line 'a b c', but a merge is of two"):
         read_tokenizer(tmp_path)
-    for text in ('{"a": 5}', '{"a": "0"}', "{}", "[]", '{"a": 0, "b": 0}'):
+    for text in ('{"a": 5}', '{"a": "0"}', "{}", "[]", "[5]", '"a"', "1.5", '{"a": 0, "b": 0}'):
         (tmp_path / "vocab.json").write_text(text)
         with pytest.raises(ValueError, match="does not give each token a number from 0 on"):
             read_tokenizer(tmp_path)

@@ -86,7 +86,7 @@ def _in_order(folder: Path, name: str) -> list[str]:
     ids = read_document(folder / name)
     numbers = list(ids.values()) if isinstance(ids, dict) else []
     whole = all(type(number) is int for number in numbers)
-    if not ids or not whole or sorted(numbers) != list(range(len(numbers))):
+    if not numbers or not whole or sorted(numbers) != list(range(len(numbers))):
         raise ValueError(f"{name} does not give each token a number from 0 on")
     return sorted(ids, key=ids.__getitem__)
 
