@@ -196,6 +196,7 @@ def attention(config: c.ModelConfig, position: positions.Position) -> Attention:
         config.width,
         config.heads,
         key_heads=config.key_heads,
+        per_head=config.per_head,
         bias=config.biases.attention,
         output_bias=config.biases.attention_output,
         position=position,

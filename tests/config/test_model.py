@@ -11,6 +11,7 @@ from clearformer.families import preset
 
 def test_derived_numbers():
     assert preset("gpt2-xl").head_width == 64
+    assert dataclasses.replace(preset("gpt2"), per_head=80).head_width == 80
     assert preset("gpt2").scale == 1.0
     assert preset("original").scale == pytest.approx(512**0.5)
 
@@ -30,6 +31,14 @@ def test_derived_numbers():
             lambda: dataclasses.replace(preset("gpt2"), vocabulary=2**31 + 1),
             "ModelConfig: vocabulary is 2147483649, but it must be between 1 and 4194304 "
             "(MOST_VOCABULARY)",
+        ),
+        (
+            lambda: dataclasses.replace(preset("gpt2"), per_head=0),
+            "ModelConfig: per_head is 0, but it must be from 1 to 65536, or absent",
+        ),
+        (
+            lambda: dataclasses.replace(preset("xl"), per_head=8),
+            "ModelConfig: per_head is 8, but it must be absent in a model with relative positions",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), key_heads=13),

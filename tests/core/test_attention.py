@@ -186,3 +186,16 @@ def test_gradients_are_exact(position, pattern, memory, scrambled):
 def test_heads_that_do_not_divide_are_refused(arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Attention(**arguments)
+
+
+def test_heads_may_be_wider_than_their_share_of_the_width():
+    torch.manual_seed(0)
+    wide = Attention(12, 5, key_heads=1, per_head=8)
+    assert wide.project.weight.shape == ((5 + 1 + 1) * 8, 12)
+    assert wide.output.weight.shape == (12, 5 * 8)
+    x = torch.randn(2, 6, 12)
+    plain = Attention(12, 5, key_heads=1, per_head=8, kernel=kernels.loop)
+    plain.load_state_dict(wide.state_dict())
+    mask = Mask(Causal())
+    assert wide(x, mask).shape == x.shape
+    torch.testing.assert_close(wide(x, mask), plain(x, mask))

@@ -67,6 +67,16 @@ MODELS = {
         {**BERT, **NONE, "num_key_value_heads": 2, "use_sliding_window": True,
          "sliding_window": 5, "max_window_layers": 1},
     ),
+    "llama-wide": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {**BERT, **NONE, "num_key_value_heads": 2, "head_dim": 10, "attention_bias": True},
+    ),
+    "qwen3-wide": (
+        "Qwen3ForCausalLM",
+        "Qwen3Config",
+        {**BERT, **NONE, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8},
+    ),
     "qwen3": (
         "Qwen3ForCausalLM",
         "Qwen3Config",

@@ -83,6 +83,7 @@ def test_scaled_positions():
 
 def test_relatives():
     assert read(model_type="qwen3").query_key_norm == RMSNorm(epsilon=1e-5)
+    assert read(model_type="qwen3").per_head == 128  # theirs, where nothing is said
     assert read(model_type="qwen2").biases.attention
     assert not read(model_type="qwen2").biases.attention_output
     windowed = (Causal() & Local(window=16),)
@@ -135,7 +136,7 @@ def test_positions_that_are_said_twice_must_agree():
         ("rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "factor": 2.0}),
         ("rope_parameters", "yarn"),
         ("partial_rotary_factor", 0.5),
-        ("head_dim", 32),
+        ("head_dim", 0),
         ("hidden_act", "gelu"),
         ("pretraining_tp", 2),
         ("layer_types", ["sliding_attention", "full_attention"]),

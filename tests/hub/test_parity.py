@@ -13,7 +13,7 @@ from clearformer.hub.importing import read
 KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
 GENERATORS = [
     "gpt2", "gpt2-untied", "llama", "llama-biased", "llama-linear", "llama-scaled", "mistral",
-    "qwen2", "qwen2-windows", "qwen3",
+    "qwen2", "qwen2-windows", "qwen3", "llama-wide", "qwen3-wide",
 ]  # fmt: skip
 ENCODERS = ["bert", "bert-masked", "bert-features", "bert-classes"]
 

@@ -378,6 +378,7 @@ class ModelConfig:
     init: Literal["torch_default", "xavier", "normal", "gpt2", "transformer_xl", "sparse", "modern"]
     norm: Norm = LayerNorm()
     key_heads: int | None = None
+    per_head: int | None = None  # width of a head; absent: the model's, shared out
     query_key_norm: Norm | None = None
     biases: Biases = field(default_factory=Biases)
     dropout: Dropout = field(default_factory=Dropout)
@@ -395,6 +396,11 @@ class ModelConfig:
         if self.key_heads is not None:
             wanted = f"between 1 and heads, which is {self.heads}"
             require(self, "key_heads", 1 <= self.key_heads <= self.heads, wanted)
+        if self.per_head is not None:
+            allowed = 1 <= self.per_head <= limits.MOST_WIDTH
+            require(self, "per_head", allowed, f"from 1 to {limits.MOST_WIDTH}, or absent")
+            relative = isinstance(self.position, RelativeXL)
+            require(self, "per_head", not relative, "absent in a model with relative positions")
         if self.segments is not None:
             allowed = 1 <= self.segments <= limits.MOST_SEGMENTS
             require(self, "segments", allowed, f"from 1 to {limits.MOST_SEGMENTS}, or absent")
@@ -405,7 +411,7 @@ class ModelConfig:
 
     @property
     def head_width(self) -> int:
-        return self.width // self.heads
+        return self.width // self.heads if self.per_head is None else self.per_head
 
     @property
     def scale(self) -> float:

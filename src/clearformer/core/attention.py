@@ -17,7 +17,10 @@ from clearformer.core.positions import Position
 
 
 class Attention(nn.Module):
-    """Multi-head attention (eq. 12); grouped when there are fewer key heads than heads."""
+    """Multi-head attention (eq. 12); grouped when there are fewer key heads than heads.
+
+    The heads share the width out among them, unless each is told to be `per_head` wide.
+    """
 
     def __init__(
         self,
@@ -25,6 +28,7 @@ class Attention(nn.Module):
         heads: int,
         *,
         key_heads: int | None = None,
+        per_head: int | None = None,
         bias: bool = True,
         output_bias: bool = True,
         position: Position | None = None,
@@ -35,7 +39,7 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
-        if width % heads:
+        if per_head is None and width % heads:
             raise ValueError(
                 f"width is {width} and heads is {heads}, but the heads must divide the width: "
                 f"use {_nearest_divisor(width, heads)} heads"
@@ -47,9 +51,9 @@ class Attention(nn.Module):
             )
         self.heads = heads
         self.key_heads = key_heads
-        self.head_width = width // heads
+        self.head_width = width // heads if per_head is None else per_head
         self.project = nn.Linear(width, (heads + 2 * key_heads) * self.head_width, bias=bias)
-        self.output = nn.Linear(width, width, bias=output_bias)
+        self.output = nn.Linear(heads * self.head_width, width, bias=output_bias)
         self.position = Position() if position is None else position
         self.query_norm = nn.Identity() if query_norm is None else query_norm
         self.key_norm = nn.Identity() if key_norm is None else key_norm
@@ -61,8 +65,8 @@ class Attention(nn.Module):
         q, bias = self.position.score(q, k)
         y = self.kernel(q, k, v, mask, bias, self.dropout if self.training else 0.0)
         # The past may have put queries of several sequences side by side, where these share
-        # their keys; in the shape of x each stands in its own row again.
-        merged = y.transpose(1, 2).reshape(x.shape)  # (B, T, E)
+        # their keys; with the rows of x each stands in its own again.
+        merged = y.transpose(1, 2).reshape(*x.shape[:-1], -1)  # (B, T, H*D)
         return self.output(merged)  # (B, T, E)
 
     def queries_keys_values(self, x: Tensor, start: int) -> Heads:

@@ -62,6 +62,7 @@ ARCHITECTURES = {
 }
 SCALINGS = {name: name for name in ("default", "linear", "llama3")}  # of rotary positions
 ENDS = {"llama": (2,), "mistral": (2,)}  # of a text, where a config.json is silent
+PER_HEAD = {"qwen3": 128}  # width of a head, where a config.json is silent
 FULL, SLIDING = "full_attention", "sliding_attention"
 WINDOW, FIRST_WINDOW = 4096, 28  # tokens, and the first layer, where a config.json is silent
 
@@ -73,7 +74,8 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
     layers = settings.whole("num_hidden_layers", limits.MOST_LAYERS)
     length = settings.whole("max_position_embeddings", limits.MOST_LENGTH)
-    settings.only("head_dim", width // heads)
+    silent = PER_HEAD.get(kind, max(1, width // heads))
+    per_head = settings.whole("head_dim", limits.MOST_WIDTH, silent)
     settings.only("pretraining_tp", 1)
     settings.only("hidden_act", "silu", "swish")
     norm = RMSNorm(epsilon=settings.number("rms_norm_eps", 1e-6))
@@ -86,6 +88,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         width=width,
         heads=heads,
         key_heads=settings.whole("num_key_value_heads", heads, heads),
+        per_head=None if per_head * heads == width else per_head,
         hidden=settings.whole("intermediate_size", limits.MOST_HIDDEN),
         residual="pre",
         activation="swiglu",
