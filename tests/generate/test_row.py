@@ -8,7 +8,8 @@ import torch
 from clearformer.generate.choose import Sampling
 from clearformer.generate.constrain import Choices, Expression
 from clearformer.generate.row import Row, Task, Uniforms
-from clearformer.text import Bytes
+from clearformer.text import Bytes, FallbackPairs
+from clearformer.text.fallback import BYTES, FallbackParts
 
 GREEDY = Sampling(temperature=0)
 
@@ -68,6 +69,17 @@ def test_bytes_that_wait_for_more_are_not_lost_where_a_text_ends():
     assert [token.id for token in tokens] == [*b"a\xe2\x82"]
     stopped = written(Task(how=GREEDY, stops=("!",)), *half, logits(33))
     assert ("".join(stopped[0]), stopped[1]) == ("a\ufffd", "stop")
+
+
+def test_a_stop_string_is_found_in_bytes_that_waited_to_the_end():
+    merged = FallbackPairs(FallbackParts(("<unk>", *BYTES, "a"), ()))
+    ids = [1 + byte for byte in "日本".encode()]
+    for ends, most in (((257,), 9), ((), 6)):
+        row = Row([257], Task(how=GREEDY, stops=("本",), ends=ends, most=most), merged)
+        tokens = []
+        for token in [*ids, 257]:
+            tokens += row.take(logits(token, size=258)) if row.finished is None else []
+        assert ("".join(token.text for token in tokens), row.finished) == ("日", "stop")
 
 
 def test_what_ends_a_text():

@@ -17,7 +17,7 @@ from torch import Tensor
 from clearformer.generate import rules
 from clearformer.generate.choose import Sampling, draw, shaped
 from clearformer.generate.constrain import Constraint
-from clearformer.generate.spell import Spelling, Stops, Token
+from clearformer.generate.spell import Stops, Token, spelling
 from clearformer.text import Tokenizer
 
 Reason = Literal["length", "end", "stop", "context", "complete"]
@@ -77,7 +77,7 @@ class Row:
         self.task = task
         self.number = number
         self.uniforms = Uniforms(seed, number)
-        self.spelling = None if tokenizer is None else Spelling(tokenizer, self.prompt)
+        self.spelling = None if tokenizer is None else spelling(tokenizer, self.prompt)
         self.stops = Stops(task.stops)
         self.open: list[Token] = []  # the last one, while bytes of its character are missing
         self.state = None if task.constraint is None else task.constraint.start
@@ -134,7 +134,12 @@ class Row:
         if not tokens or not waiting:
             return tokens
         last = tokens[-1]
-        return [*tokens[:-1], replace(last, text=last.text + waiting)]
+        tokens = [*tokens[:-1], replace(last, text=last.text + waiting)]
+        # What waited may have a stop string, too.
+        passed = [token for each in tokens for token in self.stops.add(each)]
+        if self.stops.found:
+            self.finished = "stop"
+        return passed + self.stops.rest()
 
     def _draw(self, logits: Tensor) -> Token | None:
         """The next token, or none where the form is complete and the model wants no more."""

@@ -1,16 +1,21 @@
 """Tokens to text as they come: whole characters only, and not past a stop string.
 
-Three small machines on streams of tokens. None of them knows a model.
+Small machines on streams of tokens. None of them knows a model.
 """
 
+import codecs
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from clearformer.text import Tokenizer
+from clearformer.text import BytePairs, Bytes, FallbackPairs, Tokenizer
+from clearformer.text.parts import byte_characters
 
 BROKEN = "\ufffd"
 LONGEST = 4  # bytes of a character in UTF-8, so tokens that one may take
-MANY = 32  # tokens of broken characters, of which the older half is no longer of use
+LETTERS = {letter: byte for byte, letter in enumerate(byte_characters())}
+ONE_BYTE = re.compile("<0x([0-9a-fA-F]{2})>")
 
 
 @dataclass(frozen=True)
@@ -24,51 +29,150 @@ class Token:
     uniform: float  # the number that drew it
 
 
-class Spelling:
-    """What each token adds to a text; a character whose bytes are not all there waits for them.
+class Spelling(Protocol):
+    """What each token adds to a text: together, what the tokenizer makes of all of them.
 
-    A token's text may depend on the one before (words are joined by spaces), so a token is
-    decoded together with those that the last text came from.
+    A text is handed out as soon as no token that follows can change it.
     """
-
-    def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
-        self.tokenizer = tokenizer
-        self.ids = list(before[-LONGEST:])
-        self.text = tokenizer.decode(self.ids)
-        self.said = len(self.text)  # characters of the text that are known
-        self.whole = len(self.ids)  # tokens up to the last whole character
 
     @property
     def waiting(self) -> bool:
-        return self.said < len(self.text)
+        """Whether there is a text that may still change."""
 
-    def add(self, token: int) -> str:
-        self.ids.append(token)
-        self.text = self.tokenizer.decode(self.ids)
-        # Only what the bytes of one character may still become can change.
-        broken = len(self.text) - len(self.text.rstrip(BROKEN))
-        fresh = self._say(len(self.text) - min(broken, LONGEST - 1))
-        if not broken:
-            self._forget(self.whole)
-            self.whole = len(self.ids)
-        elif len(self.ids) > MANY:
-            self._forget(len(self.ids) // 2)
-        return fresh
+    def add(self, token: int) -> str: ...
 
     def rest(self) -> str:
         """What waits for bytes that will not come."""
-        return self._say(len(self.text))
 
-    def _say(self, end: int) -> str:
-        fresh, self.said = self.text[self.said : end], max(self.said, end)
-        return fresh
 
-    def _forget(self, count: int) -> None:
-        """Leave out the first tokens, if the text of the others does not depend on them."""
-        rest = self.tokenizer.decode(self.ids[count:])
-        if count == self.whole or self.tokenizer.decode(self.ids[:count]) + rest == self.text:
-            self.said -= len(self.text) - len(rest)
-            self.ids, self.text, self.whole = self.ids[count:], rest, 0
+def spelling(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Spelling:
+    """How this tokenizer's tokens spell a text that goes on from the tokens `before`."""
+    match tokenizer:
+        case Bytes() | BytePairs():
+            return ByBytes(tokenizer, before)
+        case FallbackPairs():
+            return ByRuns(tokenizer, before)
+        case _:
+            return ByPieces(tokenizer, before)
+
+
+class ByPieces:
+    """Tokens with a text of their own, which depends on whether one comes before it (a space
+    joins two words) and on nothing else.
+    """
+
+    waiting = False
+
+    def __init__(self, tokenizer: Tokenizer, before: Sequence[int]) -> None:
+        self.tokenizer = tokenizer
+        self.previous = list(before[-1:])
+
+    def add(self, token: int) -> str:
+        both = self.tokenizer.decode([*self.previous, token])
+        alone = len(self.tokenizer.decode(self.previous))
+        self.previous = [token]
+        return both[alone:]
+
+    def rest(self) -> str:
+        return ""
+
+
+class ByBytes:
+    """Tokens that are bytes end to end; a character waits until all its bytes are there."""
+
+    def __init__(self, tokenizer: Bytes | BytePairs, before: Sequence[int]) -> None:
+        self.tokenizer = tokenizer
+        self.characters = codecs.getincrementaldecoder("utf-8")("replace")
+        for token in before[-LONGEST:]:  # the last of them may have begun a character
+            self.add(token)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self.characters.getstate()[0])
+
+    def add(self, token: int) -> str:
+        return self.characters.decode(token_bytes(self.tokenizer, token))
+
+    def rest(self) -> str:
+        return self.characters.decode(b"", final=True)
+
+
+class ByRuns:
+    """Tokens that are characters, and single bytes for others: a run of such bytes is a text as a
+    whole, or each of them is broken, so all of it waits until it ends or is beyond repair.
+    """
+
+    def __init__(self, tokenizer: FallbackPairs, before: Sequence[int]) -> None:
+        self.tokenizer = tokenizer
+        self.opens = not before  # a space that opens a text is none of it
+        self.run = self._begun(before)
+        self.said = len(self.run)  # bytes of the run that have been shown as broken
+
+    @property
+    def waiting(self) -> bool:
+        return len(self.run) > self.said
+
+    def add(self, token: int) -> str:
+        (piece,) = self.tokenizer.pieces([token])
+        byte = _byte(piece)
+        if byte is None:
+            return self.rest() + self._said(piece)
+        self.run += byte
+        return "" if _may_be_text(self.run) else self._broken()
+
+    def rest(self) -> str:
+        try:
+            text = self._said(self.run.decode())
+        except UnicodeDecodeError:
+            text = self._broken()
+        self.run, self.said = b"", 0
+        return text
+
+    def _broken(self) -> str:
+        fresh = BROKEN * (len(self.run) - self.said)
+        self.said = len(self.run)
+        return self._said(fresh)
+
+    def _said(self, text: str) -> str:
+        if not self.opens or not text:
+            return text
+        self.opens = False
+        return text.removeprefix(" ")
+
+    def _begun(self, before: Sequence[int]) -> bytes:
+        """The bytes of a character that ends in what follows."""
+        found = b""
+        for piece in self.tokenizer.pieces(before[1 - LONGEST :]):
+            byte = _byte(piece)
+            found = b"" if byte is None else found + byte
+        return found[codecs.utf_8_decode(found, "replace", False)[1] :]
+
+
+def token_bytes(tokenizer: Bytes | BytePairs, token: int) -> bytes:
+    """The bytes that a token stands for; a special token's are its name."""
+    tokenizer.checked([token])
+    if isinstance(tokenizer, Bytes):
+        return bytes([token])
+    name = tokenizer.parts.vocabulary[token]
+    try:
+        return bytes(LETTERS[letter] for letter in name)
+    except KeyError:
+        return name.encode()
+
+
+def _byte(piece: str) -> bytes | None:
+    """The byte that a token of a single byte stands for."""
+    found = ONE_BYTE.fullmatch(piece)
+    return None if found is None else bytes.fromhex(found[1])
+
+
+def _may_be_text(data: bytes) -> bool:
+    """Whether these bytes are UTF-8, but for a last character that has only begun."""
+    try:
+        codecs.utf_8_decode(data, "strict", False)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class Stops:
