@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from clearformer import config as c
+from clearformer.build import build
+from clearformer.families import xl
+from clearformer.generate.choose import Sampling
 from clearformer.generate.decoder import Decoder
+from clearformer.generate.row import Task
+from clearformer.generate.stream import generate, generate_many
+from clearformer.generate.writer import Writer
 
 POSITIONS = {
     "none": c.NoPosition(),
@@ -68,6 +74,27 @@ def test_every_position_and_pattern(position, patterns, past, writer):
         pytest.skip("a memory needs positions that compare")
     changed = {"position": POSITIONS[position], "patterns": PATTERNS[patterns]}
     check(writer("generator", past=PASTS[past], **changed), chunk=3)
+
+
+def test_a_memory_reads_the_same_segments_in_any_company():
+    """Prompts longer than a segment, of lengths that padding would set against each other."""
+    config = xl("tiny")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = build(config).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(0.2 * torch.randn_like(weight))
+        texts = [torch.randint(config.vocabulary, (count,)).tolist() for count in (150, 190)]
+    made = Writer(model, config)
+    assert config.length < 150
+    together = Decoder(made).read(texts, room=1)
+    for text, scores in zip(texts, together, strict=True):
+        assert_near(scores, Decoder(made).read([text], room=1)[0])
+    task = Task(how=Sampling(temperature=0), most=20)
+    alone = [generate(made, text, task=task).tokens for text in texts]
+    both = [written.tokens for written in generate_many(made, texts, task)]
+    assert [[t.id for t in each] for each in both] == [[t.id for t in each] for each in alone]
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern"])

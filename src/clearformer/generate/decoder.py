@@ -77,7 +77,11 @@ class Decoder:
         if (lengths < longest).any():
             padding = (longest - lengths)[:, None]
             self.keep = (torch.arange(self.capacity) >= padding).to(self.device)  # (B, capacity)
-        *parts, last = tokens.to(self.device).split(self.chunk, dim=1)
+        # Whole parts from the end, where all texts end: counted from the start, padding would move
+        # the borders of a memory's segments, and a text would read otherwise in company.
+        short = longest % self.chunk
+        first, rest = tokens.to(self.device).split((short, longest - short), dim=1)
+        *parts, last = (part for part in (first, *rest.split(self.chunk, dim=1)) if part.shape[1])
         for part in parts:
             self._hidden(part)
         return self._logits(self._hidden(last)[:, -1])
