@@ -72,6 +72,18 @@ def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
     assert sha256(again) == sha256(ours)
 
 
+@pytest.mark.parametrize("front", list(FRONTS))
+def test_a_text_that_goes_on_has_no_space_in_front(documents, strange_texts, front):
+    document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
+    ours = FallbackPairs.from_library(document)
+    for text in strange_texts:
+        ids = ours.encode_more(text).tolist()
+        assert ours.decode([*ours.encode("a"), *ids]) == "a" + text
+    assert ours.encode_more("<s>").tolist()[0] != 1
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        ours.encode_more("\ud800")
+
+
 def test_what_is_not_understood_is_refused(documents):
     good = {k: v for k, v in documents["split"].items() if k not in ("truncation", "padding")}
     for changes, message in [

@@ -6,6 +6,7 @@ of their own, and a character outside the vocabulary is spelled by the bytes of 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,18 +16,14 @@ from clearformer.text import library
 from clearformer.text.parts import require_vocabulary
 from clearformer.text.pieces import LibraryTokenizer
 from clearformer.text.tokenizer import Ids, Tokenizer
+from clearformer.text.utf8 import require_unicode
 
 SPACE = "▁"
 UNKNOWN = "<unk>"
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
-PREPENDED = {
-    "type": "Sequence",
-    "normalizers": [
-        {"type": "Prepend", "prepend": SPACE},
-        {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
-    ],
-}
+REPLACED = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+PREPENDED = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, REPLACED]}
 SPLIT = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "first", "split": False}
 DECODER = {
     "type": "Sequence",
@@ -101,6 +98,20 @@ class FallbackPairs(LibraryTokenizer):
             return super().encode(text)
         finally:
             self.library.encode_special_tokens = True
+
+    def encode_more(self, text: str) -> Ids:
+        """Without the space that opens a text."""
+        require_unicode(text)
+        found = self._inside.encode(text, add_special_tokens=False).ids
+        return np.asarray(found, dtype=np.int32)
+
+    @cached_property
+    def _inside(self) -> Any:
+        """The library's tokenizer for what stands inside a text."""
+        inside = {**self.document, "normalizer": REPLACED, "pre_tokenizer": None}
+        opened = library.open_library(inside)
+        opened.encode_special_tokens = True
+        return opened
 
 
 def learn(texts: Iterable[str], size: int | None) -> Tokenizer:

@@ -43,6 +43,10 @@ class Tokenizer:
         """The ids of a text that may name special tokens; most tokenizers have none."""
         return self.encode(text)
 
+    def encode_more(self, text: str) -> Ids:
+        """The ids of a text that goes on with another; most tokenizers open a text with nothing."""
+        return self.encode(text)
+
     def encode_many(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of each text."""
         return [self.encode(text) for text in texts]
