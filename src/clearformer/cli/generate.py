@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -217,16 +218,16 @@ class Generate:
 
     def task(self, writer: Writer, tokenizer: Tokenizer) -> Task:
         from clearformer.generate.choose import Sampling
-        from clearformer.generate.constrain import Choices, Constraint, Expression
+        from clearformer.generate.constrain import Choices, Constraint, Expression, continuation
         from clearformer.generate.row import Task
 
         if self.choices is not None and self.pattern is not None:
             raise ValueError("give either --choices or --pattern, and not both")
-        form: Constraint | None = None
-        if self.choices is not None:
-            form = Choices(self.choices.split(","), tokenizer)
-        elif self.pattern is not None:
-            form = Expression(self.pattern, tokenizer)
+        if self.forced and (self.choices is not None or self.pattern is not None):
+            flag = "--pattern" if self.choices is None else "--choices"
+            raise ValueError(
+                f"give either --forced or {flag}, and not both: each says how the text begins"
+            )
         how = Sampling(
             temperature=self.temperature,
             top_k=self.top_k,
@@ -236,8 +237,13 @@ class Generate:
             repetition=self.repetition,
             frequency=self.frequency,
             banned=tuple(token_id(text, tokenizer) for text in self.banned),
-            forced=tuple(tokenizer.encode(self.forced).tolist()),
+            forced=continuation(self.forced, tokenizer, "--forced") if self.forced else (),
         )
+        form: Constraint | None = None
+        if self.choices is not None:
+            form = Choices(self.choices.split(","), tokenizer, how.banned)
+        elif self.pattern is not None:
+            form = Expression(self.pattern, tokenizer, how.banned)
         for token in how.forced:
             if token in how.banned:
                 raise ValueError(f"--forced {self.forced!r} needs a token that --banned rules out")
@@ -305,20 +311,22 @@ def read_prompts(file: Path) -> list[str]:
 
 def token_id(text: str, tokenizer: Tokenizer) -> int:
     """The one token that a text is, or the one that #id names."""
-    if text.startswith("#") and text[1:].isdigit():
+    from clearformer.generate.constrain import continuation
+
+    if re.fullmatch("#[0-9]{1,18}", text):
         if int(text[1:]) >= tokenizer.size:
             raise ValueError(
                 f"there is no token {text}: this tokenizer ({tokenizer.kind}) has the ids 0 to "
                 f"{tokenizer.size - 1}"
             )
         return int(text[1:])
-    ids = tokenizer.encode(text).tolist()
-    if len(ids) != 1 or tokenizer.decode(ids) != text:
+    ids = continuation(text, tokenizer, "--banned")
+    if len(ids) != 1:
         raise ValueError(
             f"{text!r} is no token of this tokenizer ({tokenizer.kind}), which spells it as "
             f"{len(ids)}: give single tokens, or #id"
         )
-    return int(ids[0])
+    return ids[0]
 
 
 COLOURS = ((1, 46), (2, 190), (4, 220), (8, 208), (float("inf"), 196))  # bits below, colour

@@ -9,13 +9,14 @@ Constraints are values and never change: `after(state, token)` gives the next st
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from clearformer.generate.expression import States, automaton
+from clearformer.generate.expression import States, automaton, refused
+from clearformer.generate.spell import byte_level, spelling
 from clearformer.text import BytePairs, Bytes, Characters, Tokenizer
 
 Tree = dict[int, Any]  # by bytes; under TOKENS the tokens that end there
@@ -36,14 +37,25 @@ class Constraint(Protocol):
 
 
 class Choices:
-    """One of some texts, each spelled as the tokenizer spells it: a tree of tokens."""
+    """One of some texts, each spelled as the tokenizer spells it: a tree of tokens.
+
+    Where a token is banned, only the choices without it are left.
+    """
 
     start: Hashable = ()
 
-    def __init__(self, texts: Sequence[str], tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, texts: Sequence[str], tokenizer: Tokenizer, banned: Collection[int] = ()
+    ) -> None:
         if not texts:
             raise ValueError("there are no choices: give at least one")
-        self.texts = {tuple(_encoded(text, tokenizer)) for text in texts}
+        spelled = {continuation(text, tokenizer, "the choice") for text in texts}
+        self.texts = {ids for ids in spelled if not set(ids) & set(banned)}
+        if not self.texts:
+            raise ValueError(
+                f"no choice is left: a token that is banned is needed for "
+                f"{' and for '.join(map(repr, texts))}"
+            )
         self.children: dict[Hashable, set[int]] = {}
         for ids in self.texts:
             for length in range(len(ids)):
@@ -64,19 +76,29 @@ class Expression:
     """A regular expression that the whole text must match, over every spelling by tokens.
 
     A state is a set of states of the automaton over bytes. Which tokens may follow it is found
-    by walking a tree of all tokens' bytes, leaving each branch where the automaton dies.
+    by walking a tree of all tokens' bytes, leaving each branch where the automaton dies. A token
+    after which no others could spell a match may not follow: a text never gets stuck.
     """
 
-    def __init__(self, pattern: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, pattern: str, tokenizer: Tokenizer, banned: Collection[int] = ()) -> None:
         self.machine, start = automaton(pattern)
-        self.start: Hashable = start
         self.tree: Tree = {}
         for token, spelled in enumerate(spellings(tokenizer)):
+            if not spelled or token in banned:  # special tokens spell nothing
+                continue
             node = self.tree
             for byte in spelled:
                 node = node.setdefault(byte, {})
-            if spelled:  # special tokens spell nothing
-                node.setdefault(TOKENS, []).append(token)
+            node.setdefault(TOKENS, []).append(token)
+        self.alive = self._alive()
+        if not start & self.alive:
+            but = ", without those that are banned" if banned else ""
+            raise refused(
+                pattern,
+                f"no text that matches it can be written with the tokens of this tokenizer "
+                f"({tokenizer.kind}){but}",
+            )
+        self.start: Hashable = start & self.alive
         self.following: dict[Hashable, dict[int, States]] = {}
 
     def allowed(self, state: Hashable) -> Tensor:
@@ -93,7 +115,11 @@ class Expression:
         """Each token that may follow, and the state behind it."""
         if state not in self.following:
             assert isinstance(state, frozenset)
-            self.following[state] = dict(self._walk(self.tree, state))
+            self.following[state] = {
+                token: living
+                for token, after in self._walk(self.tree, state)
+                if (living := after & self.alive)
+            }
         return self.following[state]
 
     def _walk(self, node: Tree, states: States) -> Iterator[tuple[int, States]]:
@@ -102,6 +128,39 @@ class Expression:
                 yield from ((token, states) for token in below)
             elif after := self.machine.step(states, byte):
                 yield from self._walk(below, after)
+
+    def _alive(self) -> States:
+        """The automaton's states from which tokens lead to its end.
+
+        A set of states is alive if one of them is, so each is looked at once, and not each of
+        the many sets that there may be.
+        """
+        alive = {self.machine.end}
+        self._spread(alive, self._leads_by_byte)
+        if not all(TOKENS in self.tree.get(byte, ()) for byte in range(256)):
+            self._spread(alive, self._leads_by_token)  # slower, and needed only here
+        return frozenset(alive)
+
+    def _spread(self, alive: set[int], leads: Callable[[int, set[int]], bool]) -> None:
+        """Put each state that leads to one of the living among them, until there is none."""
+        before = 0
+        while len(alive) > before:
+            before = len(alive)
+            # What is built last is mostly nearest the end, so one round finds almost all.
+            for state in reversed(range(len(self.machine.free_to))):
+                free = self.machine.free_to[state]
+                if state not in alive and (not alive.isdisjoint(free) or leads(state, alive)):
+                    alive.add(state)
+
+    def _leads_by_byte(self, state: int, alive: set[int]) -> bool:
+        return any(
+            target in alive and TOKENS in self.tree.get(byte, ())
+            for first, last, target in self.machine.bytes_to[state]
+            for byte in range(first, last + 1)
+        )
+
+    def _leads_by_token(self, state: int, alive: set[int]) -> bool:
+        return any(after & alive for _, after in self._walk(self.tree, frozenset([state])))
 
 
 def spellings(tokenizer: Tokenizer) -> list[bytes]:
@@ -112,11 +171,10 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
         case Characters():
             return [b"", *(character.encode() for character in tokenizer.characters)]
         case BytePairs():
-            letters = byte_letters()
-            special = set(tokenizer.parts.specials)
+            special = set(tokenizer.specials.values())
             return [
-                b"" if token in special else bytes(letters[letter] for letter in token)
-                for token in tokenizer.parts.vocabulary
+                b"" if token in special else byte_level(tokenizer.parts, token)
+                for token in range(tokenizer.size)
             ]
         case _:
             raise ValueError(
@@ -126,19 +184,17 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
             )
 
 
-def byte_letters() -> dict[str, int]:
-    """The byte behind each printable letter of a byte-level vocabulary."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in set(printable)]
-    letters = {chr(byte): byte for byte in printable}
-    return letters | {chr(256 + i): byte for i, byte in enumerate(others)}
-
-
-def _encoded(text: str, tokenizer: Tokenizer) -> list[int]:
-    ids: list[int] = tokenizer.encode(text).tolist()
-    if not ids or tokenizer.decode(ids) != text:
+def continuation(text: str, tokenizer: Tokenizer, what: str) -> tuple[int, ...]:
+    """The ids that add exactly this text to one that is there."""
+    ids: list[int] = tokenizer.encode_more(text).tolist()
+    # Its own last token stands for any text that may come before.
+    speller = spelling(tokenizer, ids[-1:])
+    written = "".join(map(speller.add, ids)) + speller.rest()
+    if not ids or written != text:
+        near = ids and written.casefold().split() == text.casefold().split()
+        advice = f"give {written!r}" if near else "no text could ever be it"
         raise ValueError(
-            f"the choice {text!r} cannot be encoded: this tokenizer ({tokenizer.kind}) makes "
-            f"{tokenizer.decode(ids)!r} of it, so no text could ever be it"
+            f"{what} {text!r} cannot be encoded: this tokenizer ({tokenizer.kind}) makes "
+            f"{written!r} of it after a prompt, so {advice}"
         )
-    return ids
+    return tuple(ids)

@@ -70,8 +70,14 @@ def automaton(pattern: str) -> tuple[Automaton, States]:
     try:
         start, machine.end = build(_Reader(pattern).whole(), machine)
     except ValueError as problem:
-        raise ValueError(f"the pattern {pattern!r} cannot be used: {problem}") from None
+        raise refused(pattern, str(problem)) from None
+    except RecursionError:
+        raise refused(pattern, "it is nested too deeply, so take some brackets away") from None
     return machine, machine.reach([start])
+
+
+def refused(pattern: str, problem: str) -> ValueError:
+    return ValueError(f"the pattern {pattern!r:.200} cannot be used: {problem}")
 
 
 # --- what a pattern says -------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from clearformer.text import BytePairs, Bytes, FallbackPairs, Tokenizer
-from clearformer.text.parts import byte_characters
+from clearformer.text.parts import BytePairParts, byte_characters
 
 BROKEN = "\ufffd"
 LONGEST = 4  # bytes of a character in UTF-8, so tokens that one may take
@@ -104,7 +104,7 @@ class ByRuns:
 
     def __init__(self, tokenizer: FallbackPairs, before: Sequence[int]) -> None:
         self.tokenizer = tokenizer
-        self.opens = not before  # a space that opens a text is none of it
+        self.opens = len(before) == 0  # a space that opens a text is none of it
         self.run = self._begun(before)
         self.said = len(self.run)  # bytes of the run that have been shown as broken
 
@@ -151,9 +151,12 @@ class ByRuns:
 def token_bytes(tokenizer: Bytes | BytePairs, token: int) -> bytes:
     """The bytes that a token stands for; a special token's are its name."""
     tokenizer.checked([token])
-    if isinstance(tokenizer, Bytes):
-        return bytes([token])
-    name = tokenizer.parts.vocabulary[token]
+    return bytes([token]) if isinstance(tokenizer, Bytes) else byte_level(tokenizer.parts, token)
+
+
+def byte_level(parts: BytePairParts, token: int) -> bytes:
+    """The bytes of one of these tokens, by its letters."""
+    name = parts.vocabulary[token]
     try:
         return bytes(LETTERS[letter] for letter in name)
     except KeyError:
