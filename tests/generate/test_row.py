@@ -116,6 +116,39 @@ def test_where_a_form_may_end_the_model_decides():
     assert written(task, logits(ord("."), ord("3")), *letters("4."))[0] == ["3", "4"]
 
 
+class Stuck:
+    """A form that ends nowhere."""
+
+    start = 0
+
+    def allowed(self, state):
+        return torch.tensor([97, 98][state:][:1] if state < 2 else [])
+
+    def may_end(self, state):
+        return False
+
+    def after(self, state, token):
+        return state + 1
+
+
+def test_a_form_that_cannot_be_filled_is_not_called_complete():
+    message = r"^after 2 tokens the form allows no token and no end: it cannot be filled with"
+    with pytest.raises(ValueError, match=message):
+        written(Task(how=GREEDY, constraint=Stuck()), *letters("abc"))
+
+
+def test_rules_that_leave_nothing_of_a_form_are_named():
+    how = Sampling(temperature=0, banned=(98,))
+    message = r"^no token is left to choose: after 1 tokens the form allows 1, and other rules excl"
+    with pytest.raises(ValueError, match=message):
+        written(Task(how=how, constraint=Stuck()), *letters("ab"))
+
+
+def test_a_text_has_a_number():
+    with pytest.raises(ValueError, match=r"^the number of a text is -1, but it must be at least 0"):
+        Row([1], Task(), number=-1)
+
+
 def test_a_held_back_text_comes_when_a_row_is_ended_from_outside():
     row = Row([1], Task(how=GREEDY, stops=("ab",)), Bytes())
     assert row.take(logits(97)) == []
@@ -128,6 +161,10 @@ def test_a_held_back_text_comes_when_a_row_is_ended_from_outside():
         ({"most": 0}, "length is 0, but it must be at least 1"),
         ({"most": 3, "least": 4}, "the least length is 4, but it must be between 0 and the length"),
         ({"stops": ("",)}, "a stop string is empty"),
+        (
+            {"how": Sampling(forced=(97,)), "constraint": Choices(["a"], Bytes())},
+            "the task has forced tokens and a constraint, but each of them says how the text",
+        ),
     ],
 )
 def test_absurd_tasks_are_refused(settings, message):

@@ -94,7 +94,10 @@ def draw(logits: Tensor, how: Sampling, uniform: float) -> Choice:
     """Draw from shaped logits (V,) with one number from [0, 1)."""
     best = int(logits.argmax())  # the first of equals
     if not float(logits[best]) > rules.CUT:  # written so that NaN, the largest of all, fails too
-        raise ValueError("no token is left to choose: the rules together exclude every one")
+        banned = f", {len(set(how.banned)):,} of them by a ban" if how.banned else ""
+        raise ValueError(
+            f"no token is left to choose: the rules together exclude every one{banned}"
+        )
     if how.temperature == 0:
         return Choice(best, 1.0, uniform)
     probabilities = cut(logits, how).softmax(dim=0)

@@ -42,6 +42,11 @@ class Task:
                 f"the least length is {self.least}, but it must be between 0 and the length, "
                 f"which is {self.most}"
             )
+        if self.how.forced and self.constraint is not None:
+            raise ValueError(
+                "the task has forced tokens and a constraint, but each of them says how the text "
+                "begins: leave one out"
+            )
         Stops(self.stops)  # refuses an empty one
 
 
@@ -49,6 +54,8 @@ class Uniforms:
     """Numbers from [0, 1) that depend on a seed, a row and a place alone."""
 
     def __init__(self, seed: int, row: int) -> None:
+        if not 0 <= row < 2**64:
+            raise ValueError(f"the number of a text is {row}, but it must be at least 0")
         # Two words of a key each: any seed and any row, and no two streams meet.
         key = np.array([seed % 2**64, row], dtype=np.uint64)
         self.generator = np.random.Generator(np.random.Philox(key=key))
@@ -156,6 +163,11 @@ class Row:
             free = constraint.may_end(self.state) and len(self.text) >= self.task.least
             if not free:
                 scores = rules.only(scores, allowed)
+                if bool((scores == rules.CUT).all()):
+                    raise ValueError(
+                        f"no token is left to choose: after {len(self.text)} tokens the form "
+                        f"allows {len(allowed)}, and other rules exclude them all"
+                    )
             choice = draw(scores, how, uniform)
             if free and choice.id not in allowed.tolist():
                 return None
@@ -168,4 +180,11 @@ class Row:
     def _complete(self) -> bool:
         """Whether the form has been filled and nothing may follow."""
         constraint = self.task.constraint
-        return constraint is not None and not len(constraint.allowed(self.state))
+        if constraint is None or len(constraint.allowed(self.state)):
+            return False
+        if not constraint.may_end(self.state):
+            raise ValueError(
+                f"after {len(self.text)} tokens the form allows no token and no end: it cannot be "
+                f"filled with these tokens, so give another"
+            )
+        return True
