@@ -2,7 +2,7 @@
 
 import pytest
 
-from clearformer.config import ALiBi, NoPosition, RelativeXL, Rotary, Sinusoidal
+from clearformer.config import ALiBi, Grid, NoPosition, RelativeXL, Rotary, Sinusoidal
 from clearformer.generate.context import Continue, Slide, Stop, limit, room, slide, usual
 from clearformer.generate.row import Row, Task
 
@@ -21,6 +21,12 @@ def test_learned_positions_end(small):
     assert limit(Slide(), small("gpt2")) == limit(Stop(), small("gpt2")) == 12
     with pytest.raises(ValueError, match=r"^gpt2-small has learned positions, which end at 12: a"):
         limit(Continue(), small("gpt2"))
+
+
+def test_a_grid_of_positions_ends(small):
+    config = small("generator", position=Grid(columns=4))
+    with pytest.raises(ValueError, match=r"^generator.* has learned positions, which end at 12: a"):
+        limit(Continue(), config)
 
 
 def test_sliding_keeps_the_last_part():

@@ -10,6 +10,7 @@ from clearformer.families import gpt2, modern
 from clearformer.generate.choose import Sampling
 from clearformer.generate.context import Continue, Slide, Stop
 from clearformer.generate.row import Row, Task
+from clearformer.generate.speculate import PromptLookup
 from clearformer.generate.stream import generate, generate_many, grow, stream
 from clearformer.generate.writer import Writer
 from clearformer.text import Bytes
@@ -230,3 +231,30 @@ def test_the_training_flag_comes_back(writer):
 def test_samples_must_be_some(writer):
     with pytest.raises(ValueError, match=r"^samples is 0, but it must be at least 1"):
         next(generate_many(writer(), [[1]], Task(), samples=0))
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Task(how=Sampling(banned=(999,))), "banned has the id 999, but gpt2-small has the ids 0"),
+        (Task(how=Sampling(banned=(-1,))), "banned has the id -1, but gpt2-small has the ids 0 to"),
+        (Task(how=Sampling(forced=(999,))), "forced has the id 999, but gpt2-small has the ids 0"),
+        (Task(ends=(999,), least=2), "ends has the id 999, but gpt2-small has the ids 0 to 12: gi"),
+    ],
+)
+def test_rules_about_tokens_that_are_none_are_refused(task, message, writer):
+    for begun in (stream(writer(), [1], task=task), generate_many(writer(), [[1]], task)):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            next(begun)
+
+
+def test_no_prompts_give_no_texts(writer):
+    assert list(generate_many(writer(), [], Task())) == []
+
+
+def test_a_draft_changes_no_token_of_a_single_text(writer):
+    made = writer()
+    plain, drafted = (
+        generate(made, PROMPT, most=12, draft=draft) for draft in (None, PromptLookup())
+    )
+    assert ids(plain.tokens) == ids(drafted.tokens)

@@ -22,22 +22,32 @@ PUBLISHED = BytePairs(
 
 
 def test_prompts_are_texts_or_ids(writer):
-    reader = writer(tokenizer=Bytes())
+    reader = writer(tokenizer=Bytes(), vocabulary=256)
     assert reader.encode("ab") == [97, 98]
     assert reader.encode([1, 2]) == [1, 2]
     with pytest.raises(ValueError, match=r"^the prompt is a text, but there is no tokenizer"):
         writer().encode("ab")
 
 
+@pytest.mark.parametrize("wrong", [-1, 13])
+def test_ids_that_are_none_are_refused(wrong, writer):
+    message = f"^the prompt has the id {wrong}, but gpt2-small has the ids 0 to 12: give ids of its"
+    with pytest.raises(ValueError, match=message):
+        writer().encode([3, wrong])
+
+
 def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
-    reader = writer(tokenizer=PUBLISHED)
+    reader = writer(tokenizer=PUBLISHED, vocabulary=257)
     assert reader.encode("") == [256]
     assert reader.ends() == (256,)
+    assert writer(tokenizer=PUBLISHED, vocabulary=256).ends() == ()  # a token it does not have
     assert writer(tokenizer=Bytes()).ends() == ()
     message = "the prompt is empty, and a bytes tokenizer has no token that begins a text"
     with pytest.raises(ValueError, match=f"^{message}: gpt2-small needs at least one token"):
         writer(tokenizer=Bytes()).encode("")
-    with pytest.raises(ValueError, match=r"^the prompt is empty, and no tokenizer has"):
+    with pytest.raises(
+        ValueError, match=r"^the prompt is empty, and without a tokenizer it is not"
+    ):
         writer().encode([])
 
 

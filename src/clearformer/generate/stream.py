@@ -13,7 +13,7 @@ from clearformer.generate.decoder import Decoder
 from clearformer.generate.row import Reason, Row, Task
 from clearformer.generate.speculate import Draft, speculate
 from clearformer.generate.spell import Token
-from clearformer.generate.writer import Writer
+from clearformer.generate.writer import Writer, require_ids
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def stream(
     `how` and `most` are the usual part of a `task`; give one or the other.
     """
     task = task or Task(how=how or Sampling(), most=most, ends=writer.ends())
-    row = Row(writer.encode(prompt), task, writer.tokenizer, seed, number)
+    (row,) = begun(writer, [prompt], task, seed, number)
     rule = past_context or usual(writer.config)
     with writing(writer.model):
         if draft is None:
@@ -62,10 +62,13 @@ def generate(
     most: int = 256,
     seed: int = 0,
     past_context: PastContext | None = None,
+    draft: Draft | None = None,
 ) -> Written:
     """The text that follows a prompt."""
     task = task or Task(how=how or Sampling(), most=most, ends=writer.ends())
-    (written,) = generate_many(writer, [prompt], task, seed=seed, past_context=past_context)
+    (written,) = generate_many(
+        writer, [prompt], task, seed=seed, past_context=past_context, draft=draft
+    )
     return written
 
 
@@ -88,10 +91,9 @@ def generate_many(
     if samples < 1:
         raise ValueError(f"samples is {samples}, but it must be at least 1")
     prompts = [prompt for prompt in prompts for _ in range(samples)]
-    rows = [
-        Row(writer.encode(prompt), task, writer.tokenizer, seed, number)
-        for number, prompt in enumerate(prompts, first)
-    ]
+    rows = begun(writer, prompts, task, seed, first)
+    if not rows:
+        return
     rule = past_context or usual(writer.config)
     with writing(writer.model):
         if draft is not None:
@@ -108,6 +110,22 @@ def generate_many(
                 done += 1
         for place in range(done, len(rows)):
             yield _written(prompts[place], tokens[place], rows[place])
+
+
+def begun(
+    writer: Writer, prompts: Sequence[str | Sequence[int]], task: Task, seed: int, first: int
+) -> list[Row]:
+    """A row for each prompt, numbered from `first`."""
+    for name, ids in {
+        "banned": task.how.banned,
+        "forced": task.how.forced,
+        "ends": task.ends,
+    }.items():
+        require_ids(f"{name} has", ids, writer.config)
+    return [
+        Row(writer.encode(prompt), task, writer.tokenizer, seed, number)
+        for number, prompt in enumerate(prompts, first)
+    ]
 
 
 def grow(

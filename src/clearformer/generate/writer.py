@@ -61,12 +61,17 @@ class Writer:
         else:
             ids = [int(token) for token in prompt]
         if ids:
+            require_ids("the prompt has", ids, self.config)
             return ids
         begin = self.specials(BEGIN)
         if not begin:
-            kind = "no" if self.tokenizer is None else f"a {self.tokenizer.kind}"
+            why = (
+                "without a tokenizer it is not known which token begins a text"
+                if self.tokenizer is None
+                else f"a {self.tokenizer.kind} tokenizer has no token that begins a text"
+            )
             raise ValueError(
-                f"the prompt is empty, and {kind} tokenizer has no token that begins a text: "
+                f"the prompt is empty, and {why}: "
                 f"{self.config.name} needs at least one token to go on from"
             )
         return [begin[0]]
@@ -75,8 +80,19 @@ class Writer:
         """Ids of the tokens that end a text."""
         head = self.config.head
         known = head.ends if isinstance(head, NextToken) else None
-        return self.specials(END) if known is None else known
+        ends = self.specials(END) if known is None else known
+        return tuple(token for token in ends if token < self.config.vocabulary)
 
     def specials(self, names: Sequence[str]) -> tuple[int, ...]:
         known = getattr(self.tokenizer, "specials", {})
         return tuple(known[name] for name in names if name in known)
+
+
+def require_ids(what: str, ids: Sequence[int], config: ModelConfig) -> None:
+    """Refuse ids that are none of the model's: a negative one would count from the end."""
+    for token in ids:
+        if not 0 <= token < config.vocabulary:
+            raise ValueError(
+                f"{what} the id {token}, but {config.name} has the ids 0 to "
+                f"{config.vocabulary - 1}: give ids of its own tokenizer"
+            )
