@@ -6,11 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from clearformer.cli.generate import coloured, read_prompts, tabled
+from clearformer.cli.generate import Generate, coloured, read_prompts, tabled, token_id
 from clearformer.generate.spell import Token
+from clearformer.text import FallbackPairs, Words
+from clearformer.text.fallback import BYTES, SPACE, FallbackParts
 
 TINY = ("--length", "32", "--layers", "1", "--width", "16", "--heads", "4", "--model.hidden", "32",
         "--batch", "8", "--threads", "1", "--lr", "0.01", "--steps", "60",
@@ -205,6 +209,25 @@ def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
         done = clearformer("generate", run, "12 g", *words)
         assert done.complaint == sentence
         assert (done.code, done.out) == (2, ""), "what cannot be is said before anything is written"
+
+
+def test_flags_mean_a_text_that_goes_on():
+    """A tokenizer that opens texts with a space does not put it behind a prompt."""
+    merges = ((SPACE, "e"), ("e", "s"))
+    parts = FallbackParts(("<unk>", *BYTES, SPACE, "e", "s", *map("".join, merges)), merges)
+    tokenizer = FallbackPairs(parts)
+    named = {name: place for place, name in enumerate(parts.vocabulary)}
+    assert token_id("e", tokenizer) == named["e"]
+    assert token_id(" e", tokenizer) == named[SPACE + "e"]
+    writer = SimpleNamespace(ends=lambda: ())
+    forced = Generate(Path("run"), forced="es").task(writer, tokenizer)
+    assert forced.how.forced == (named["es"],)
+    form = Generate(Path("run"), choices="e, es").task(writer, tokenizer).constraint
+    assert form.texts == {(named["e"],), (named[SPACE + "e"], named["s"])}
+    words = Words(["good"])
+    with pytest.raises(ValueError, match=r"^--banned 'good' cannot be .* so give ' good'$"):
+        token_id("good", words)
+    assert token_id(" good", words) == 2
 
 
 def test_a_mark_at_the_beginning_is_no_part_of_a_prompt(tmp_path):
