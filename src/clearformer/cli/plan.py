@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from clearformer.cli import train as train_verb
+from clearformer.cli.overrides import kinds, name
 from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ UNTIDIED = (
     "model, and memory up to twice what its tensors take"
 )
 TOLD_BY_DATA = ("--model.vocabulary", "--model.marks", "--model.sides", "--model.head.names")
+BUDGETS = tuple(f"--train.{each}" for each in train_verb.BUDGETS)
 
 
 @dataclass(frozen=True)
@@ -74,18 +77,22 @@ class Plan:
         for note in notes:
             print(f"note: {note}")
         print("\nrun it:")
-        words, silent = command(self, found)
-        if silent:
-            print(f"  (no flag can say {', '.join(silent)}: they are as in the preset)")
+        try:
+            words, unsaid = command(self, found)
+        except ValueError as problem:
+            print(f"  (no command begins this run: {problem})")
+            return
+        if unsaid:
+            print(f"  (no flag can say {', '.join(unsaid)}: there the run differs from the plan)")
         if limit is not None:
-            words.append(f"--fit {self.memory or plan.shown(limit).replace(' ', '')}")
-        print(f"  clearformer train {' '.join(words)}")
+            words += ["--fit", self.memory or plan.shown(limit).replace(" ", "")]
+        print(f"  clearformer train {shlex.join(words)}")
 
     def _require(self) -> None:
-        for name in ("gpus", "gpu_tflops", "utilisation", "tokens"):
-            value = getattr(self, name)
+        for limited in ("gpus", "gpu_tflops", "utilisation", "tokens"):
+            value = getattr(self, limited)
             if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} is {value}, but it must be above 0")
+                raise ValueError(f"{limited} is {value}, but it must be above 0")
         if self.utilisation > 1:
             raise ValueError(f"utilisation is {self.utilisation}, but it must be at most 1")
 
@@ -231,16 +238,16 @@ def on_paper(config: RunConfig, asked: Plan) -> list[str]:
     for distribute in ways:
         found = cluster.on_paper(config, asked.gpus, distribute, gpu, tokens)
         fits |= found.rows > 0
-        name = {"ddp": "a copy on each (ddp)", "fsdp2": "shared out (fsdp2)"}[distribute]
+        way = {"ddp": "a copy on each (ddp)", "fsdp2": "shared out (fsdp2)"}[distribute]
         if not found.rows:
             lines.append(
-                f"\n{name}: does not fit; each GPU would need "
+                f"\n{way}: does not fit; each GPU would need "
                 f"{shown(found.memory)} for one sequence with every block recomputed"
             )
             continue
         needed = found.traffic / found.step_seconds
         lines += [
-            f"\n{name}, recomputing {recompute.name(found.recompute)}",
+            f"\n{way}, recomputing {recompute.name(found.recompute)}",
             f"  on each GPU       {shown(found.memory)}: weights, gradients and optimizer "
             f"{shown(found.states)}, activations {shown(found.activations)} "
             f"({found.rows} sequences), CUDA {shown(cluster.CONTEXT)}",
@@ -265,54 +272,119 @@ def on_paper(config: RunConfig, asked: Plan) -> list[str]:
 
 
 def command(asked: Plan, found: Found) -> tuple[list[str], list[str]]:
-    """The words for `clearformer train`: what differs from the preset, and what was chosen.
+    """The words with which `clearformer train` begins just this run, and what no word can say.
 
-    The second list is what differs and cannot be said in words.
+    A model that is no preset can be begun from alone; where that cannot be, a ValueError.
     """
-    name, wanted = found.config.model.name, found.config.train
-    try:
-        base = train_verb.defaults([name])
-    except ValueError:  # somebody else's model, which is a run here
-        flags, silent = differences("--train", wanted, asked.train)
-        return ["--from", shlex.quote(asked.preset), *flags], silent
-    words, silent = [name], []
+    begin = beginning(asked)
+    base = train_verb.defaults(begin)
+    if "--from" in begin:
+        from clearformer.train.origin import require_same_body
+
+        require_same_body(base.model, asked.model, asked.preset)
+    choices = kinds(base)
+    words, unsaid = list(begin), []
     for part, own, usual in (
-        ("model", asked.model, base.model),
-        ("data", asked.data, base.data),
-        ("train", wanted, base.train),
+        ("--model", asked.model, base.model),
+        ("--data", asked.data, base.data),
+        ("--train", found.config.train, base.train),
     ):
-        flags, unsaid = differences(f"--{part}", own, usual)
-        words += flags
-        silent += unsaid
-    return words, silent
+        for place, flags in differences(part, own, usual, choices):
+            words += flags
+            unsaid += [] if flags else [place]
+    if "--train.optimizer" in words and "--train.lr" not in words:
+        words += ["--train.lr", str(asked.train.lr)]  # which another optimizer asks for
+    if asked.data_dir is not None:
+        words += ["--data-dir", str(asked.data_dir)]
+    return words, unsaid
 
 
-def differences(path: str, own: Any, usual: Any) -> tuple[list[str], list[str]]:
-    """Flags for what is not as usual, and names of what no flag can say; what the data tells by
-    itself is left out."""
-    found: list[str] = []
-    unsaid: list[str] = []
+def beginning(asked: Plan) -> list[str]:
+    """What `train` begins with: a preset, or what lies in a folder."""
+    from clearformer.families import preset, presets
+
+    path, own = Path(asked.preset), asked.model.name
+    if not path.exists():
+        return [asked.preset]
+    if own in presets() and type(preset(own)) is type(asked.model):
+        return [own]
+    return ["--from", str(path if path.is_dir() else path.parent)]
+
+
+def differences(
+    path: str, own: Any, usual: Any, choices: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str]]]:
+    """Every setting that is not as usual, and the words that say it; none: no words can.
+
+    What the data tells by itself is left out. `choices` are the places whose kind can be chosen.
+    """
     for field in fields(own):
-        one, other = getattr(own, field.name), getattr(usual, field.name, None)
-        name = f"{path}.{field.name.replace('_', '-')}"
-        if one == other or name in TOLD_BY_DATA:
+        flag = f"{path}.{name(field.name)}"
+        one, other = getattr(own, field.name), getattr(usual, field.name)
+        if one == other or flag in TOLD_BY_DATA:
             continue
+        if one is None and flag in BUDGETS:
+            continue  # one budget takes the place of another
+        if flag[2:] in choices and type(one) is not type(other):
+            words, other = choice(flag, one)
+            yield flag[2:], words
+            if not words:
+                continue
         if is_dataclass(one) and type(one) is type(other):
-            inner, more = differences(name, one, other)
-            found += inner
-            unsaid += more
-        elif is_dataclass(one) or isinstance(one, tuple):
-            unsaid.append(name.removeprefix("--"))
-        elif one is not None:
-            found.append(f"{name} {shlex.quote(str(one))}")
-    return found, unsaid
+            yield from differences(flag, one, other, choices)
+        elif _alike(one, other):
+            for place, pair in enumerate(zip(one, other, strict=True)):
+                yield from differences(f"{flag}.{place}", *pair, choices)
+        elif one != other:
+            yield flag[2:], setting(flag, one)
+
+
+def choice(flag: str, value: Any) -> tuple[list[str], Any]:
+    """Words that put a value of this kind in a place, and the value that they put there; none
+    where it cannot be without a number that is not whole."""
+    if value is None:
+        return [flag, "none"], None
+    needed = {
+        each.name: getattr(value, each.name)
+        for each in fields(value)
+        if each.default is MISSING and each.default_factory is MISSING
+    }
+    if any(not 0 <= each < 2**53 or each != int(each) for each in needed.values()):
+        return [], None
+    kind = re.sub("(?<=[a-z])(?=[A-Z][a-z]{2})", "-", type(value).__name__).lower()
+    words = [flag, kind]
+    for field, each in needed.items():
+        words += [f"{flag}.{name(field)}", str(int(each))]
+    return words, type(value)(**needed)
+
+
+def setting(flag: str, value: Any) -> list[str]:
+    """A flag and what follows it; nothing where the parser would read something else."""
+    if isinstance(value, bool):
+        place, _, last = flag.rpartition(".")
+        return [flag if value else f"{place}.no-{last}"]
+    if isinstance(value, tuple):
+        return [flag, *map(str, value)] if all(type(each) is int for each in value) else []
+    if is_dataclass(value) or value == "None":
+        return []
+    if isinstance(value, str) and (value.startswith("-") or value.lower() == "none"):
+        return [f"{flag}={value}"]
+    return [flag, str(value)]
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two rows of settings differ in numbers alone, which then have flags."""
+    if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(is_dataclass(a) and type(a) is type(b) for a, b in pairs)
 
 
 def parse(arguments: Sequence[str]) -> Plan:
     """Read `clearformer plan`'s words as `train` reads its own."""
     words = list(arguments)
-    name = words[0] if words and not words[0].startswith("-") else None
-    base = defaults(Path(name)) if name and Path(name).exists() else train_verb.defaults(words)
+    first = words[0] if words and not words[0].startswith("-") else None
+    base = defaults(Path(first)) if first and Path(first).exists() else train_verb.defaults(words)
     default = Plan(preset=base.preset, model=base.model, data=base.data, train=base.train)
     return train_verb.read(Plan, default, words, "clearformer plan")
 
