@@ -1,6 +1,7 @@
 """`clearformer describe`: published counts, shapes and memory, without making the model."""
 
 import json
+import os
 import re
 
 import pytest
@@ -95,6 +96,19 @@ def test_a_run_is_described_by_its_config(clearformer, tmp_path):
     assert clearformer("describe", str(tmp_path)).out == clearformer("describe", "modern-tiny").out
     (tmp_path / "config.json").unlink()
     assert "is no run: it has no config.json" in clearformer("describe", str(tmp_path)).complaint
+
+
+def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
+    path = tmp_path / "config.json"
+    for text, complaint in (
+        ("[" * 100_000, "config.json is no JSON: maximum recursion"),
+        ("{}", "config.json is no config of a run: "),
+    ):
+        path.write_text(text)
+        assert complaint in clearformer("describe", str(tmp_path)).complaint
+    path.unlink()
+    os.mkfifo(path)
+    assert "config.json is no file, but" in clearformer("describe", str(tmp_path)).complaint
 
 
 def test_an_unlike_name_lists_what_there_is(clearformer):

@@ -1,6 +1,7 @@
 """`clearformer plan`: numbers, a command that works, and refusals that help."""
 
 import json
+import os
 import shlex
 from dataclasses import replace
 
@@ -204,3 +205,29 @@ def test_a_model_that_is_no_preset_is_begun_from(clearformer, tmp_path):
     path = tmp_path / "config.json"
     path.write_text((run / "config.json").read_text())
     assert "(no command begins this run: " in clearformer("plan", str(path)).out
+
+
+def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("[" * 100_000)
+    assert "config.json is no JSON: maximum recursion" in clearformer("plan", str(path)).complaint
+    path.write_text(nested(500))
+    for place in (path, tmp_path):
+        complaint = clearformer("plan", str(place)).complaint
+        assert "config.json is no config of a run or a model: maximum recursion" in complaint
+    path.unlink()
+    assert "config.json cannot be read: No such" in clearformer("plan", str(tmp_path)).complaint
+    os.mkfifo(path)
+    for place in (path, tmp_path, "/dev/zero"):
+        assert "is no file, but a JSON" in clearformer("plan", str(place)).complaint
+
+
+def nested(depth):
+    """A run's config whose pattern is made of patterns, deeper than anyone reads."""
+    model = preset("modern-tiny")
+    data, train_config = recipe(model)
+    text = json.dumps(to_json(RunConfig(model=model, data=data, train=train_config)))
+    causal = json.dumps(to_json(model.patterns[0]))
+    assert text.count(causal) == 1
+    deep = '{"kind": "Both", "first": ' * depth + causal + f', "second": {causal}}}' * depth
+    return text.replace(causal, deep)

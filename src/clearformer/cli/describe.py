@@ -69,16 +69,17 @@ class Describe:
 
 def _config_of(run: Path) -> AnyModelConfig:
     """The model of a run, from the config that it wrote down."""
-    import json
-
     from clearformer.config import run_from_json
+    from clearformer.reading import read_json
 
+    path = run / "config.json"
+    if not path.exists():
+        raise ValueError(f"{run} is no run: it has no config.json")
+    found = read_json(path)
     try:
-        return run_from_json(json.loads((run / "config.json").read_text())).model
-    except OSError:
-        raise ValueError(f"{run} is no run: it has no config.json") from None
-    except ValueError as problem:
-        raise ValueError(f"{run / 'config.json'} cannot be read: {problem}") from None
+        return run_from_json(found).model
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path} is no config of a run: {problem}") from None
 
 
 def parameters(module: nn.Module) -> int:

@@ -391,20 +391,19 @@ def parse(arguments: Sequence[str]) -> Plan:
 
 def defaults(path: Path) -> train_verb.Train:
     """What a run, its config.json, or the config of a model alone says."""
-    import json
-
     from clearformer.config import model_from_json, run_from_json
     from clearformer.families.recipes import recipe
+    from clearformer.reading import read_json
 
     file = path / "config.json" if path.is_dir() else path
+    found = read_json(file)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(found, dict) and found.get("kind") == "RunConfig":
             run = run_from_json(found)
             model, data, train = run.model, run.data, run.train
         else:
             model = model_from_json(found)
             data, train = recipe(model)
-    except (OSError, ValueError) as problem:
+    except (ValueError, RecursionError) as problem:
         raise ValueError(f"{file} is no config of a run or a model: {problem}") from None
     return train_verb.Train(preset=str(path), model=model, data=data, train=train)

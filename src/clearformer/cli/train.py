@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
-from clearformer import limits
 from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.cli.room import fitted, out_of_memory
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
@@ -380,16 +379,14 @@ def beginning(name: str | None, source: Path) -> Train:
 
 def own_config(folder: Path) -> RunConfig | None:
     """The config that the run in this folder wrote down, if there is one."""
-    import json
-
     from clearformer.config import run_from_json
+    from clearformer.reading import read_json
 
     path = folder / "config.json"
     if not path.is_file():
         return None
+    found = read_json(path)
     try:
-        if path.stat().st_size > limits.LARGEST_JSON:
-            raise ValueError(f"it has more than {limits.LARGEST_JSON:,} bytes (LARGEST_JSON)")
-        return run_from_json(json.loads(path.read_text(encoding="utf-8")))
+        return run_from_json(found)
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} cannot be read: {problem}") from None

@@ -1,0 +1,31 @@
+"""JSON that anyone may have written: read whole, or refused in one sentence.
+
+Without torch, and below everything else, so that a file is read in the same way wherever it is.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from clearformer import limits
+
+
+def read_json(path: Path) -> Any:
+    """The document in a file of reasonable size."""
+    try:
+        # A pipe would keep its reader waiting for ever, and a device has no end.
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is no file, but a JSON document is needed")
+        size = path.stat().st_size
+        if size > limits.LARGEST_JSON:
+            raise ValueError(
+                f"{path} has {size:,} bytes, but {limits.LARGEST_JSON:,} are the most "
+                f"(LARGEST_JSON)"
+            )
+        text = path.read_bytes()
+    except OSError as problem:
+        raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path} is no JSON: {str(problem).splitlines()[0]}") from None
