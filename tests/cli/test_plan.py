@@ -88,10 +88,40 @@ def test_what_cannot_be_is_refused(clearformer):
     assert "It would with --memory" in wrong
     assert "no size of memory" in clearformer("plan", "modern-tiny", "--memory", "lots").complaint
     assert "there is no model 'gtp2'" in clearformer("plan", "gtp2").complaint
-    assert "gpus is 0, but" in clearformer("plan", "gpt2-small", "--gpus", "0").complaint
-    assert "utilisation is 2" in clearformer("plan", "gpt2", "--utilisation", "2").complaint
     fit = clearformer("train", "modern-tiny", *TINY, "--fit", "10MB")
     assert "does not fit into 10.0 MB" in fit.complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--gpus 0", "--gpus is 0, but it must be at least 1"),
+        (f"--gpus {10**23}", f"--gpus is {10**23}, but at most 1,000,000 can be planned"),
+        ("--gpu-tflops 0", "--gpu-tflops is 0.0, but it must be at least 0.001"),
+        ("--utilisation 1e-300", "--utilisation is 1e-300, but it must be at least 0.01"),
+        ("--utilisation nan", "--utilisation is nan, but it must be at least 0.01"),
+        ("--utilisation 2", "--utilisation is 2.0, but at most 1 can be planned"),
+        ("--gpus 8 --tokens 1e300", "--tokens is 1e+300, but at most"),
+        ("--minutes 1e308", "--train.minutes is 1e+308, but at most 1,000,000,000 can be planned"),
+        ("--epochs 1e308", "--train.epochs is 1e+308, but at most"),
+        (f"--steps {10**400}", "--train.steps is 10000000000000000000000000000000"),
+        (f"--batch {10**12}", "--train.batch is 1000000000000, but at most"),
+        (f"--threads {10**20}", "--train.threads is 100000000000000000000, but at most"),
+        (f"--memory {10**400}GB", "is more memory than there is: write at most 1000000TB"),
+        (f"--gpus 8 --gpu-memory {10**400}GB", "is more memory than there is"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(clearformer, words, complaint):
+    assert complaint in clearformer("plan", "modern-tiny", *TINY, *words.split()).complaint
+
+
+def test_a_long_time_is_planned(clearformer, tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 200)
+    words = ("plan", "modern-tiny", *TINY, "--data", str(tmp_path / "text.txt"))
+    for budget in ("--minutes", "--epochs", "--steps"):
+        found = clearformer(*words, budget, "1000000000")
+        assert found.code == 0, found.err
+        assert "steps, " in found.out
 
 
 def test_gpus_on_paper(clearformer):

@@ -30,6 +30,20 @@ def test_sizes():
     for wrong in ("much", "12XB", "-1GB", "0", ""):
         with pytest.raises(ValueError, match="no size of memory: write it as 12GB"):
             plan.size(wrong)
+    assert plan.size("1000000TB") == 10**18
+    for large in ("9" * 400 + "GB", "1000001TB"):
+        with pytest.raises(ValueError, match="is more memory than there is: write at most 1000"):
+            plan.size(large)
+    with pytest.raises(ValueError, match="no size of memory") as problem:
+        plan.size("x" * 10_000)
+    assert len(str(problem.value)) < 200
+
+
+def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
+    for batch, accumulate in ((12, 1), (12, 2), (16, 4), (7, 1), (1, 1)):
+        train = replace(config.train, batch=batch, accumulate=accumulate)
+        wanted = [n for n in range(accumulate, batch + 1) if batch % n == 0]
+        assert plan._cuts(replace(config, train=train), last=True) == wanted
 
 
 def test_what_fits_stays_as_it_is(config):

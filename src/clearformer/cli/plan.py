@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from clearformer.cli import train as train_verb
-from clearformer.cli.overrides import kinds, name
+from clearformer.cli.overrides import at, kinds, name
 from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -24,6 +24,20 @@ UNTIDIED = (
 )
 TOLD_BY_DATA = ("--model.vocabulary", "--model.marks", "--model.sides", "--model.head.names")
 BUDGETS = tuple(f"--train.{each}" for each in train_verb.BUDGETS)
+
+# Beyond these nothing is there to plan, and arithmetic would end before the numbers do.
+MOST = {
+    "train.batch": 10**9,
+    "train.steps": 10**12,
+    "train.epochs": 10**9,
+    "train.minutes": 10**9,
+    "train.threads": 10**4,
+    "gpus": 10**6,
+    "gpu-tflops": 10**6,
+    "utilisation": 1,
+    "tokens": 10**18,
+}
+LEAST = {"gpus": 1, "gpu-tflops": 0.001, "utilisation": 0.01, "tokens": 1}
 
 
 @dataclass(frozen=True)
@@ -89,12 +103,16 @@ class Plan:
         print(f"  clearformer train {shlex.join(words)}")
 
     def _require(self) -> None:
-        for limited in ("gpus", "gpu_tflops", "utilisation", "tokens"):
-            value = getattr(self, limited)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{limited} is {value}, but it must be above 0")
-        if self.utilisation > 1:
-            raise ValueError(f"utilisation is {self.utilisation}, but it must be at most 1")
+        for place, most in MOST.items():
+            value = at(self, place)
+            if value is not None and value > most:
+                raise ValueError(
+                    f"--{place} is {value!r:.40}, but at most {most:,} can be planned: choose less"
+                )
+        for place, least in LEAST.items():
+            value = at(self, place)
+            if value is not None and not value >= least:
+                raise ValueError(f"--{place} is {value}, but it must be at least {least:g}")
 
 
 def memory(found: Found, limit: int | None) -> list[str]:

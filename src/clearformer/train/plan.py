@@ -24,6 +24,7 @@ from clearformer.train.recompute import Recompute
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 10**3, "M": 10**6}
 UNITS |= {"G": 10**9, "T": 10**12}
+LARGEST = 10**18  # bytes of a size
 # What a run loads as it goes (kernels, samples, the curve at its end) and gaps between small
 # tensors, as measured.
 LATER = 90 * 10**6
@@ -113,7 +114,9 @@ def size(text: str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     unit = None if found is None else UNITS.get(found[2].upper())
     if found is None or unit is None or not float(found[1]) * unit >= 1:
-        raise ValueError(f"{text!r} is no size of memory: write it as 12GB, 500MB or 4GiB")
+        raise ValueError(f"{text!r:.60} is no size of memory: write it as 12GB, 500MB or 4GiB")
+    if float(found[1]) * unit > LARGEST:
+        raise ValueError(f"{text!r:.60} is more memory than there is: write at most 1000000TB")
     return round(float(found[1]) * unit)
 
 
@@ -169,7 +172,9 @@ def _more_than(what: Recompute) -> list[Recompute]:
 def _cuts(config: RunConfig, last: bool) -> list[int]:
     """Micro-batches to try: down to a quick size, or as a last resort down to one sequence."""
     train = config.train
-    parts = [n for n in range(train.accumulate, train.batch + 1) if train.batch % n == 0]
+    small = [n for n in range(1, math.isqrt(train.batch) + 1) if train.batch % n == 0]
+    divisors = {*small, *(train.batch // n for n in small)}
+    parts = sorted(n for n in divisors if n >= train.accumulate)
 
     def quick(accumulate: int) -> bool:
         return micro_tokens(replace(config, train=replace(train, accumulate=accumulate))) >= QUICK
