@@ -82,14 +82,18 @@ def test_a_config_in_a_file(clearformer, tmp_path):
     assert "is no config of a run or a model" in clearformer("plan", str(path)).complaint
 
 
-def test_what_cannot_be_is_refused(clearformer):
+def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     wrong = clearformer("plan", "modern-tiny", *TINY, "--memory", "10MB").complaint
-    assert "modern-tiny does not fit into 10.0 MB" in wrong
-    assert "It would with --memory" in wrong
+    assert "modern-tiny does not fit into 10.0 MB: Python and torch alone take 400 MB" in wrong
+    assert wrong.endswith("It would with --memory 0.5GB or more")
     assert "no size of memory" in clearformer("plan", "modern-tiny", "--memory", "lots").complaint
     assert "there is no model 'gtp2'" in clearformer("plan", "gtp2").complaint
     fit = clearformer("train", "modern-tiny", *TINY, "--fit", "10MB")
-    assert "does not fit into 10.0 MB" in fit.complaint
+    assert fit.complaint == wrong.replace("--memory", "--fit")
+    wide = ("--layers", "1", "--length", "32", "--precision", "float32")
+    narrow = clearformer("plan", "gpt2-small", *wide, "--memory", "500MB")
+    assert "or a smaller preset or --model.width; or several GPUs" in narrow.complaint
 
 
 @pytest.mark.parametrize(

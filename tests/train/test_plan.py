@@ -80,6 +80,16 @@ def test_what_is_impossible_is_refused_with_what_would_help(config):
     assert plan.plan(fewer, limit).total <= limit
 
 
+def test_where_python_alone_is_too_large_no_other_model_is_advised(config):
+    for limit in (10_000, 100 * 10**6):
+        with pytest.raises(ValueError, match="gpt2-small does not fit into ") as problem:
+            plan.plan(config, limit, "--fit")
+        end = (
+            "Python and torch alone take 100 MB, whatever the model. It would with --fit 0.2GB or "
+        )
+        assert str(problem.value).endswith(f": {end}more")
+
+
 def test_lengths_that_differ_cost_kernels_in_half_precision(config, small):
     """oneDNN writes one for each size of each product."""
     half = replace(config, train=replace(config.train, precision="bfloat16"))

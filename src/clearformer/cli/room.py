@@ -32,7 +32,7 @@ def fitted(
             name: getattr(saved.train, name) for name in ("accumulate", "recompute", "precision")
         }
         return replace(config, train=replace(config.train, **own))
-    found = plan.plan(known(config, data_dir)[0], bytes_allowed)
+    found = plan.plan(known(config, data_dir)[0], bytes_allowed, "--fit")
     train = found.config.train
     say(
         f"note: to fit into {limit}, {train.accumulate} micro-batches a step, recomputing "

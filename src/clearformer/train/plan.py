@@ -55,19 +55,20 @@ class Plan:
         return self.base + GAPS * self.counted.total <= limit
 
 
-def plan(config: RunConfig, limit: int | None = None) -> Plan:
-    """The run as it is, or the quickest that fits into `limit` bytes; else a ValueError."""
+def plan(config: RunConfig, limit: int | None = None, limit_flag: str = "--memory") -> Plan:
+    """The run as it is, or the quickest that fits into `limit` bytes; else a ValueError, which
+    names the flag that sets the limit."""
     half = precision.resolve(config.train.precision, torch.device("cpu"))
     config = replace(config, train=replace(config.train, precision=half))
     base = base_bytes() + (KERNELS if half != "float32" and lengths_differ(config) else 0)
     asked = _counted(config, base)
     if limit is None or asked.total <= limit:
         return asked
-    for what in _more_than(config.train.recompute):
+    for what in _more_than(config.train.recompute) if limit > base else []:
         found = _largest(config, what, limit, base)
         if found is not None:
             return found
-    raise ValueError(_impossible(config, limit, base))
+    raise ValueError(_impossible(config, limit, base, limit_flag))
 
 
 def _largest(config: RunConfig, what: Recompute, limit: int, base: int) -> Plan | None:
@@ -182,12 +183,18 @@ def _cuts(config: RunConfig, last: bool) -> list[int]:
     return parts if last else [n for n in parts if quick(n)] or parts[:1]
 
 
-def _impossible(config: RunConfig, limit: int, base: int) -> str:
+def _impossible(config: RunConfig, limit: int, base: int, limit_flag: str) -> str:
     model, train = config.model, config.train
     least = replace(config, train=replace(train, recompute=1, accumulate=train.batch))
     found = _counted(least, base)
     parts = found.counted
-    ways = [f"--memory {math.ceil(found.total / 10**8) / 10:g}GB or more"]
+    more = f"{limit_flag} {math.ceil(found.total / 10**8) / 10:g}GB or more"
+    if limit <= base:  # no other model would help
+        return (
+            f"{model.name} does not fit into {shown(limit)}: Python and torch alone take "
+            f"{shown(base)}, whatever the model. It would with {more}"
+        )
+    ways = [more]
     cycle = len(model.patterns)
     if model.layers > cycle:
         one = _counted(replace(least, model=replace(model, layers=cycle)), base)
@@ -197,7 +204,7 @@ def _impossible(config: RunConfig, limit: int, base: int) -> str:
             ways.append(f"--model.layers {layers - layers % cycle}")
     shorter = replace(least, model=replace(model, length=max(1, model.length // 4)))
     if _counted(shorter, base).total <= limit:
-        ways.append(f"--model.length {model.length // 4}")
+        ways.append(f"--model.length {shorter.model.length}")
     ways.append("a smaller preset or --model.width")
     ways.append("several GPUs that share the weights (plan --gpus 8)")
     return (
