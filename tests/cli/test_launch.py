@@ -1,6 +1,7 @@
 """`--processes` and torchrun: real processes, started, stopped, killed."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,6 +77,7 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     until(10, tmp_path / "disturbed", agent)
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(300) == 143
+    assert of_torch(start.said()) == []
     stopped = checkpoint.newest(tmp_path / "disturbed/checkpoints", print).step
     last = records.read(tmp_path / "disturbed/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": stopped, "reason": "stopped", "exit": 143}
@@ -89,6 +91,32 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
             rank.join(300)
         assert [rank.exitcode for rank in ranks] == [0, 0]
     assert state(tmp_path / "disturbed") == state(tmp_path / "whole")
+
+
+def of_torch(said):
+    """Lines of torch's logs and stacks, which nobody asked for."""
+    return re.findall(r"^(?:\S*\[?[WE]\d{4} |frame #).*$", said, re.MULTILINE)
+
+
+def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, tmp_path):
+    agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
+    until(10, tmp_path / "run", agent)
+    started = workers(agent.pid)
+    agent.kill()
+    agent.wait(300)
+    ended = time.monotonic() + 300
+    while any(Path(f"/proc/{each}").exists() for each in started):
+        assert time.monotonic() < ended
+        time.sleep(0.1)
+    assert of_torch(start.said()) == []
+
+
+def test_a_refused_run_of_several_leaves_nothing(words, start, tmp_path):
+    agent = start("clearformer", *words("more/run"), "--processes", "2", "--fit", "10MB")
+    assert agent.wait(300) == 2
+    assert "does not fit into 10.0 MB" in start.said()
+    assert start.said().count("\n") == 1
+    assert not (tmp_path / "more").exists()
 
 
 def workers(agent):

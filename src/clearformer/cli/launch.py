@@ -7,6 +7,7 @@ here; but a mistake stays one line, and the exit code is that of the processes.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import uuid
 import warnings
@@ -19,8 +20,10 @@ def launch(processes: int, words: Sequence[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # What a process has to say it says itself.
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    # What a process has to say it says itself; torch gives each of its loggers a level of its own.
+    logging.disable(logging.ERROR)
+    # Nor is a stack of C++ frames an answer, where the launcher is killed and its store is gone.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -47,4 +50,6 @@ def launch(processes: int, words: Sequence[str]) -> int:
         return 128 - failure.exitcode
     except SignalException as problem:
         return 128 + problem.sigval
+    finally:
+        logging.disable(logging.NOTSET)
     return 0
