@@ -91,6 +91,9 @@ def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
     assert "there is no model 'gtp2'" in clearformer("plan", "gtp2").complaint
     fit = clearformer("train", "modern-tiny", *TINY, "--fit", "10MB")
     assert fit.complaint == wrong.replace("--memory", "--fit")
+    none = clearformer("train", "modern-tiny", "--processes", "0", "--out", "some/run")
+    assert none.complaint == "--processes is 0, but it must be at least 1"
+    assert list(tmp_path.iterdir()) == []
     wide = ("--layers", "1", "--length", "32", "--precision", "float32")
     narrow = clearformer("plan", "gpt2-small", *wide, "--memory", "500MB")
     assert "or a smaller preset or --model.width; or several GPUs" in narrow.complaint

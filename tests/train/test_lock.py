@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from clearformer.train.lock import Lock, require_writable
+from clearformer.train.lock import Lock, require_writable, writable
 
 
 def test_one_at_a_time_and_its_owner_is_named(tmp_path):
@@ -37,6 +37,33 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "empty")
     Lock(tmp_path / "link").discard()  # no word about the link, which would hide the mistake
     assert (tmp_path / "link").is_symlink()
+
+
+def test_a_folder_that_nothing_came_into_goes_again(tmp_path):
+    (tmp_path / "runs").mkdir()
+    folder = tmp_path / "runs" / "many" / "one"
+
+    def refused():
+        with writable(folder):
+            assert folder.is_dir()
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        refused()
+    assert list((tmp_path / "runs").iterdir()) == []  # which was there before
+    with writable(folder):
+        (folder.parent / "other").mkdir()
+    assert [each.name for each in folder.parent.iterdir()] == ["other"]
+    with writable(folder):
+        (folder / "config.json").touch()
+    assert (folder / "config.json").exists()
+    with writable(folder):
+        (folder / "config.json").unlink()
+    assert folder.exists()
+    too_long = tmp_path / "new" / ("x" * 300)
+    with pytest.raises(ValueError, match="cannot be written to"), writable(too_long):
+        pass
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_lock_that_its_owner_has_removed_is_taken_anew(tmp_path, monkeypatch):

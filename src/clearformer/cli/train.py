@@ -69,9 +69,15 @@ class Train:
     log: Log = Log()
 
     def run(self) -> None:
-        from clearformer.train.lock import require_writable
+        from clearformer.train.lock import writable
 
-        require_writable(self.folder)  # before torch is imported: a mistake is said at once
+        with writable(self.folder):  # before torch is imported: a mistake is said at once
+            ranks, code = self._outcome()
+        # By now nothing holds the model any more, as `leave` asks.
+        ranks.leave(code)
+
+    def _outcome(self) -> tuple[Alone, int]:
+        """Who has trained, and the exit code; a process that starts others leaves with theirs."""
         from clearformer.train import together
         from clearformer.train.step import NotFiniteError
 
@@ -82,18 +88,16 @@ class Train:
             sys.exit(launch(self.processes, ("train", *self.words)))
         ranks = together.join(os.environ, self.train.wait_seconds)
         try:
-            code = self._train(ranks)
+            return ranks, self._train(ranks)
         except BrokenPipeError:
             raise
         except (ValueError, OSError, NotFiniteError) as mistake:
             if ranks.first_to_say(str(mistake)):
                 print(f"clearformer: {mistake}", file=sys.stderr)
-            code = 3 if isinstance(mistake, NotFiniteError) else 2
+            return ranks, 3 if isinstance(mistake, NotFiniteError) else 2
         except Exception:
             traceback.print_exc()
-            code = 1
-        # By now nothing holds the model any more, as `leave` asks.
-        ranks.leave(code)
+            return ranks, 1
 
     @property
     def folder(self) -> Path:

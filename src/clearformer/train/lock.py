@@ -10,7 +10,21 @@ import fcntl
 import os
 import platform
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
+
+
+@contextlib.contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """A folder that can be written to; what was made for it goes again if nothing came in."""
+    made = [each for each in (folder, *folder.parents) if not os.path.exists(each)]
+    try:
+        require_writable(folder)
+        yield
+    finally:
+        for each in made:
+            with contextlib.suppress(OSError):  # one that is not empty stays
+                each.rmdir()
 
 
 def require_writable(folder: Path) -> None:
