@@ -122,6 +122,23 @@ def test_what_is_out_of_range_is_refused(clearformer, words, complaint):
     assert complaint in clearformer("plan", "modern-tiny", *TINY, *words.split()).complaint
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            "--gpus 8 --memory 4GB",
+            "--memory 4GB is for this machine, but --gpus 8 plans for others",
+        ),
+        ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it counts with --gpus alone: add how many"),
+        ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it counts with --gpus alone"),
+        ("--utilisation 0.5", "--utilisation is 0.5, but it counts with --gpus alone"),
+        ("--tokens 500", "or leave it out; of a step of pairs it is --train.tokens"),
+    ],
+)
+def test_flags_that_would_not_count_are_refused(clearformer, words, complaint):
+    assert complaint in clearformer("plan", "modern-tiny", *TINY, *words.split()).complaint
+
+
 def test_a_long_time_is_planned(clearformer, tmp_path):
     (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 200)
     words = ("plan", "modern-tiny", *TINY, "--data", str(tmp_path / "text.txt"))

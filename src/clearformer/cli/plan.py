@@ -113,6 +113,19 @@ class Plan:
             value = at(self, place)
             if value is not None and not value >= least:
                 raise ValueError(f"--{place} is {value}, but it must be at least {least:g}")
+        if self.gpus is not None and self.memory is not None:
+            raise ValueError(
+                f"--memory {self.memory} is for this machine, but --gpus {self.gpus} plans for "
+                f"others on paper: say what each of them has with --gpu-memory"
+            )
+        usual = {each.name: each.default for each in fields(self)}
+        for field in ("gpu_memory", "gpu_tflops", "utilisation", "tokens"):
+            if self.gpus is None and getattr(self, field) != usual[field]:
+                instead = "; of a step of pairs it is --train.tokens" if field == "tokens" else ""
+                raise ValueError(
+                    f"--{name(field)} is {getattr(self, field)}, but it counts with --gpus alone: "
+                    f"add how many, or leave it out{instead}"
+                )
 
 
 def memory(found: Found, limit: int | None) -> list[str]:
