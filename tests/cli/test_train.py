@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
 import pytest
 
 from clearformer.cli.train import Stopping, parse
+from clearformer.config import DataConfig
 
 TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--key-heads", "1",
         "--model.hidden", "32", "--batch", "4", "--threads", "1")  # fmt: skip
@@ -43,6 +45,29 @@ def test_train_continue_generate(clearformer, text, tmp_path):
     assert (
         said.out == clearformer("generate", out, "1 bottles", "--length", "20", "--seed", "3").out
     )
+
+
+KINDS = set(get_args(get_type_hints(DataConfig)["tokenizer"]))
+ONLY_IMPORTED = {"sentencepiece", "fallback-bpe"}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS - ONLY_IMPORTED))
+def test_a_generator_of_any_tokenizer_shows_what_it_writes(clearformer, text, tmp_path, kind):
+    """Also where nothing is known that begins a text: then with what the held-back one does."""
+    held_back = tmp_path / "held-back.txt"
+    held_back.write_text("wall of ale and bottles on it\n" * 20)
+    out = tmp_path / "run"
+    size = () if kind in ("bytes", "characters") else ("--data.vocabulary", "300")
+    done = clearformer("train", "--data", text, "--validation", str(held_back), "--out", str(out),
+                       "--tokenizer", kind, *size, "--steps", "2", "--evaluations", "2",
+                       *TINY)  # fmt: skip
+    assert done.code == 0, done.err
+    assert "no sample" not in done.out + done.err
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    assert [each["step"] for each in samples] == [1, 2]
+    assert all(each["text"].strip() for each in samples)
+    if kind == "words":
+        assert all(each["text"].startswith("wall ") for each in samples)
 
 
 def test_every_event_as_json(clearformer, text, tmp_path):

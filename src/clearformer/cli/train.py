@@ -229,6 +229,7 @@ def sample(run: Run, model: Model) -> str | None:
     from clearformer.generate.stream import stream
     from clearformer.generate.writer import Writer
     from clearformer.train.pairs import Translation
+    from clearformer.train.tasks import Stream
 
     if isinstance(run.task, Translation):
         assert isinstance(model, Seq2Seq)
@@ -236,9 +237,17 @@ def sample(run: Run, model: Model) -> str | None:
     if not isinstance(run.config.model.head, NextToken):
         return None
     assert isinstance(model, Transformer)
-    writer = Writer(model, run.config.model, run.task.tokenizer)
-    drawn = stream(writer, "\n", Sampling(temperature=0.5), most=SAMPLE, seed=0)
-    return "".join(token.text for token in drawn)
+    assert isinstance(run.task, Stream)
+    tokenizer = run.task.tokenizer
+    writer = Writer(model, run.config.model, tokenizer)
+    try:
+        prompt, begun = writer.encode("\n"), ""
+    except ValueError:
+        # Words and pieces of them know no line break, and no token that begins a text.
+        prompt = run.task.validation.read(0, 1).tolist()
+        begun = tokenizer.decode(prompt)
+    drawn = stream(writer, prompt, Sampling(temperature=0.5), most=SAMPLE, seed=0)
+    return begun + "".join(token.text for token in drawn)
 
 
 def picture(run: Run) -> None:

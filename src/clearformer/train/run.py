@@ -445,7 +445,7 @@ class Run:
             model = self.spread.gathered(self.model, lambda: outline(self.config.model))
             with precision.context(self.precision, device):
                 figures = self.ranks.share(self.task.evaluate(model))
-            sample = None if self.sample is None else self.sample(self, model)
+            sample = self._sample(model)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
         better = now.best is None or sign * value > sign * now.best["value"]
@@ -461,6 +461,17 @@ class Run:
         if sample is not None:
             samples.append({"step": now.step, "text": sample})
         return Evaluation(now.step, figures, best, sample)
+
+    def _sample(self, model: Model) -> str | None:
+        """What the model says. It is looked at and nothing more, so no run ends for it."""
+        if self.sample is None:
+            return None
+        try:
+            return self.sample(self, model)
+        except Exception as problem:
+            reason = " ".join(str(problem).split()) or type(problem).__name__
+            self.say(f"note: step {self.state.step} has no sample text: {reason}")
+            return None
 
     def _progress(self, seconds: float) -> float:
         train = self.config.train
