@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
-import json
-import re
 import sys
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,12 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clearformer.cli.prompts import read_prompts, token_id
+from clearformer.cli.shown import Clock, as_json, shower
+
 if TYPE_CHECKING:
-    from clearformer.generate.context import PastContext
+    from clearformer.cli.texts import Text, Writing
     from clearformer.generate.row import Task
     from clearformer.generate.speculate import Draft
-    from clearformer.generate.spell import Token
-    from clearformer.generate.stream import Written
     from clearformer.generate.writer import Writer
     from clearformer.text import Tokenizer
 
@@ -87,6 +83,7 @@ class Generate:
     """The same seed gives the same text."""
 
     def run(self) -> None:
+        from clearformer.cli.texts import Interrupt, Writing
         from clearformer.generate.context import NAMES, limit, require_room, usual
 
         for name in ("batch", "samples"):
@@ -112,88 +109,67 @@ class Generate:
                 raise ValueError(f"{where}{mistake}") from None
         clock = Clock()
         try:
-            if self.file is None and self.samples == 1 and not self.jsonl:
-                self.live(clock, writer, task, rule, draft)
-            else:
-                self.lines(clock, writer, task, rule, draft, prompts)
+            with Interrupt() as interrupt:
+                writing = Writing(writer, task, self.seed, rule, draft, interrupt)
+                if self.file is None and self.samples == 1 and not self.jsonl:
+                    self.live(clock, writing)
+                else:
+                    self.texts(clock, writing, prompts)
         finally:
             sys.stdout.flush()
             if not self.quiet and clock.tokens:
                 clock.tell()
+        if interrupt.asked:
+            raise KeyboardInterrupt
 
-    def live(
-        self, clock: Clock, writer: Writer, task: Task, rule: PastContext, draft: Draft | None
-    ) -> None:
+    def live(self, clock: Clock, writing: Writing) -> None:
         """One text, as it comes."""
-        from clearformer.generate.stream import stream
-
         show = shower() if self.show_probabilities else None
-        tokens = stream(
-            writer, self.prompt, task=task, seed=self.seed, past_context=rule, draft=draft
-        )
+        text = writing.text(self.prompt)
+        tokens = writing.tokens([text])
         first = next(tokens, None)  # what cannot be written is said before anything is
         sys.stdout.write(self.prompt if show is None else "")
-        written: list[int] = []
         try:
-            for token in chain(() if first is None else (first,), tokens):
+            for _, token in chain(() if first is None else (first,), tokens):
                 clock.count()
-                written.append(token.id)
                 sys.stdout.write(token.text if show is None else show(token))
                 sys.stdout.flush()
         finally:
             sys.stdout.write("\n")
-        self.complain(task, written)
+        self.complain(writing.task, text)
 
-    def lines(
-        self,
-        clock: Clock,
-        writer: Writer,
-        task: Task,
-        rule: PastContext,
-        draft: Draft | None,
-        prompts: list[str],
-    ) -> None:
+    def texts(self, clock: Clock, writing: Writing, prompts: list[str]) -> None:
         """Many texts, each when it is done, in the order of the prompts."""
-        from clearformer.generate.stream import generate_many
-
         together = max(1, self.batch // self.samples)
         for place in range(0, len(prompts), together):
-            found = generate_many(
-                writer,
-                prompts[place : place + together],
-                task,
-                samples=self.samples,
-                seed=self.seed,
-                first=place * self.samples,
-                past_context=rule,
-                draft=draft,
-            )
-            for number, written in enumerate(found):
-                clock.count(len(written.tokens))
-                print(self.line(written, number % self.samples), flush=True)
-                self.complain(task, [token.id for token in written.tokens])
+            texts = [
+                writing.text(prompt, number * self.samples + sample)
+                for number, prompt in enumerate(prompts[place : place + together], place)
+                for sample in range(self.samples)
+            ]
+            for text in writing.whole(texts):
+                clock.count(len(text.tokens))
+                print(self.line(text), flush=True)
+                self.complain(writing.task, text)
+            if writing.interrupt.asked:
+                return
 
-    def complain(self, task: Task, written: Sequence[int]) -> None:
+    def complain(self, task: Task, text: Text) -> None:
         """A form that --length has cut is no form: whoever reads it should know."""
         form = task.constraint
-        if form is None or len(written) < task.most:
+        if form is None or len(text.tokens) < task.most:
             return
         state = form.start
-        for token in written:
-            state = form.after(state, token)
+        for token in text.tokens:
+            state = form.after(state, token.id)
         if not form.may_end(state):
             note = f"note: the form is not complete after --length {self.length} tokens"
             print(note, file=sys.stderr)
 
-    def line(self, written: Written, sample: int) -> str:
+    def line(self, text: Text) -> str:
         if not self.jsonl:
-            return f"{written.prompt}{written.text}"
-        row: dict[str, object] = {"prompt": written.prompt, "sample": sample}
-        row |= {"text": written.text, "reason": written.reason, "tokens": len(written.tokens)}
-        if self.show_probabilities:
-            row["bits"] = [round(token.bits, 4) for token in written.tokens]
-        # Some readers take these for the end of a line, too.
-        return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
+            return f"{text.prompt}{text.text}"
+        return as_json(text, text.row.number % self.samples, self.show_probabilities)
 
     def writer(self, folder: Path) -> Writer:
         from clearformer.config import NextToken
@@ -274,93 +250,3 @@ class Generate:
         if self.lookup is not None:
             return PromptLookup(tokens=self.lookup)
         return None if self.draft is None else DraftModel(self.writer(self.draft))
-
-
-LINE_ENDS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}
-
-
-def read_prompts(file: Path) -> list[str]:
-    """The lines of a file, or the prompt of each if they are JSON."""
-    from clearformer.text.utf8 import decode
-
-    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        # Only a line feed ends a line: a prompt may have what others take for an end.
-        text = decode(data).replace("\r\n", "\n").removesuffix("\n")
-        lines = text.split("\n") if data else []
-    except ValueError as problem:
-        raise ValueError(f"{file}: {problem}") from None
-    if not lines:
-        raise ValueError(f"{file} is empty, but it must have a prompt on each line")
-    if file.suffix != ".jsonl":
-        return lines
-    prompts = []
-    for number, line in enumerate(lines, 1):
-        try:
-            prompt = json.loads(line).get("prompt")
-        except (json.JSONDecodeError, AttributeError):
-            prompt = None
-        if not isinstance(prompt, str):
-            raise ValueError(
-                f"{file}, line {number}: it must be a JSON object with a text as its prompt"
-            )
-        prompts.append(prompt)
-    return prompts
-
-
-def token_id(text: str, tokenizer: Tokenizer) -> int:
-    """The one token that a text is, or the one that #id names."""
-    from clearformer.generate.constrain import continuation
-
-    if re.fullmatch("#[0-9]{1,18}", text):
-        if int(text[1:]) >= tokenizer.size:
-            raise ValueError(
-                f"there is no token {text}: this tokenizer ({tokenizer.kind}) has the ids 0 to "
-                f"{tokenizer.size - 1}"
-            )
-        return int(text[1:])
-    ids = continuation(text, tokenizer, "--banned")
-    if len(ids) != 1:
-        raise ValueError(
-            f"{text!r} is no token of this tokenizer ({tokenizer.kind}), which spells it as "
-            f"{len(ids)}: give single tokens, or #id"
-        )
-    return ids[0]
-
-
-COLOURS = ((1, 46), (2, 190), (4, 220), (8, 208), (float("inf"), 196))  # bits below, colour
-
-
-def shower() -> Callable[[Token], str]:
-    """How a token is shown with its probability: in colour, or as a line of a table."""
-    return coloured if sys.stdout.isatty() else tabled
-
-
-def coloured(token: Token) -> str:
-    """From green (expected) to red (a surprise)."""
-    colour = next(colour for bits, colour in COLOURS if token.bits < bits)
-    return f"\x1b[38;5;{colour}m{token.text}\x1b[0m"
-
-
-def tabled(token: Token) -> str:
-    shown = json.dumps(token.text, ensure_ascii=False)
-    return f"{token.probability:8.4f} {token.bits:7.2f} bits {token.uniform:8.4f}  {shown}\n"
-
-
-class Clock:
-    """Tokens a second, from the first one on: before it comes the reading of the prompt."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.began = time.perf_counter()
-
-    def count(self, tokens: int = 1) -> None:
-        self.tokens += tokens
-
-    def tell(self) -> None:
-        seconds = max(time.perf_counter() - self.began, 1e-9)
-        print(
-            f"{self.tokens:,} tokens in {seconds:.1f} s, {self.tokens / seconds:,.0f} tokens/s",
-            file=sys.stderr,
-        )
