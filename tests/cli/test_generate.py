@@ -15,6 +15,7 @@ from clearformer.cli.generate import Generate
 from clearformer.cli.prompts import read_prompts, token_id
 from clearformer.cli.shown import coloured, tabled
 from clearformer.cli.texts import Interrupt
+from clearformer.generate.row import Uniforms
 from clearformer.generate.spell import Token
 from clearformer.text import FallbackPairs, Words
 from clearformer.text.fallback import BYTES, SPACE, FallbackParts
@@ -88,6 +89,12 @@ def test_prompts_may_be_json(folder, tmp_path):
     (tmp_path / "none.txt").write_text("")
     with pytest.raises(ValueError, match=r"none.txt is empty, but it must have a prompt on each"):
         read_prompts(tmp_path / "none.txt")
+    (tmp_path / "latin.txt").write_bytes(b"one\ncaf\xe9\n")
+    with pytest.raises(
+        ValueError, match=r"latin.txt: byte 7 is 0xE9, which is not UTF-8 there: "
+    ) as it:
+        read_prompts(tmp_path / "latin.txt")
+    assert str(it.value).endswith(": prompts are texts, so save the file as UTF-8")
 
 
 def test_forms_are_filled(clearformer, run):
@@ -97,6 +104,8 @@ def test_forms_are_filled(clearformer, run):
     ]
     assert {row["text"] for row in rows} <= {"yes", "no", "maybe"}
     assert {row["reason"] for row in rows} == {"complete"}
+    rows = clearformer(*ask, "--choices", r"yes\, sir,no\n").out.splitlines()
+    assert {json.loads(row)["text"] for row in rows} == {"yes, sir", r"no\n"}
     rows = clearformer(*ask, "--pattern", r"\d{4}-\d\d").out.splitlines()
     assert all(re.fullmatch(r"\d{4}-\d\d", json.loads(row)["text"]) for row in rows)
 
@@ -107,6 +116,16 @@ def test_a_form_that_was_cut_is_told(clearformer, run):
         ask = ("generate", run, "x", "--pattern", r"\d{4}-\d\d", *more, "--quiet")
         assert note in clearformer(*ask, "--length", "4").err
         assert "note" not in clearformer(*ask, "--length", "7").err
+    for more in ((), ("--jsonl", "--samples", "2")):
+        # Of 32 tokens 30 are the prompt's, and the last token needs no more room.
+        ask = ("generate", run, "x" * 30, "--pattern", r"\d{4}-\d\d", *more, "--quiet")
+        assert clearformer(*ask, "--past-context", "stop").err.splitlines()[0] == (
+            "note: the form is not complete after 3 tokens, where the context is full: "
+            "--past-context may go on"
+        )
+        assert "note" not in clearformer(*ask, "--past-context", "slide").err
+        stopped = clearformer(*ask, "--stop", "-").err
+        assert "note: the form is not complete where --stop has cut it" in stopped
     # Long enough for some form, though a longer one was possible.
     free = ("generate", run, "x", "--pattern", r"\d+", "--length", "4", "--quiet")
     assert "note" not in clearformer(*free).err
@@ -132,6 +151,12 @@ def test_int8_writes_too(clearformer, run, weights):
 def test_probabilities_are_shown(clearformer, run):
     rows = clearformer("generate", run, "12 g", "--length", "5", "--show-probabilities").out
     assert len(re.findall(r"^ +[\d.]+ +[\d.]+ bits +[\d.]+  \".*\"$", rows, re.MULTILINE)) == 5
+    ask = ("generate", run, "12 g", "--length", "5", "--show-probabilities", "--jsonl")
+    (told,) = map(json.loads, clearformer(*ask, "--temperature", "1").out.splitlines())
+    assert bytes(told["ids"]).decode(errors="replace") == told["text"]
+    assert [2**-bits for bits in told["bits"]] == pytest.approx(told["probabilities"], rel=1e-4)
+    uniforms = Uniforms(0, 0)
+    assert told["uniforms"] == [uniforms[place] for place in range(5)]
     sure, odd = (Token(1, "a", 0.5, bits, 0.1) for bits in (0.2, 9.0))
     assert coloured(sure) == "\x1b[38;5;46ma\x1b[0m"
     assert coloured(odd) == "\x1b[38;5;196ma\x1b[0m"
@@ -161,7 +186,7 @@ def test_probabilities_are_shown(clearformer, run):
         (("x", "--length", "0"), "length is 0, but it must be at least 1"),
         (("x", "--samples", "0"), "samples is 0, but it must be at least 1"),
         (("x", "--batch", "0"), "batch is 0, but it must be at least 1"),
-        (("x", "--lookup", "0"), "tokens is 0, but it must be at least 1"),
+        (("x", "--lookup", "0"), "--lookup is 0, but it must be at least 1"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_sentence_and_nothing_is_written(clearformer, run, flags, sentence):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clearformer.cli.prompts import read_prompts, token_id
+from clearformer.cli.prompts import read_prompts, split_choices, token_id
 from clearformer.cli.shown import Clock, as_json, shower
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from clearformer.generate.speculate import Draft
     from clearformer.generate.writer import Writer
     from clearformer.text import Tokenizer
+
+CUTS = {  # by the reason why a text ended
+    "length": "after --length {length} tokens",
+    "context": "after {tokens} tokens, where the context is full: --past-context may go on",
+    "stop": "where --stop has cut it",
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Generate:
     stop: tuple[str, ...] = ()
     """End before any of these (in most shells a line break is $'\\n')."""
     choices: str | None = None
-    """The text is one of these, between commas."""
+    """The text is one of these, between commas; a comma that belongs to one is \\,."""
     pattern: str | None = None
     """The text matches this regular expression."""
     past_context: Literal["slide", "stop", "continue"] | None = None
@@ -76,7 +82,8 @@ class Generate:
     compile: bool = False
     """Compile each step first: takes a minute, and saves nothing on the CPUs that we tried."""
     show_probabilities: bool = False
-    """Colour each token by its surprise in bits (a table, if not in a terminal)."""
+    """Colour each token by its surprise in bits (a table, if not in a terminal; with --jsonl all
+    ids, probabilities, bits and uniform numbers)."""
     quiet: bool = False
     """Do not tell how fast it was."""
     seed: int = 0
@@ -155,16 +162,16 @@ class Generate:
                 return
 
     def complain(self, task: Task, text: Text) -> None:
-        """A form that --length has cut is no form: whoever reads it should know."""
+        """A form that was cut is no form: whoever reads it should know, and what has cut it."""
         form = task.constraint
-        if form is None or len(text.tokens) < task.most:
+        if form is None or text.reason not in CUTS:
             return
         state = form.start
         for token in text.tokens:
             state = form.after(state, token.id)
         if not form.may_end(state):
-            note = f"note: the form is not complete after --length {self.length} tokens"
-            print(note, file=sys.stderr)
+            cut = CUTS[text.reason].format(length=self.length, tokens=len(text.tokens))
+            print(f"note: the form is not complete {cut}", file=sys.stderr)
 
     def line(self, text: Text) -> str:
         if not self.jsonl:
@@ -217,7 +224,7 @@ class Generate:
         )
         form: Constraint | None = None
         if self.choices is not None:
-            form = Choices(self.choices.split(","), tokenizer, how.banned)
+            form = Choices(split_choices(self.choices), tokenizer, how.banned)
         elif self.pattern is not None:
             form = Expression(self.pattern, tokenizer, how.banned)
         for token in how.forced:
@@ -248,5 +255,7 @@ class Generate:
         if self.lookup is not None and self.draft is not None:
             raise ValueError("give either --lookup or --draft, and not both")
         if self.lookup is not None:
+            if self.lookup < 1:
+                raise ValueError(f"--lookup is {self.lookup}, but it must be at least 1")
             return PromptLookup(tokens=self.lookup)
         return None if self.draft is None else DraftModel(self.writer(self.draft))

@@ -1,4 +1,4 @@
-"""What `clearformer generate` is told on the command line, read: prompts and single tokens."""
+"""What `clearformer generate` is given as text, read: prompts, choices, single tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def read_prompts(file: Path) -> list[str]:
     """The lines of a file, or the prompt of each if they are JSON."""
-    from clearformer.text.utf8 import decode
+    from clearformer.text.utf8 import NotTextError, decode
 
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     data = data.removeprefix(codecs.BOM_UTF8)
@@ -23,8 +23,11 @@ def read_prompts(file: Path) -> list[str]:
         # Only a line feed ends a line: a prompt may have what others take for an end.
         text = decode(data).replace("\r\n", "\n").removesuffix("\n")
         lines = text.split("\n") if data else []
-    except ValueError as problem:
-        raise ValueError(f"{file}: {problem}") from None
+    except NotTextError as problem:
+        raise ValueError(
+            f"{file}: byte {problem.offset} {problem.reason}: prompts are texts, so save the file "
+            f"as UTF-8"
+        ) from None
     if not lines:
         raise ValueError(f"{file} is empty, but it must have a prompt on each line")
     if file.suffix != ".jsonl":
@@ -41,6 +44,11 @@ def read_prompts(file: Path) -> list[str]:
             )
         prompts.append(prompt)
     return prompts
+
+
+def split_choices(text: str) -> list[str]:
+    """What stands between commas; one behind a backslash belongs to a choice."""
+    return [choice.replace("\\,", ",") for choice in re.split(r"(?<!\\),", text)]
 
 
 def token_id(text: str, tokenizer: Tokenizer) -> int:

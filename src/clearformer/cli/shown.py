@@ -22,7 +22,10 @@ def as_json(text: Text, sample: int, probabilities: bool) -> str:
     row: dict[str, object] = {"prompt": text.prompt, "sample": sample}
     row |= {"text": text.text, "reason": text.reason, "tokens": len(text.tokens)}
     if probabilities:
+        row["ids"] = [token.id for token in text.tokens]
+        row["probabilities"] = [token.probability for token in text.tokens]
         row["bits"] = [round(token.bits, 4) for token in text.tokens]
+        row["uniforms"] = [token.uniform for token in text.tokens]
     return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
 
 
