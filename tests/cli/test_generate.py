@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from clearformer.cli.generate import Generate
 from clearformer.cli.prompts import read_prompts, token_id
@@ -17,7 +19,9 @@ from clearformer.cli.shown import coloured, tabled
 from clearformer.cli.texts import Interrupt
 from clearformer.generate.row import Uniforms
 from clearformer.generate.spell import Token
-from clearformer.text import FallbackPairs, Words
+from clearformer.hub.importing import read
+from clearformer.hub.writing import write_run
+from clearformer.text import Bytes, FallbackPairs, Words
 from clearformer.text.fallback import BYTES, SPACE, FallbackParts
 
 TINY = ("--length", "32", "--layers", "1", "--width", "16", "--heads", "4", "--model.hidden", "32",
@@ -202,24 +206,33 @@ def test_the_mistake_of_a_late_prompt_comes_first(clearformer, run, tmp_path):
     assert said.out == ""
 
 
-# Tells when the text has come so far, and waits there for Ctrl-C.
+# Tells when the logits of so many tokens were looked at, and waits there for Ctrl-C.
 WAITING = """
 import sys, time
 from clearformer.cli.main import main
-from clearformer.cli.texts import Interruptible
+from clearformer.cli.texts import Interrupt, Interruptible
+from clearformer.generate.beam import Allowed
 
-take, taken = Interruptible.take, 0
+interrupts, looked = [], 0
 
-def waiting(row, logits):
-    global taken
-    taken += 1
-    if taken == int(sys.argv[1]):
-        print("waiting", file=sys.stderr, flush=True)
-        while not row.interrupt.asked:
-            time.sleep(0.01)
-    return take(row, logits)
+def begin(interrupt, enter=Interrupt.__enter__):
+    interrupts.append(interrupt)
+    return enter(interrupt)
 
-Interruptible.take = waiting
+def waiting(look):
+    def looking(*words):
+        global looked
+        looked += 1
+        if looked == int(sys.argv[1]):
+            print("waiting", file=sys.stderr, flush=True)
+            while not interrupts[0].asked:
+                time.sleep(0.01)
+        return look(*words)
+    return looking
+
+Interrupt.__enter__ = begin
+Interruptible.take = waiting(Interruptible.take)
+Allowed.__call__ = waiting(Allowed.__call__)
 main(sys.argv[2:])
 """
 
@@ -228,8 +241,8 @@ main(sys.argv[2:])
 def interrupted():
     """What a command leaves that Ctrl-C meets when it has drawn so many tokens."""
 
-    def run(tokens, *words):
-        program = [sys.executable, "-c", WAITING, str(tokens + 1), *words]
+    def run(tokens, *words, looks=None):
+        program = [sys.executable, "-c", WAITING, str(looks or tokens + 1), *words]
         # A shell in the background has its children ignore Ctrl-C, and they hand that on.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         with subprocess.Popen(
@@ -339,3 +352,134 @@ def test_a_mark_at_the_beginning_is_no_part_of_a_prompt(tmp_path):
     for name, text in (("p.txt", "Hello"), ("p.jsonl", '{"prompt": "Hello"}')):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
         assert read_prompts(tmp_path / name) == ["Hello"]
+
+
+# --- a beam --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory, scrambled):
+    """transformers' models of bytes with random weights, and the folders of their runs."""
+
+    def make(family):
+        torch.manual_seed(0)
+        shape = {"vocab_size": 256, "bos_token_id": None, "eos_token_id": None}
+        if family == "gpt2":
+            shape |= {"n_positions": 48, "n_embd": 16, "n_layer": 2, "n_head": 4}
+            model = GPT2LMHeadModel(GPT2Config(**shape))
+        else:
+            shape |= {"max_position_embeddings": 48, "hidden_size": 16, "num_hidden_layers": 2,
+                      "num_attention_heads": 4, "num_key_value_heads": 2,
+                      "intermediate_size": 24}  # fmt: skip
+            model = LlamaForCausalLM(LlamaConfig(**shape))
+        folder = tmp_path_factory.mktemp(family)
+        scrambled(model).eval().save_pretrained(folder / "theirs")
+        write_run(read(folder / "theirs", tokenizer="bytes"), folder / "run")
+        return model, folder / "run"
+
+    return {family: make(family) for family in ("gpt2", "llama")}
+
+
+@pytest.mark.parametrize("penalty", [(), ("--length-penalty", "0.2")])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_beam_finds_the_texts_of_transformers(clearformer, theirs, tmp_path, family, penalty):
+    model, run = theirs[family]
+    prompts = ["12 green", "7", "bottles of ale", "x y"]
+
+    def expected(several):
+        longest = max(map(len, several))
+        ids = torch.tensor([[0] * (longest - len(p)) + list(p.encode()) for p in several])
+        keep = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in several])
+        found = model.generate(
+            ids, attention_mask=keep, num_beams=4, num_return_sequences=2, do_sample=False,
+            early_stopping=False, length_penalty=float(*penalty[1:] or [1]), max_new_tokens=14,
+            pad_token_id=0,
+        )  # fmt: skip
+        return [Bytes().decode(row[longest:]) for row in found]
+
+    (tmp_path / "p.txt").write_text("\n".join(prompts))
+    ask = ("generate", str(run), "--beam", "4", "--samples", "2", "--length", "14", *penalty)
+    for batch in ("16", "8", "1"):
+        told = clearformer(*ask, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch", batch).out
+        rows = [json.loads(line) for line in told.splitlines()]
+        assert [row["text"] for row in rows] == expected(prompts)
+        assert [row["prompt"] for row in rows] == [each for each in prompts for _ in range(2)]
+        assert [row["sample"] for row in rows] == [0, 1] * 4
+        assert {(row["tokens"], row["reason"]) for row in rows} == {(14, "length")}
+        assert all(rows[i]["score"] >= rows[i + 1]["score"] for i in (0, 2, 4, 6))
+    alone = clearformer(*ask, prompts[0])
+    assert alone.out == "".join(f"{prompts[0]}{each}\n" for each in expected(prompts[:1]))
+    assert alone.err.startswith("28 tokens in ")
+
+
+def test_a_beam_takes_weights_bans_and_the_context(clearformer, run):
+    ask = ("generate", run, "12 g", "--beam", "3", "--jsonl")
+    (free,) = map(json.loads, clearformer(*ask, "--length", "20").out.splitlines())
+    (banned,) = map(
+        json.loads,
+        clearformer(*ask, "--length", "20", "--banned", free["text"][0]).out.splitlines(),
+    )
+    assert free["text"][0] not in banned["text"]
+    assert clearformer(*ask, "--length", "20", "--weights", "int8").code == 0
+    (cut,) = map(json.loads, clearformer(*ask).out.splitlines())
+    assert (cut["tokens"], cut["reason"]) == (32 - 4 + 1, "context")
+    (on,) = map(
+        json.loads,
+        clearformer(*ask, "--length", "40", "--past-context", "continue").out.splitlines(),
+    )
+    assert (on["tokens"], on["reason"]) == (40, "length")
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--temperature", "0.8"), "draws nothing"),
+        (("--top-k", "3"), "draws nothing"),
+        (("--top-p", "0.5"), "draws nothing"),
+        (("--min-p", "0.1"), "draws nothing"),
+        (("--typical", "0.9"), "draws nothing"),
+        (("--lookup", "3"), "draws nothing"),
+        (("--draft", "r"), "draws nothing"),
+        (("--show-probabilities",), "draws nothing"),
+        (("--repetition", "1.1"), "looks for the likeliest text in any form"),
+        (("--frequency", "1.1"), "looks for the likeliest text in any form"),
+        (("--forced", "x"), "looks for the likeliest text in any form"),
+        (("--stop", "x"), "looks for the likeliest text in any form"),
+        (("--choices", "x,y"), "looks for the likeliest text in any form"),
+        (("--pattern", "x"), "looks for the likeliest text in any form"),
+    ],
+)
+def test_what_has_no_meaning_with_a_beam_is_refused(clearformer, run, flags, why):
+    said = clearformer("generate", run, "x", "--beam", "4", *flags)
+    assert said.complaint == f"{flags[0]} does not go with --beam, which {why}: leave one out"
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--length-penalty", "1"), "--length-penalty is that of a beam: add --beam"),
+        (("--beam", "0"), "the beam is 0, but it must be at least 1 (1: greedy)"),
+        (("--beam", "2", "--samples", "3"),
+         "--samples is 3, but --beam 2 follows only 2: use a wider beam"),
+        (("--beam", "2", "--length-penalty", "nan"), "the length penalty is nan, but it must be"),
+        (("--beam", "2", "--past-context", "slide"), "--past-context slide does not go with --beam"),
+        (("--beam", "2", "--length", "0"), "length is 0, but it must be at least 1"),
+        (("--beam", "2", "--least", "3", "--length", "2"), "the least length is 3, but it must be"),
+    ],
+)  # fmt: skip
+def test_a_wrong_beam_is_one_sentence(clearformer, run, flags, sentence):
+    said = clearformer("generate", run, "x", *flags)
+    assert said.complaint.startswith(sentence)
+    assert said.out == ""
+
+
+def test_ctrl_c_keeps_the_best_of_a_search(clearformer, run, tmp_path, interrupted):
+    (tmp_path / "p.txt").write_text("12 green\n7\n3 b\n")
+    ask = ("generate", run, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch", "1")
+    ask += ("--beam", "3", "--banned", "#255")
+    rows = [json.loads(line) for line in clearformer(*ask, "--length", "12").out.splitlines()]
+    cut = json.loads(clearformer(*ask, "--length", "5").out.splitlines()[1])
+    # A search has looked at what would come next, and takes it along.
+    left = interrupted(17, *ask, "--length", "12", looks=17).splitlines()
+    assert [json.loads(line) for line in left] == [rows[0], cut | {"reason": "interrupted"}]

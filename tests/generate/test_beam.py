@@ -45,7 +45,7 @@ def found_by_us(model, config, tokens, keep, how, most=MOST):
         growing = Translating(model, config, tokens, keep)
         marks = config.marks
         return search(
-            growing, how, end=marks.end, most=most, rules=TargetRules(never=(marks.start,))
+            growing, how, ends=(marks.end,), most=most, rules=TargetRules(never=(marks.start,))
         )
 
 
@@ -185,7 +185,7 @@ def test_a_generator_continues_as_transformers_does(small, scrambled):
     expected = found_by_transformers(theirs, prompt, keep, how, most=12, prompt=6)
     with resting(ours):
         growing = Continuing(ours, config, prompt, keep)
-        given = search(growing, how, end=0, most=12, rules=TargetRules(never=(59,)))
+        given = search(growing, how, ends=(0,), most=12, rules=TargetRules(never=(59,)))
     assert [each.tokens for several in given for each in several] == [row for row, _ in expected]
 
 
@@ -196,7 +196,7 @@ def test_every_family_with_a_past_can_be_searched(family, small, scrambled):
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 4))
     with resting(model):
-        found = search(Continuing(model, config, prompt), Beam(width=3, best=3), end=0, most=6)
+        found = search(Continuing(model, config, prompt), Beam(width=3, best=3), ends=(0,), most=6)
         for row, several in zip(prompt, found, strict=True):
             for each in several:
                 tokens = torch.tensor([*each.tokens, *([0] if each.ended else [])])
@@ -222,7 +222,7 @@ def test_candidates_are_the_best_of_all_versions():
     rows[:, 5] = float("-inf")
     total = (rows.view(2, 3, -1) + scores[:, :, None]).flatten(1)
     ahead, place = total.topk(6)
-    allow = Allowed(TargetRules(never=(5,)), end=0, most=9, device=logits.device)
+    allow = Allowed(TargetRules(never=(5,)), ends=(0,), most=9, device=logits.device)
     given = candidates(allow(logits, 1), scores)
     torch.testing.assert_close(given[0], ahead)
     assert given[1].equal(place % 3000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,19 +11,39 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from clearformer.cli.prompts import read_prompts, split_choices, token_id
-from clearformer.cli.shown import Clock, as_json, shower
+from clearformer.cli.shown import Clock, as_json, as_line, numbers, shower
 
 if TYPE_CHECKING:
     from clearformer.cli.texts import Text, Writing
+    from clearformer.generate.beam import Beam
     from clearformer.generate.row import Task
     from clearformer.generate.speculate import Draft
     from clearformer.generate.writer import Writer
     from clearformer.text import Tokenizer
 
+TEMPERATURE = 0.8
 CUTS = {  # by the reason why a text ended
     "length": "after --length {length} tokens",
     "context": "after {tokens} tokens, where the context is full: --past-context may go on",
     "stop": "where --stop has cut it",
+}
+DRAWS = "draws nothing"
+FREE = "looks for the likeliest text in any form"
+NOT_WITH_A_BEAM = {
+    "temperature": DRAWS,
+    "top_k": DRAWS,
+    "top_p": DRAWS,
+    "min_p": DRAWS,
+    "typical": DRAWS,
+    "repetition": FREE,
+    "frequency": FREE,
+    "forced": FREE,
+    "stop": FREE,
+    "choices": FREE,
+    "pattern": FREE,
+    "lookup": DRAWS,
+    "draft": DRAWS,
+    "show_probabilities": DRAWS,
 }
 
 
@@ -47,8 +67,12 @@ class Generate:
     """How many tokens to add at the most."""
     least: int = 0
     """How many tokens to add before a text may end by itself."""
-    temperature: float = 0.8
-    """Above 1 more daring, below 1 more careful, 0 always the most likely."""
+    beam: int | None = None
+    """Draw nothing, follow so many versions of a text at once, and give the --samples likeliest."""
+    length_penalty: float | None = None
+    """Of a beam: scores are log probabilities over length to this power; none: 1."""
+    temperature: float | None = None
+    """Above 1 more daring, below 1 more careful, 0 always the most likely; none: 0.8."""
     top_k: int | None = None
     """Choose among so many tokens only."""
     top_p: float | None = None
@@ -91,7 +115,9 @@ class Generate:
 
     def run(self) -> None:
         from clearformer.cli.texts import Interrupt, Writing
-        from clearformer.generate.context import NAMES, limit, require_room, usual
+        from clearformer.generate import best
+        from clearformer.generate.context import NAMES, limit, require_room
+        from clearformer.generate.context import usual as one_after_the_other
 
         for name in ("batch", "samples"):
             if getattr(self, name) < 1:
@@ -100,11 +126,13 @@ class Generate:
             raise ValueError("give either a prompt or --file, and not both")
         if self.show_probabilities and not self.jsonl and (self.file or self.samples > 1):
             raise ValueError("--show-probabilities shows one text: add --jsonl for several")
+        beam = self.search()
         prompts = [self.prompt] if self.file is None else read_prompts(self.file)
         writer = self.writer(self.run_folder)
         assert writer.tokenizer is not None
         task = self.task(writer, writer.tokenizer)
         draft = self.drafter()
+        usual = one_after_the_other if beam is None else best.usual
         rule = NAMES[self.past_context] if self.past_context else usual(writer.config)
         full = limit(rule, writer.config)
         # The mistake in the last prompt is told before the first is written.
@@ -118,7 +146,9 @@ class Generate:
         try:
             with Interrupt() as interrupt:
                 writing = Writing(writer, task, self.seed, rule, draft, interrupt)
-                if self.file is None and self.samples == 1 and not self.jsonl:
+                if beam is not None:
+                    self.likeliest(clock, writing, beam, prompts)
+                elif self.file is None and self.samples == 1 and not self.jsonl:
                     self.live(clock, writing)
                 else:
                     self.texts(clock, writing, prompts)
@@ -161,6 +191,57 @@ class Generate:
             if writing.interrupt.asked:
                 return
 
+    def likeliest(self, clock: Clock, writing: Writing, beam: Beam, prompts: list[str]) -> None:
+        """The best texts of a search for each prompt, in the order of the prompts."""
+        from clearformer.generate.best import generate_best
+
+        together = max(1, self.batch // beam.width)
+        for place in range(0, len(prompts), together):
+            found = generate_best(
+                writing.writer,
+                prompts[place : place + together],
+                beam,
+                most=self.length,
+                least=self.least,
+                banned=writing.task.how.banned,
+                past_context=writing.rule,
+                enough=lambda: writing.interrupt.asked,
+            )
+            for several in found:
+                for sample, text in enumerate(several):
+                    clock.count(len(text.tokens))
+                    more = {"score": text.score}
+                    shown = as_json(text, sample, more) if self.jsonl else as_line(text)
+                    print(shown, flush=True)
+            if writing.interrupt.asked:
+                return
+
+    def search(self) -> Beam | None:
+        """The beam that is wanted; what has no meaning with it is refused and not ignored."""
+        from clearformer.generate.beam import Beam
+
+        if self.beam is None:
+            if self.length_penalty is not None:
+                raise ValueError("--length-penalty is that of a beam: add --beam")
+            return None
+        usual = {each.name: each.default for each in fields(self)}
+        for name, why in NOT_WITH_A_BEAM.items():
+            if getattr(self, name) != usual[name]:
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} does not go with --beam, which {why}: leave one out")
+        if self.past_context == "slide":
+            raise ValueError(
+                "--past-context slide does not go with --beam, whose versions would all be read "
+                "anew at every step: stop or continue"
+            )
+        if self.samples > self.beam >= 1:
+            raise ValueError(
+                f"--samples is {self.samples}, but --beam {self.beam} follows only {self.beam}: "
+                f"use a wider beam"
+            )
+        penalty = 1.0 if self.length_penalty is None else self.length_penalty
+        return Beam(width=self.beam, penalty=penalty, best=self.samples)
+
     def complain(self, task: Task, text: Text) -> None:
         """A form that was cut is no form: whoever reads it should know, and what has cut it."""
         form = task.constraint
@@ -175,8 +256,9 @@ class Generate:
 
     def line(self, text: Text) -> str:
         if not self.jsonl:
-            return f"{text.prompt}{text.text}"
-        return as_json(text, text.row.number % self.samples, self.show_probabilities)
+            return as_line(text)
+        more = numbers(text.tokens) if self.show_probabilities else {}
+        return as_json(text, text.row.number % self.samples, more)
 
     def writer(self, folder: Path) -> Writer:
         from clearformer.config import NextToken
@@ -189,13 +271,13 @@ class Generate:
         if not isinstance(opened.config.model.head, NextToken):
             raise ValueError(f"{folder} is no generator: use clearformer classify")
         # One text at a time reads each weight once for a single vector, several for a batch.
-        alone = self.file is None and self.samples == 1
+        alone = self.file is None and self.samples == 1 and self.beam in (None, 1)
         if self.weights == "int8":
             quantize(opened.model)
         elif alone:
             quicken(opened.model)
         else:
-            pack(opened.model, self.batch)
+            pack(opened.model, max(self.batch, self.beam or 1))
         writer = Writer(opened.model, opened.config.model, opened.tokenizer)
         return writer.compiled() if self.compile else writer
 
@@ -212,7 +294,7 @@ class Generate:
                 f"give either --forced or {flag}, and not both: each says how the text begins"
             )
         how = Sampling(
-            temperature=self.temperature,
+            temperature=TEMPERATURE if self.temperature is None else self.temperature,
             top_k=self.top_k,
             top_p=self.top_p,
             min_p=self.min_p,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from clearformer.cli.texts import Text
     from clearformer.generate.spell import Token
 
 # Some readers take these for the end of a line, too.
@@ -17,16 +16,41 @@ LINE_ENDS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}
 COLOURS = ((1, 46), (2, 190), (4, 220), (8, 208), (float("inf"), 196))  # bits below, colour
 
 
-def as_json(text: Text, sample: int, probabilities: bool) -> str:
+class Shown(Protocol):
+    """A text that is done."""
+
+    @property
+    def prompt(self) -> str | Sequence[int]: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def tokens(self) -> Sequence[object]: ...
+
+
+def as_line(text: Shown) -> str:
+    return f"{text.prompt}{text.text}"
+
+
+def as_json(text: Shown, sample: int, more: Mapping[str, object]) -> str:
     """A text as a line of JSON."""
     row: dict[str, object] = {"prompt": text.prompt, "sample": sample}
-    row |= {"text": text.text, "reason": text.reason, "tokens": len(text.tokens)}
-    if probabilities:
-        row["ids"] = [token.id for token in text.tokens]
-        row["probabilities"] = [token.probability for token in text.tokens]
-        row["bits"] = [round(token.bits, 4) for token in text.tokens]
-        row["uniforms"] = [token.uniform for token in text.tokens]
+    row |= {"text": text.text, "reason": text.reason, "tokens": len(text.tokens), **more}
     return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
+
+
+def numbers(tokens: Sequence[Token]) -> dict[str, object]:
+    """All that is known of each token, as columns."""
+    return {
+        "ids": [token.id for token in tokens],
+        "probabilities": [token.probability for token in tokens],
+        "bits": [round(token.bits, 4) for token in tokens],
+        "uniforms": [token.uniform for token in tokens],
+    }
 
 
 def shower() -> Callable[[Token], str]:

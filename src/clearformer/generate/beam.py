@@ -1,27 +1,30 @@
 """Beam search: the most likely sequence, looked for in several places at once.
 
 At each step every sentence has `width` unfinished versions. Of all their continuations the best
-2 x width are taken; those among the first `width` that end here join the finished ones, of which
-the best `width` are kept; the best `width` others go on. A finished one is scored by the sum of
-its log probabilities over length^penalty, the length with its end mark.
+2 x width are taken (more if several tokens end a sentence, so that `width` others are among them);
+those among the first `width` that end here join the finished ones, of which the best `width` are
+kept; the best `width` others go on. A finished one is scored by the sum of its log probabilities
+over length^penalty, the length with its end mark.
 
 A sentence is done when it has `width` finished versions and its best unfinished one, scored at
-its present length, is no better than the worst of them; or when `most` tokens are reached, where
-what is unfinished counts as finished. It then leaves the batch. This is the search, and the rule
-for stopping, of Hugging Face's transformers with `early_stopping=False`, its default.
+its present length, is no better than the worst of them; or when `most` tokens are reached or
+somebody has had enough, where what is unfinished counts as finished. It then leaves the batch.
+This is the search, and the rule for stopping, of Hugging Face's transformers with
+`early_stopping=False`, its default.
 
 Axes: B sentences, K beams, R = B x K rows, V vocabulary, C candidates, N tokens so far.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from clearformer.config import TargetRules
-from clearformer.generate.grow import Growing
 
 NEVER = -1e9  # a score below all others that can still be added to
 LEAVE = 0.75  # sentences go when at most this share of the batch is left: leaving costs a copy
@@ -58,14 +61,44 @@ class Hypothesis:
     ended: bool  # and was not cut at the most tokens there may be
 
 
+class Versions(Protocol):
+    """Sentences that grow, and what the search asks of them: see `grow.Growing`."""
+
+    device: torch.device  # of the logits
+    sentences: int
+
+    def first(self) -> Tensor: ...
+
+    def step(self, tokens: Tensor) -> Tensor: ...
+
+    def widen(self, beams: int) -> None: ...
+
+    def copy(self, sources: Tensor, targets: Tensor) -> None: ...
+
+    def select(self, sentences: Tensor) -> None: ...
+
+
 def search(
-    growing: Growing, how: Beam, *, end: int, most: int, rules: TargetRules = TargetRules()
+    growing: Versions,
+    how: Beam,
+    *,
+    ends: Sequence[int],
+    most: int,
+    least: int = 0,
+    rules: TargetRules = TargetRules(),
+    enough: Callable[[], bool] = lambda: False,
 ) -> list[list[Hypothesis]]:
-    """The best sequences for each sentence, the best first."""
+    """The best sequences for each sentence, the best first.
+
+    One of the tokens `ends` ends a sentence, once it has `least` others; `enough` is asked at
+    every step whether to end here and give what there is.
+    """
     width, device = how.width, growing.device
     found: list[list[Hypothesis]] = [[] for _ in range(growing.sentences)]
     active = torch.arange(growing.sentences)  # which sentence each of the batch is
-    allow = Allowed(rules, end, most, device)
+    allow = Allowed(rules, ends, most, device, least)
+    marks = torch.tensor(ends, device=device, dtype=torch.long)
+    share = max(2, 1 + len(ends))
 
     logits = growing.first().repeat_interleave(width, dim=0)  # (R, V)
     growing.widen(width)
@@ -73,17 +106,16 @@ def search(
     scores = torch.full((len(active), width), NEVER, device=device)  # (B, K)
     scores[:, 0] = 0.0
     running = torch.empty(len(active), width, 0, dtype=torch.long, device=device)  # (B, K, N)
-    finished = Finished(len(active), width, most, end, device)
+    finished = Finished(len(active), width, most, ends, device)
 
     for length in range(1, most + 1):
-        ahead, token, version = candidates(allow(logits, length), scores)  # each (B, C)
+        ahead, token, version = candidates(allow(logits, length), scores, share)  # each (B, C)
         grown = torch.cat((_pick(running, version), token[:, :, None]), dim=2)  # (B, C, N)
-        ends = token == end
-        if length == most:
-            ends = torch.ones_like(ends)
-        finished.add(grown, ahead / length**how.penalty, ends & (_places(ends) < width))
-        scores, place = (ahead + NEVER * ends).topk(width)  # (B, K)
-        done = finished.beats(scores[:, 0] / length**how.penalty) | (length == most)
+        last = length == most or enough()
+        over = torch.ones_like(token, dtype=torch.bool) if last else torch.isin(token, marks)
+        finished.add(grown, ahead / length**how.penalty, over & (_places(over) < width))
+        scores, place = (ahead + NEVER * over).topk(width)  # (B, K)
+        done = finished.beats(scores[:, 0] / length**how.penalty) | last
         if done.any():
             for each in done.nonzero().flatten().tolist():
                 if not found[active[each]]:
@@ -107,34 +139,44 @@ def search(
 class Allowed:
     """From logits to log probabilities of the tokens that may come out, by the model's rules."""
 
-    def __init__(self, rules: TargetRules, end: int, most: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        rules: TargetRules,
+        ends: Sequence[int],
+        most: int,
+        device: torch.device,
+        least: int = 0,
+    ) -> None:
         self.never = torch.tensor(rules.never, device=device, dtype=torch.long)
         self.given = rules.share == "given"
         self.closing = most if rules.limit == "closed" else None
-        self.end = end
+        self.least = least
+        self.ends = torch.tensor(ends, device=device, dtype=torch.long)
 
     def __call__(self, logits: Tensor, length: int) -> Tensor:
         """Rows (R, V) for the token that makes a target `length` long."""
         if length == self.closing:
             rows = torch.full_like(logits, float("-inf"))
-            rows[:, self.end] = 0.0
+            rows[:, self.ends] = 0.0
             return rows
         if self.given:
             logits[:, self.never] = float("-inf")
         rows = logits.log_softmax(dim=1)  # (R, V)
         rows[:, self.never] = float("-inf")
+        if length <= self.least:
+            rows[:, self.ends] = float("-inf")
         return rows
 
 
-def candidates(rows: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2 x width best continuations of each sentence, by the log probabilities (R, V) of each
-    version's: score, token and version, each (B, C)."""
+def candidates(rows: Tensor, scores: Tensor, share: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """The share x width best continuations of each sentence, by the log probabilities (R, V) of
+    each version's: score, token and version, each (B, C)."""
     sentences, width = scores.shape
     # The best of a sentence are among the best of its versions, so nothing of the size of all
     # versions' vocabularies is added up or sorted.
-    best, token = largest(rows, min(2 * width, rows.shape[1]))  # (R, C)
+    best, token = largest(rows, min(share * width, rows.shape[1]))  # (R, C)
     total = (best.view(sentences, width, -1) + scores[:, :, None]).flatten(1)  # (B, K*C)
-    ahead, place = total.topk(2 * width)
+    ahead, place = total.topk(share * width)
     return ahead, token.view(sentences, -1).gather(1, place), place // best.shape[1]
 
 
@@ -161,9 +203,9 @@ class Finished:
     """The best finished versions of each sentence so far."""
 
     def __init__(
-        self, sentences: int, width: int, most: int, end: int, device: torch.device
+        self, sentences: int, width: int, most: int, ends: Sequence[int], device: torch.device
     ) -> None:
-        self.end = end
+        self.ends = frozenset(ends)
         self.scores = torch.full((sentences, width), NEVER, device=device)  # (B, K)
         self.there = torch.zeros((sentences, width), dtype=torch.bool, device=device)
         self.lengths = torch.zeros((sentences, width), dtype=torch.long, device=device)
@@ -193,7 +235,7 @@ class Finished:
         found = []
         for place in range(best):
             tokens = self.tokens[sentence, place, : int(self.lengths[sentence, place])].tolist()
-            ended = tokens[-1:] == [self.end]
+            ended = not self.ends.isdisjoint(tokens[-1:])
             score = float(self.scores[sentence, place])
             found.append(Hypothesis(tuple(tokens[:-1] if ended else tokens), score, ended))
         return found
@@ -212,7 +254,7 @@ def _places(values: Tensor) -> Tensor:
     return torch.arange(values.shape[1], device=values.device)
 
 
-def _follow(growing: Growing, rows: Tensor) -> None:
+def _follow(growing: Versions, rows: Tensor) -> None:
     """Each row goes on from the row it came from; those that stay where they are cost nothing."""
     moved = (rows != _places(rows[None])).nonzero().flatten()
     if len(moved):

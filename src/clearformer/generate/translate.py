@@ -108,7 +108,7 @@ def decode(
         if how.width == 1:
             found = greedy(growing, end=marks.end, most=limit, rules=rules, how=how)
             return [[each] for each in found]
-        return search(growing, how, end=marks.end, most=limit, rules=rules)
+        return search(growing, how, ends=(marks.end,), most=limit, rules=rules)
 
 
 def greedy(
@@ -118,7 +118,7 @@ def greedy(
     tokens: list[list[int]] = [[] for _ in range(growing.sentences)]
     totals = [0.0] * growing.sentences
     active = list(range(growing.sentences))
-    allow = Allowed(rules, end, most, growing.device)
+    allow = Allowed(rules, (end,), most, growing.device)
     logits = growing.first()  # (B, V)
     for length in range(1, most + 1):
         best, token = allow(logits, length).max(dim=1)  # (B,)
