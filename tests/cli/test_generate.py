@@ -11,7 +11,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from clearformer.cli.generate import Generate
 from clearformer.cli.prompts import token_id
+from clearformer.core.layout import PackedLinear
 from clearformer.generate.row import Uniforms
+from clearformer.generate.writer import Writer
 from clearformer.hub.importing import read
 from clearformer.hub.writing import write_run
 from clearformer.text import Bytes, FallbackPairs, Words
@@ -99,6 +101,21 @@ def test_int8_writes_too(clearformer, run, weights):
     said = clearformer("generate", run, "12 green", "--weights", weights, "--length", "20")
     assert said.code == 0
     assert said.out.startswith("12 green")
+
+
+@pytest.mark.parametrize("several", [("--samples", "2"), ("--beam", "2")])
+def test_the_compiler_gets_nothing_packed(clearformer, run, monkeypatch, several):
+    """It cannot read that; compiling itself takes too long to be tried here."""
+    packed = []
+
+    def compiled(writer):
+        packed.append(any(isinstance(each, PackedLinear) for each in writer.model.modules()))
+        return writer
+
+    monkeypatch.setattr(Writer, "compiled", compiled)
+    ask = ("generate", run, "12 g", "--length", "3", *several)
+    assert clearformer(*ask, "--compile").out == clearformer(*ask).out
+    assert packed == [False]
 
 
 def test_probabilities_are_shown(clearformer, run):

@@ -276,7 +276,7 @@ class Generate:
             quantize(opened.model)
         elif alone:
             quicken(opened.model)
-        else:
+        elif not self.compile:  # which cannot read what is packed
             pack(opened.model, max(self.batch, self.beam or 1))
         writer = Writer(opened.model, opened.config.model, opened.tokenizer)
         return writer.compiled() if self.compile else writer
