@@ -58,7 +58,7 @@ def test_cut_first_then_recomputed(config):
     for share in (0.7, 0.45, 0.25):
         limit = whole.base + round(share * (whole.total - whole.base))
         found = plan.plan(config, limit)
-        assert found.total <= limit
+        assert plan.RESERVE * found.total <= limit
         settings[share] = found.config.train.accumulate, found.config.train.recompute
     assert settings[0.7] == (2, None)  # no more work than needed
     assert settings[0.45][1] is None
@@ -72,12 +72,12 @@ def test_what_is_impossible_is_refused_with_what_would_help(config):
     sentence = str(problem.value)
     assert "Python and torch 100 MB" in sentence
     assert "It would with --memory 0.2GB or more" in sentence
-    limit = 109 * 10**6
+    limit = 120 * 10**6
     with pytest.raises(ValueError, match=r"--model.layers [1-7];") as problem:
         plan.plan(config, limit)
     layers = int(str(problem.value).split("--model.layers ")[1].split(";")[0])
     fewer = replace(config, model=replace(config.model, layers=layers))
-    assert plan.plan(fewer, limit).total <= limit
+    assert plan.plan(fewer, limit).safe <= limit
 
 
 def test_where_python_alone_is_too_large_no_other_model_is_advised(config):

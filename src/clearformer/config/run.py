@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from clearformer import limits
 from clearformer.config.codec import from_json, require
 from clearformer.config.model import AnyModelConfig
 
@@ -175,6 +176,7 @@ class TrainConfig:
         within = self.tables is None or 0 < self.tables <= 100
         require(self, "tables", within, "above 0 and at most 100")
         require(self, "batch", self.batch >= 1, "at least 1")
+        require(self, "batch", self.batch <= limits.MOST_BATCH, f"at most {limits.MOST_BATCH:,}")
         require(self, "accumulate", self.accumulate >= 1, "at least 1")
         require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
         require(self, "evaluations", self.evaluations >= 1, "at least 1")

@@ -30,6 +30,7 @@ LARGEST = 10**18  # bytes of a size
 LATER = 90 * 10**6
 # The same, and kernels in half precision, where every batch has another length (`tidy`).
 KERNELS = 80 * 10**6
+RESERVE = 1.1  # times what is planned must fit: plans were off by up to a tenth (docs/results.md)
 GAPS = 2  # times what the tensors take, with the gaps between them: the most that was measured
 QUICK = 1024  # tokens of a micro-batch below which a product is no longer as quick
 
@@ -50,6 +51,11 @@ class Plan:
     def total(self) -> int:
         return self.base + self.counted.total
 
+    @property
+    def safe(self) -> int:
+        """Bytes with which it fits even if the plan is off by as much as any was."""
+        return math.ceil(RESERVE * self.total)
+
     def fits_untidied(self, limit: int) -> bool:
         """Whether there is room for the gaps of a heap that is left alone (`tidy`), too."""
         return self.base + GAPS * self.counted.total <= limit
@@ -62,7 +68,7 @@ def plan(config: RunConfig, limit: int | None = None, limit_flag: str = "--memor
     config = replace(config, train=replace(config.train, precision=half))
     base = base_bytes() + (KERNELS if half != "float32" and lengths_differ(config) else 0)
     asked = _counted(config, base)
-    if limit is None or asked.total <= limit:
+    if limit is None or asked.safe <= limit:
         return asked
     for what in _more_than(config.train.recompute) if limit > base else []:
         found = _largest(config, what, limit, base)
@@ -79,15 +85,15 @@ def _largest(config: RunConfig, what: Recompute, limit: int, base: int) -> Plan 
 
     cuts = _cuts(config, last=what == 1)
     least = _counted(cut(cuts[-1]), base)
-    if least.total > limit or len(cuts) == 1:
-        return least if least.total <= limit else None
+    if least.safe > limit or len(cuts) == 1:
+        return least if least.safe <= limit else None
     most = _counted(cut(cuts[0]), base)
-    each = (most.total - least.total) / max(1, most.rows - least.rows)
+    each = (most.safe - least.safe) / max(1, most.rows - least.rows)
     for accumulate in cuts[:-1]:
         # About a straight line in the rows; counting anew costs a second.
-        if least.total + each * (micro_rows(cut(accumulate)) - least.rows) <= 1.02 * limit:
+        if least.safe + each * (micro_rows(cut(accumulate)) - least.rows) <= 1.02 * limit:
             found = _counted(cut(accumulate), base)
-            if found.total <= limit:
+            if found.safe <= limit:
                 return found
     return least
 
@@ -188,7 +194,7 @@ def _impossible(config: RunConfig, limit: int, base: int, limit_flag: str) -> st
     least = replace(config, train=replace(train, recompute=1, accumulate=train.batch))
     found = _counted(least, base)
     parts = found.counted
-    more = f"{limit_flag} {math.ceil(found.total / 10**8) / 10:g}GB or more"
+    more = f"{limit_flag} {math.ceil(found.safe / 10**8) / 10:g}GB or more"
     if limit <= base:  # no other model would help
         return (
             f"{model.name} does not fit into {shown(limit)}: Python and torch alone take "
@@ -198,12 +204,12 @@ def _impossible(config: RunConfig, limit: int, base: int, limit_flag: str) -> st
     cycle = len(model.patterns)
     if model.layers > cycle:
         one = _counted(replace(least, model=replace(model, layers=cycle)), base)
-        each = (found.total - one.total) / (model.layers - cycle)
-        layers = cycle + math.floor((limit - one.total) / each)
+        each = (found.safe - one.safe) / (model.layers - cycle)
+        layers = cycle + math.floor((limit - one.safe) / each)
         if layers >= cycle:
             ways.append(f"--model.layers {layers - layers % cycle}")
     shorter = replace(least, model=replace(model, length=max(1, model.length // 4)))
-    if _counted(shorter, base).total <= limit:
+    if _counted(shorter, base).safe <= limit:
         ways.append(f"--model.length {shorter.model.length}")
     ways.append("a smaller preset or --model.width")
     ways.append("several GPUs that share the weights (plan --gpus 8)")
@@ -211,6 +217,7 @@ def _impossible(config: RunConfig, limit: int, base: int, limit_flag: str) -> st
         f"{model.name} does not fit into {shown(limit)}: with one sequence at a time and every "
         f"block recomputed it takes {shown(found.total)} (weights {shown(parts.weights)}, "
         f"gradients {shown(parts.gradients)}, optimizer {shown(parts.optimizer)}, activations "
-        f"{shown(parts.activations)}, Python and torch {shown(base)}). It would with "
+        f"{shown(parts.activations)}, Python and torch {shown(base)}), and a tenth more must be "
+        f"free. It would with "
         f"{'; or '.join(ways)}"
     )
