@@ -27,5 +27,10 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as problem:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ValueError(f"{path} is no JSON: {str(problem).splitlines()[0]}") from None
+    except ValueError:  # JSON allows it, and Python does not read it
+        raise ValueError(
+            f"{path} has a number of thousands of digits, but no id or setting is that large: "
+            f"take the file from its source again"
+        ) from None

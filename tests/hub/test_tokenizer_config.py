@@ -12,7 +12,6 @@ from clearformer.hub.tokenizer_config import (
     LLAMA,
     QWEN2,
     WHOLE,
-    read_document,
     read_object,
     read_wishes,
 )
@@ -137,9 +136,3 @@ def test_a_file_that_is_no_object(tmp_path):
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(ValueError, match=r"a.json is no JSON"):
         read_object(tmp_path / "a.json")
-
-
-def test_a_number_that_python_does_not_read(tmp_path):
-    (tmp_path / "a.json").write_text("1" * 5000)
-    with pytest.raises(ValueError, match=r"a.json has a number of thousands of digits, but no id"):
-        read_document(tmp_path / "a.json")

@@ -10,7 +10,7 @@ from typing import Any
 from clearformer.config import ModelConfig, NextToken
 from clearformer.hub import wishes
 from clearformer.hub.settings import Settings
-from clearformer.hub.tensors import read_json
+from clearformer.reading import read_json
 
 GENERATION = "generation_config.json"
 NAME = "eos_token_id"

@@ -36,9 +36,9 @@ from clearformer.hub.tensors import (
     Weights,
     inside,
     open_weights,
-    read_json,
 )
 from clearformer.hub.vocabulary import read_tokenizer
+from clearformer.reading import read_json
 from clearformer.text import Bytes, Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.train import state

@@ -36,7 +36,8 @@ from clearformer.hub import wishes
 from clearformer.hub.ends import GENERATION
 from clearformer.hub.names import ONE_ROW, PROJECTIONS, Row
 from clearformer.hub.settings import Settings
-from clearformer.hub.tensors import Weights, read_json
+from clearformer.hub.tensors import Weights
+from clearformer.reading import read_json
 
 
 def _block(ours: str, theirs: str) -> tuple[Row, ...]:

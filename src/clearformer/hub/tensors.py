@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from clearformer import limits
+from clearformer.reading import read_json
 
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 
@@ -148,29 +149,6 @@ def inside(folder: Path, name: str) -> Path:
 def shown(name: str) -> str:
     """A name out of a file, as it can be printed: on one line, and not too long."""
     return (name if name.isprintable() else repr(name))[:100]
-
-
-def read_json(path: Path) -> Any:
-    """A JSON document of reasonable size."""
-    try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise ValueError(f"{path} is no file")
-        if size > limits.LARGEST_JSON:
-            raise ValueError(
-                f"{path} has {size:,} bytes, but {limits.LARGEST_JSON:,} are the most "
-                f"(LARGEST_JSON)"
-            )
-        return json.loads(path.read_bytes())
-    except OSError as problem:
-        raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise ValueError(f"{path} is no JSON: {str(problem).splitlines()[0]}") from None
-    except ValueError as problem:
-        if str(path) in str(problem):
-            raise
-        # Of a number with thousands of digits.
-        raise ValueError(f"{path} has a number that is too long to be one") from None
 
 
 def _shards(folder: Path) -> Shards:

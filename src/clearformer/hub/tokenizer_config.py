@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clearformer.hub.tensors import read_json
+from clearformer.reading import read_json
 
 CONFIG, MAP, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 END = "<|endoftext|>"
@@ -123,23 +123,10 @@ def read_wishes(folder: Path) -> Wishes:
 
 def read_object(path: Path) -> dict[str, Any]:
     """A JSON object; empty where there is no such file."""
-    found = read_document(path) if path.exists() else {}
+    found = read_json(path) if path.exists() else {}
     if not isinstance(found, dict):
         raise ValueError(f"{path} is {found!r:.40}, but it must be an object")
     return found
-
-
-def read_document(path: Path) -> Any:
-    try:
-        return read_json(path)
-    except ValueError as problem:
-        if str(problem).startswith(str(path)):
-            raise
-        # All that JSON allows and Python does not read.
-        raise ValueError(
-            f"{path} has a number of thousands of digits, but no id or setting is that large: "
-            f"take the file from its source again"
-        ) from None
 
 
 def _opener(settings: dict[str, Any], model: dict[str, Any]) -> str | None:

@@ -15,8 +15,8 @@ from clearformer.hub.tokenizer_config import (
     USUAL,
     WHOLE,
     Wishes,
-    read_document,
 )
+from clearformer.reading import read_json
 from clearformer.text import BytePairs, Bytes, FallbackPairs, Tokenizer, WordPieces
 from clearformer.text.library import a_list
 from clearformer.text.parts import BytePairParts, WordPieceParts, byte_characters
@@ -32,7 +32,7 @@ BYTES = BytePairParts(byte_characters(), ())  # the bytes themselves, as a BPE w
 
 def read_tokenizer_document(path: Path, wishes: Wishes) -> Tokenizer:
     """The tokenizer in tokenizer.json, as the files beside it ask for it."""
-    document = read_document(path)
+    document = read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
         raise ValueError("tokenizer.json is not one of the tokenizers library")
     if "type" not in document["model"]:  # as it was written in 2020

@@ -18,7 +18,6 @@ from clearformer.hub.tokenizer_config import (
     QWEN2,
     USUAL,
     Wishes,
-    read_document,
     read_object,
     read_wishes,
 )
@@ -29,6 +28,7 @@ from clearformer.hub.tokenizer_document import (
     read_tokenizer_document,
     require_berts_roles,
 )
+from clearformer.reading import read_json
 from clearformer.text import BytePairs, Bytes, FallbackPairs, SentencePieces, Tokenizer, WordPieces
 from clearformer.text.library import write_byte_pairs, write_template
 from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts
@@ -83,7 +83,7 @@ def _sentence_pieces(folder: Path) -> SentencePieces:
 
 def _in_order(folder: Path, name: str) -> list[str]:
     """The tokens of a file that gives each its number."""
-    ids = read_document(folder / name)
+    ids = read_json(folder / name)
     numbers = list(ids.values()) if isinstance(ids, dict) else []
     whole = all(type(number) is int for number in numbers)
     if not numbers or not whole or sorted(numbers) != list(range(len(numbers))):
