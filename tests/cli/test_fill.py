@@ -170,4 +170,4 @@ def test_words_that_do_not_go_together(clearformer, run, tmp_path):
     assert "is no run" in complaint
     (tmp_path / "config.json").write_text("{")
     complaint = clearformer("train", "--out", str(tmp_path), "--resume").complaint
-    assert complaint.startswith(f"{tmp_path}/config.json cannot be read: ")
+    assert complaint.startswith(f"{tmp_path}/config.json is no JSON: ")

@@ -8,7 +8,8 @@ Axes: V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
@@ -29,21 +30,28 @@ from clearformer.generate.row import Row, Task
 from clearformer.generate.spell import Token
 from clearformer.generate.stream import grow, writing
 from clearformer.generate.writer import Writer
+from clearformer.text import Tokenizer
 
 ALTERNATIVES = 10
 
 
 class WatchedRow(Row):
-    """A text in the making that remembers the probabilities its last token was drawn from."""
+    """A text in the making that remembers what its tokens were drawn from, until they are handed
+    out: one whose character is not all there waits for the next."""
 
-    probabilities: Tensor | None = None  # (V,)
+    def __init__(
+        self, prompt: Sequence[int], task: Task, tokenizer: Tokenizer | None, seed: int
+    ) -> None:
+        super().__init__(prompt, task, tokenizer, seed)
+        self.drawn_from: deque[Tensor] = deque()  # probabilities (V,), the oldest token's first
 
     def take(self, logits: Tensor) -> list[Token]:
         scores = shaped(logits, self.task.how, self.prompt, self.text)
         if self.task.how.temperature == 0:
-            self.probabilities = rules.only(scores, scores.argmax()[None]).softmax(0)
+            probabilities = rules.only(scores, scores.argmax()[None]).softmax(0)
         else:
-            self.probabilities = cut(scores, self.task.how).softmax(0)
+            probabilities = cut(scores, self.task.how).softmax(0)
+        self.drawn_from.append(probabilities)
         return super().take(logits)
 
 
@@ -83,7 +91,7 @@ class Text:
             raise bad_field("prompt", str(problem)) from None
         self.subject = subject
         self.forced = len(forced)
-        self.row = WatchedRow(prompt, task, subject.tokenizer, asked.seed, 0)
+        self.row = WatchedRow(prompt, task, subject.tokenizer, asked.seed)
         self.events = self._events(writer, rule)
 
     def next_token(self) -> dict[str, Any] | None:
@@ -99,13 +107,13 @@ class Text:
     def _events(self, writer: Writer, rule: Any) -> Generator[dict[str, Any]]:
         with writing(writer.model):
             for place, (_, token) in enumerate(grow(writer, [self.row], rule)):
+                probabilities = self.row.drawn_from.popleft()
                 if place >= self.forced:
-                    yield event(self.subject, place, token, self.row.probabilities)
+                    yield event(self.subject, place, token, probabilities)
 
 
-def event(subject: Subject, i: int, token: Token, probabilities: Tensor | None) -> dict[str, Any]:
+def event(subject: Subject, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:
     """What a page is told of one token."""
-    assert probabilities is not None
     shares, ids = rules.falling(probabilities, min(ALTERNATIVES, probabilities.shape[0]))
     shares, ids = shares[:ALTERNATIVES], ids[:ALTERNATIVES]
     named = words.words(subject, ids.tolist())

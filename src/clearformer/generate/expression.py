@@ -18,6 +18,7 @@ Ranges = tuple[tuple[int, int], ...]  # characters, as first and last of each st
 States = frozenset[int]
 
 LARGEST = 20_000  # states: a repetition of a repetition of a repetition is a mistake
+DEEPEST = 100  # brackets and repetitions inside each other: read and built by recursion
 LAST = 0x10FFFF
 DIGITS: Ranges = ((48, 57),)
 WORDS: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
@@ -71,8 +72,6 @@ def automaton(pattern: str) -> tuple[Automaton, States]:
         start, machine.end = build(_Reader(pattern).whole(), machine)
     except ValueError as problem:
         raise refused(pattern, str(problem)) from None
-    except RecursionError:
-        raise refused(pattern, "it is nested too deeply, so take some brackets away") from None
     return machine, machine.reach([start])
 
 
@@ -163,6 +162,12 @@ class _Reader:
         if self.text.endswith("$") and not self.text.endswith("\\$"):
             self.text = self.text[:-1]
         self.place = 0
+        self.depth = 0  # brackets and repetitions around this place
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise ValueError("it is nested too deeply, so take some brackets away")
 
     def whole(self) -> Node:
         node = self.either()
@@ -179,10 +184,13 @@ class _Reader:
     def row(self) -> Node:
         parts: list[Node] = []
         while self.place < len(self.text) and self.text[self.place] not in "|)":
+            outside = self.depth
             part = self.single()
             while (counts := self.counts()) is not None:
                 part = Repeat(part, *counts)
                 self.next("?")  # as few as possible: the same texts
+                self.deeper()
+            self.depth = outside
             parts.append(part)
         return Row(tuple(parts))
 
@@ -191,6 +199,7 @@ class _Reader:
         if sign == "(":
             if self.next("?") and not self.next(":"):
                 raise ValueError("(? is only understood as (?:")
+            self.deeper()
             node = self.either()
             if not self.next(")"):
                 raise ValueError("a ( is not closed")
