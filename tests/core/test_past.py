@@ -81,7 +81,7 @@ def test_a_full_cache_says_how_much_room_it_needs(attention, x):
     past = cache(capacity=8)
     past.read(x, attention)
     past.advance()
-    message = "the cache holds 8 tokens, but this step needs 10: make it with capacity=10"
+    message = "the cache was made with capacity=8, but this step needs 10: make it with capacity=10"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         past.read(x[:, :3], attention)
 
@@ -89,7 +89,9 @@ def test_a_full_cache_says_how_much_room_it_needs(attention, x):
 @pytest.mark.parametrize("size", [1, 3])
 @torch.no_grad()
 def test_a_cache_of_another_batch_is_refused(attention, size):
-    message = f"the cache holds 2 sequences, but the input has {size}: make it with batch={size}"
+    message = (
+        f"the cache was made with batch=2, but this step needs {size}: make it with batch={size}"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         cache(capacity=7).read(torch.randn(size, 4, WIDTH), attention)
 
@@ -97,7 +99,7 @@ def test_a_cache_of_another_batch_is_refused(attention, size):
 @torch.no_grad()
 def test_a_cache_of_another_precision_is_refused(attention, x):
     message = (
-        "the cache holds torch.float32, but the model computes torch.bfloat16: "
+        "the cache was made with dtype=torch.float32, but this step needs torch.bfloat16: "
         "make it with dtype=torch.bfloat16"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

@@ -6,7 +6,7 @@ finished model on a CPU; nothing else knows.
 
 `quicken` suits one text at a time: a product with one vector is cut into pieces that all threads
 share, which reads a matrix as fast as memory gives it. `pack` suits several texts: the blocks
-that oneDNN multiplies lie one after the other.
+that oneDNN multiplies lie one after the other. Both put what stays a tensor in large pages.
 
 Axes: B batch, I inputs, O outputs, P pieces, R rows.
 """
@@ -18,6 +18,8 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from clearformer.core.pages import settle
 
 PIECES = 8  # whatever the number of threads, so that it does not change the numbers
 TINY = 2**14  # weights: below that the way to a product in pieces costs more than it saves
@@ -109,7 +111,7 @@ def quicken(model: nn.Module) -> nn.Module:
     """Let every matrix be multiplied as is fastest, in place; names and values stay."""
     for parent, name, linear in list(_linears(model)):
         parent.register_module(name, QuickLinear(linear))
-    return model
+    return settle(model)
 
 
 def pack(model: nn.Module, rows: int) -> nn.Module:
@@ -123,7 +125,7 @@ def pack(model: nn.Module, rows: int) -> nn.Module:
         shared = id(linear.weight) in tables
         packed = QuickLinear(linear) if shared else PackedLinear(linear, rows)
         parent.register_module(name, packed)
-    return model
+    return settle(model)
 
 
 def by_one_dnn(weight: Tensor) -> bool:

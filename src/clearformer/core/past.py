@@ -73,11 +73,18 @@ class KVCache(Past):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
-        room = (batch, key_heads, capacity, head_width)
-        self.keys = torch.zeros(room, dtype=dtype, device=device)
-        self.values = torch.zeros(room, dtype=dtype, device=device)
-        self.length = 0
-        self.pending = 0
+        # Keys and values are one tensor, so that a step writes and reads both with one call.
+        size = (batch, 2, key_heads, capacity, head_width)
+        self.room = torch.zeros(size, dtype=dtype, device=device)  # (B, 2, G, capacity, D)
+        self.length = self.pending = 0
+
+    @property
+    def keys(self) -> Tensor:
+        return self.room[:, 0]  # (B, G, capacity, D)
+
+    @property
+    def values(self) -> Tensor:
+        return self.room[:, 1]  # (B, G, capacity, D)
 
     def read(self, x: Tensor, project: Projection) -> Heads:
         q, k, v = project.queries_keys_values(x, start=self.length)
@@ -86,23 +93,19 @@ class KVCache(Past):
                 "a KVCache is written in place and carries no gradient: "
                 "run the model under torch.inference_mode() or torch.no_grad()"
             )
-        # Writing one sequence into the room of several would succeed, and repeat it.
-        if k.shape[0] != self.keys.shape[0]:
-            raise ValueError(
-                f"the cache holds {self.keys.shape[0]} sequences, but the input has {k.shape[0]}: "
-                f"make it with batch={k.shape[0]}"
-            )
+        held, _, _, capacity, _ = self.room.shape
         end = self.length + k.shape[-2]
-        if end > self.keys.shape[-2]:
-            raise ValueError(
-                f"the cache holds {self.keys.shape[-2]} tokens, but this step needs {end}: "
-                f"make it with capacity={end}"
-            )
-        if k.dtype != self.keys.dtype:
-            raise ValueError(
-                f"the cache holds {self.keys.dtype}, but the model computes {k.dtype}: "
-                f"make it with dtype={k.dtype}"
-            )
+        for name, has, needs, fits in (
+            # Writing one sequence into the room of several would succeed, and repeat it.
+            ("batch", held, len(k), len(k) == held),
+            ("capacity", capacity, end, end <= capacity),
+            ("dtype", self.room.dtype, k.dtype, k.dtype == self.room.dtype),
+        ):
+            if not fits:
+                raise ValueError(
+                    f"the cache was made with {name}={has}, but this step needs {needs}: "
+                    f"make it with {name}={needs}"
+                )
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v
         self.pending = end - self.length
@@ -115,19 +118,17 @@ class KVCache(Past):
         self.length -= count  # what stands behind the length is written over
 
     def select(self, rows: Tensor) -> None:
-        self.keys, self.values = self.keys[rows], self.values[rows]
+        self.room = self.room[rows]
 
     def copy(self, sources: Tensor, targets: Tensor) -> None:
-        for room in (self.keys, self.values):
-            filled = room[:, :, : self.length]
-            # Twice as fast as filled[targets] = filled[sources], on a CPU.
-            filled.index_copy_(0, targets, filled.index_select(0, sources))
+        filled = self.room[:, :, :, : self.length]
+        # Twice as fast as filled[targets] = filled[sources], on a CPU.
+        filled.index_copy_(0, targets, filled.index_select(0, sources))
 
     def extend(self, capacity: int) -> None:
         """Room for `capacity` tokens; what is there stays."""
-        more = (*self.keys.shape[:2], capacity - self.keys.shape[2], self.keys.shape[3])
-        self.keys = torch.cat((self.keys, self.keys.new_zeros(more)), dim=2)
-        self.values = torch.cat((self.values, self.values.new_zeros(more)), dim=2)
+        more = (*self.room.shape[:3], capacity - self.room.shape[3], self.room.shape[4])
+        self.room = torch.cat((self.room, self.room.new_zeros(more)), dim=3)
 
 
 class FrozenKV(Past):

@@ -89,12 +89,19 @@ class Decoder:
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> Tensor:
         """One more token of each text: logits (B, V) of what follows it."""
-        hidden = self._hidden(torch.tensor(tokens, device=self.device)[:, None])  # (B, 1, E)
-        return self._logits(hidden[:, 0])
+        new = torch.tensor(tokens, device=self.device)  # (B,)
+        if self.flat is None or self.compiled is not None:
+            return self._logits(self._hidden(new[:, None])[:, 0])
+        logits = self.flat(new, self._grown(1))
+        for past in self.memory:
+            past.advance()
+        return _for_rules(logits)
 
     @torch.inference_mode()
     def look(self, tokens: Sequence[int]) -> Tensor:
         """Several more tokens of a single text: logits (T, V) of what follows each of them."""
+        if len(tokens) == 1:
+            return self.step(tokens)
         return self._logits(self._hidden(torch.tensor([tokens], device=self.device))[0])
 
     def forget(self, count: int) -> None:
@@ -113,24 +120,29 @@ class Decoder:
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         """Hidden states (B, T, E) of tokens (B, T), which are then part of the past."""
-        self.length += tokens.shape[1]
-        keep = None
-        if self.keep is not None:
-            # A memory may hold less than was read: keep has a place for each key, no more.
-            first = self.length - tokens.shape[1] - self.memory[0].length
-            keep = self.keep[:, first : self.length]  # (B, K)
+        keep = self._grown(tokens.shape[1])
         if self.compiled is not None and tokens.shape[1] == 1:
             hidden = self.compiled(tokens, keep, pasts=self.memory)
-        elif self.flat is not None and tokens.shape[1] == 1:
-            start = self.memory[0].length
-            hidden = self.flat(self.model.embedding(tokens, keep, start=start), keep)
         else:
             hidden = self.model.hidden(tokens, keep, pasts=self.memory)
         for past in self.memory:
             past.advance()
         return hidden
 
+    def _grown(self, tokens: int) -> Tensor | None:
+        """Count so many more tokens; which keys (B, K) are real, with theirs, if not all are."""
+        self.length += tokens
+        if self.keep is None:
+            return None
+        # A memory may hold less than was read: keep has a place for each key, no more.
+        first = self.length - tokens - self.memory[0].length
+        return self.keep[:, first : self.length]
+
     def _logits(self, hidden: Tensor) -> Tensor:
-        """Logits (..., V) where the rules of choosing work: on the CPU, in float32 at least."""
-        logits: Tensor = self.model.head(hidden)
-        return logits.float().cpu()
+        """Logits (..., V) of hidden states (..., E)."""
+        return _for_rules(self.model.head(hidden))
+
+
+def _for_rules(logits: Tensor) -> Tensor:
+    """Logits where the rules of choosing work: on the CPU, in float32 at least."""
+    return logits.float().cpu()

@@ -1,4 +1,4 @@
-"""One more token through all layers as one flat function: what blocks do, without the way there.
+"""One more token through a model as one flat function: what blocks do, without the way there.
 
 For a small model the time of a step is not arithmetic but Python: modules that call modules.
 This is `core.block.Block` and `core.attention.Attention` for a single query and a `KVCache`,
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from inspect import unwrap
+from types import NoneType
 
 import torch
 import torch.nn.functional as F
@@ -20,17 +21,20 @@ from torch import Tensor, nn
 
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
+from clearformer.core.embedding import Embedding
+from clearformer.core.heads import NextToken
 from clearformer.core.kernels import blockwise, fused
 from clearformer.core.layout import QuickLinear, by_one_dnn, in_pieces, one_dnn, packed_product
 from clearformer.core.model import Transformer
 from clearformer.core.past import KVCache, Past
 from clearformer.core.patterns import Causal, Pattern
-from clearformer.core.positions import ALiBi, Position, Rotary
+from clearformer.core.positions import ALiBi, Learned, Position, Rotary
 
 MANY = 64  # rows for which a packed copy of a matrix pays, though it is made for one batch
 
 Function = Callable[[Tensor], Tensor]
-Turn = tuple[Tensor, Tensor]  # cosines and sines (D/2,) of the place at hand
+# Cosines (D,) of the place at hand, and sines (D,), those of the first halves negative.
+Turn = tuple[Tensor, Tensor]
 Layer = Callable[[Tensor, int, Turn | None, Tensor | None], Tensor]
 
 
@@ -58,11 +62,17 @@ def _same_for_all(pattern: Pattern, heads: int) -> bool:
 
 
 class Flat:
-    """The stack of a model for one token at a time, given its caches."""
+    """A model for one token at a time, given its caches."""
 
     def __init__(self, model: Transformer, pasts: Sequence[KVCache]) -> None:
+        assert isinstance(model.head, NextToken)
+        rows = pasts[0].room.shape[0]
         self.stack = model.stack
         self.pasts = pasts
+        self.embedding = model.embedding
+        self.embed = _embed(model.embedding)
+        self.final = norm_function(model.stack.norm)
+        self.project, self.capped = product(model.head.project, rows), model.head.capped
         blocks = [block for block in self.stack.blocks if isinstance(block, Block)]
         layers = [_layer(block, past) for block, past in zip(blocks, pasts, strict=True)]
         first = blocks[0].attention
@@ -73,18 +83,21 @@ class Flat:
         kinds = [self.patterns.index(each) for each in patterns]
         self.steps = list(zip(layers, kinds, strict=True))
 
-    def __call__(self, x: Tensor, keep: Tensor | None) -> Tensor:
-        """Hidden states (B, 1, E) of embedded tokens (B, 1, E); keep is (B, K)."""
+    def __call__(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
+        """Logits (B, V) of what follows tokens (B,); keep is (B, K)."""
         place = self.pasts[0].length
+        if self.embed is None or keep is not None:
+            x = self.embedding(tokens[:, None], keep, start=place)[:, 0]  # (B, E)
+        else:
+            x = self.embed(tokens, place)  # (B, E)
         turn = self._turn(place, x)
         bias = self._bias(place, x)
         masks = [_mask(pattern, place, keep, bias, x) for pattern in self.patterns]
-        y = x[:, 0]  # (B, E)
         for layer, kind in self.steps:
-            y = layer(y, place, turn, masks[kind])
+            x = layer(x, place, turn, masks[kind])
         for past in self.pasts:
             past.pending = 1
-        return self.stack.norm(y)[:, None]
+        return self.capped(self.project(self.final(x)))
 
     def _turn(self, place: int, x: Tensor) -> Turn | None:
         if not isinstance(self.position, Rotary):
@@ -92,8 +105,8 @@ class Flat:
         # Asked of the position itself: whatever turns a 1 and a 0 turns every pair.
         ones = torch.cat((x.new_ones(self.half), x.new_zeros(self.half)))[None, None, None]
         turned = self.position.turn(ones, torch.tensor([place], device=x.device))
-        cosine, sine = turned[0, 0, 0].chunk(2)
-        return cosine, sine  # each (D/2,)
+        cosine, sine = turned[0, 0, 0].chunk(2)  # each (D/2,)
+        return torch.cat((cosine, cosine)), torch.cat((-sine, sine))  # each (D,)
 
     def _bias(self, place: int, x: Tensor) -> Tensor | None:
         if not isinstance(self.position, ALiBi):
@@ -101,6 +114,29 @@ class Flat:
         keys = x.new_empty(1, 1, place + 1, 1)
         _, bias = self.position.score(x.new_empty(1, 1, 1, 1), keys)
         return bias  # (H, 1, K)
+
+
+def _embed(embedding: Embedding) -> Callable[[Tensor, int], Tensor] | None:
+    """Vectors (B, E) of tokens (B,) that stand at a place; None for what is not written out."""
+    token, position, scale = embedding.token, embedding.position, embedding.scale
+    if (
+        type(token) is not nn.Embedding
+        or type(position) not in (NoneType, Learned)
+        or embedding.segment is not None
+        or embedding.neighbours is not None
+    ):
+        return None
+    table = token.weight  # (V, E)
+    places = position.table.weight if isinstance(position, Learned) else None  # (length, E)
+    norm = norm_function(embedding.norm)
+
+    def embed(tokens: Tensor, place: int) -> Tensor:
+        x = torch.embedding(table, tokens)
+        if scale != 1.0:
+            x = x * scale
+        return norm(x if places is None else x + places[place])
+
+    return embed
 
 
 def _mask(
@@ -125,7 +161,7 @@ def _mask(
 
 def _layer(block: Block, past: KVCache) -> Layer:
     attend = _attend(block.attention, past)
-    consider = think(block.feed_forward, rows=past.keys.shape[0])
+    consider = think(block.feed_forward, rows=past.room.shape[0])
     first, second = norm_function(block.attention_norm), norm_function(block.feed_forward_norm)
     if block.residual is pre_norm:
 
@@ -144,43 +180,54 @@ def _layer(block: Block, past: KVCache) -> Layer:
 
 def _attend(attention: Attention, past: KVCache) -> Layer:
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
-    parts, all_heads = [heads, key_heads, key_heads], heads + 2 * key_heads
-    rows = past.keys.shape[0]
+    rows, all_heads = past.room.shape[0], heads + 2 * key_heads
     project, output = product(attention.project, rows), product(attention.output, rows)
-    query_norm, key_norm = (
-        None if isinstance(norm, nn.Identity) else norm_function(norm)
-        for norm in (attention.query_norm, attention.key_norm)
-    )
+    settle = _settle(attention)
     grouped = heads != key_heads
 
     def attend(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
         batch = x.shape[0]
-        q, k, v = project(x).view(batch, all_heads, width).split_with_sizes(parts, 1)
-        if query_norm is not None:
-            q = query_norm(q)
-        if key_norm is not None:
-            k = key_norm(k)
-        if turn is not None:
-            q, k = _turned(q, turn), _turned(k, turn)
-        # Taken from the cache each time: leaving out rows gives it other tensors.
-        past.keys.select(2, place).copy_(k)
-        past.values.select(2, place).copy_(v)
+        # Taken from the cache each time: leaving out rows gives it another tensor.
+        room = past.room  # (B, 2, G, capacity, D)
+        q = settle(project(x).view(batch, all_heads, width), room.select(3, place), turn)
+        keys, values = room.narrow(3, 0, place + 1).unbind(1)  # each (B, G, K, D)
         y = F.scaled_dot_product_attention(
-            q.unsqueeze(2),
-            past.keys.narrow(2, 0, place + 1),
-            past.values.narrow(2, 0, place + 1),
-            mask,
-            enable_gqa=grouped,
+            q.unsqueeze(2), keys, values, mask, enable_gqa=grouped
         )  # (B, H, 1, D)
         return output(y.view(batch, -1))  # (B, E)
 
     return attend
 
 
-def _turned(x: Tensor, turn: Turn) -> Tensor:
-    cosine, sine = turn
-    first, second = x.chunk(2, -1)  # each (B, H, D/2)
-    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+def _settle(attention: Attention) -> Callable[[Tensor, Tensor, Turn | None], Tensor]:
+    """From all heads of a token (B, H + 2G, D): the queries (B, H, D); keys and values go to
+    their place (B, 2, G, D) in the cache.
+    """
+    heads, key_heads = attention.heads, attention.key_heads
+    norms = attention.query_norm, attention.key_norm
+    normed = not all(isinstance(norm, nn.Identity) for norm in norms)
+    query_norm, key_norm = map(norm_function, norms)
+
+    def as_they_are(projected: Tensor, place: Tensor, turn: Turn | None) -> Tensor:
+        q, new = projected.split_with_sizes([heads, 2 * key_heads], 1)
+        place.copy_(new.view(place.shape))
+        return q
+
+    def changed(projected: Tensor, place: Tensor, turn: Turn | None) -> Tensor:
+        both, v = projected.split_with_sizes([heads + key_heads, key_heads], 1)
+        if normed:
+            q, k = both.split_with_sizes([heads, key_heads], 1)
+            both = torch.cat((query_norm(q), key_norm(k)), 1)
+        if turn is not None:
+            cosine, sine = turn  # each (D,)
+            swapped = both.roll(cosine.shape[0] // 2, -1)  # each pair's other half
+            both = torch.addcmul(both * cosine, swapped, sine)
+        q, k = both.split_with_sizes([heads, key_heads], 1)
+        place.select(1, 0).copy_(k)
+        place.select(1, 1).copy_(v)
+        return q
+
+    return changed if normed or isinstance(attention.position, Rotary) else as_they_are
 
 
 def think(feed_forward: nn.Module, rows: int) -> Function:
