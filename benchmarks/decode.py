@@ -6,9 +6,9 @@ Random weights, the same for everyone; a prompt of 128 tokens and 64 new ones, g
 takes a turn in each round, so that a noisy machine is noisy for all; figures are medians, and
 what is compared is the time of a new token: that of 65 tokens less that of 1, over 64. The share
 of the bandwidth is the bytes of all weights over that time, over what summing up half a gigabyte
-reads in the same rounds. Memory is what a process of its own holds more after loading and writing
-than before. At the end it is printed where the time goes (torch's profiler). CTranslate2 takes
-part if it is installed.
+reads in the same rounds: as torch lays it down, and in large pages, where our weights are.
+Memory is what a process of its own holds more after loading and writing than before. At the end
+it is printed where the time goes (torch's profiler). CTranslate2 takes part if it is installed.
 
 Each contestant has a process of its own, unless they are all put `--together` (turns.py).
 
@@ -35,6 +35,7 @@ from profiled import profile
 from clearformer.build import build, outline
 from clearformer.core.int8 import quantize
 from clearformer.core.layout import pack, quicken
+from clearformer.core.pages import settle
 from clearformer.families import gpt2
 from clearformer.generate.choose import Sampling
 from clearformer.generate.row import Task
@@ -148,8 +149,10 @@ def compare(
     for _, there in present:  # warm up
         there.ask(prompts, 2)
     bandwidths = []
+    usual = torch.ones(2**27)
+    large = next(settle(torch.nn.ParameterList([torch.ones(2**27)])).parameters()).detach()
     for turn in range(options.rounds):
-        bandwidths.append(read_bandwidth(options.cpu_time))
+        bandwidths.append([read_bandwidth(each, options.cpu_time) for each in (usual, large)])
         first = turn % len(present)
         for each, there in (*present[first:], *present[:first]):
             each.few.append(there.ask(prompts, 1)[0])
@@ -157,14 +160,15 @@ def compare(
                 each.many.append(there.ask(prompts, new + 1)[0])
     for _, there in present:
         there.end()
-    bandwidth = statistics.median(bandwidths)
-    print(f"\n{title} (bandwidth {bandwidth / 1e9:.1f} GB/s)")
+    reads = [statistics.median(each) for each in zip(*bandwidths, strict=True)]
+    print(f"\n{title} (bandwidth {reads[0] / 1e9:.1f} GB/s, {reads[1] / 1e9:.1f} in large pages)")
     mine = contestants[0]
     peers = [each for each in contestants if not each.name.startswith(mine.name)]
     for each in contestants:
         if new > 1:
             rate, unit = batch / each.per_token, "tokens/s"
-            share = f"{weights / each.per_token / bandwidth:8.0%} of bandwidth" if weights else ""
+            used = weights / each.per_token
+            share = f"  {used / reads[0]:.0%} / {used / reads[1]:.0%} of it" if weights else ""
             ratio = each.per_token / mine.per_token
         else:
             rate, unit = prompt / statistics.median(each.few), "tokens/s read"
@@ -178,9 +182,8 @@ def compare(
         print(f"  ours is {best / statistics.median(mine.few):.2f}x the fastest peer")
 
 
-def read_bandwidth(cpu_time: bool) -> float:
-    """Bytes a second of summing up half a gigabyte."""
-    numbers = torch.ones(2**27)
+def read_bandwidth(numbers: torch.Tensor, cpu_time: bool) -> float:
+    """Bytes a second of summing them up."""
 
     def read() -> None:
         numbers.sum()
