@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,7 +39,7 @@ def start(tmp_path):
 
     def start(*command):
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        with log.open("w") as file:
+        with log.open("a") as file:
             words = [sys.executable, "-m", *command]
             return subprocess.Popen(words, env=environment, stdout=file, stderr=file)
 
@@ -93,6 +94,45 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     assert state(tmp_path / "disturbed") == state(tmp_path / "whole")
 
 
+def test_f30_when_a_node_disappears_the_other_goes_on_alone(words, start, tmp_path):
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+    patience = "last_call_timeout=10,keep_alive_interval=1,keep_alive_max_attempt=2"
+    torchrun = (
+        *("torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1"),
+        *("--max-restarts", "5", "--monitor-interval", "0.1", "--rdzv-id", "f30"),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"),
+        *("--rdzv-conf", patience, "-m", "clearformer", *words("run")),
+    )
+    stays = start(*torchrun)  # and holds the meeting: without it there would be none
+    while not listening(port):
+        assert stays.poll() is None, start.said()
+        time.sleep(0.05)
+    goes = start(*torchrun)
+    while "WORLD_SIZE=2" not in [each for pid in workers(goes.pid) for each in variables(pid)]:
+        assert goes.poll() is None and stays.poll() is None, start.said()
+        time.sleep(0.05)
+    until(10, tmp_path / "run", stays)
+    gone = [goes.pid, *workers(goes.pid)]
+    reached = checkpoint.newest(tmp_path / "run/checkpoints", print).step
+    assert reached < 200
+    for pid in gone:
+        os.kill(pid, signal.SIGKILL)
+    goes.wait(300)
+    assert stays.wait(300) == 0, start.said()
+    told = records.read(tmp_path / "run/metrics.jsonl")
+    assert [each["step"] for each in told if "event" not in each] == list(range(1, 201))
+    assert told[-1] == {"event": "end", "step": 200, "reason": "finished", "exit": 0}
+
+
+def listening(port):
+    try:
+        socket.create_connection(("localhost", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def of_torch(said):
     """Lines of torch's logs and stacks, which nobody asked for."""
     return re.findall(r"^(?:\S*\[?[WE]\d{4} |frame #).*$", said, re.MULTILINE)
@@ -102,7 +142,7 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     until(10, tmp_path / "run", agent)
     started = workers(agent.pid)
-    variables = [Path(f"/proc/{each}/environ").read_bytes().split(b"\0") for each in started]
+    told = [variables(each) for each in started]
     agent.kill()
     agent.wait(300)
     ended = time.monotonic() + 300
@@ -111,7 +151,7 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
         time.sleep(0.1)
     assert of_torch(start.said()) == []
     # Whether a worker still gives a sign of life before it ends, and so would complain, is chance.
-    quiet = [b"TORCH_CPP_LOG_LEVEL=ERROR" in each for each in variables]
+    quiet = ["TORCH_CPP_LOG_LEVEL=ERROR" in each for each in told]
     assert quiet == [True, True]
 
 
@@ -128,6 +168,14 @@ def workers(agent):
     if not found.exists():
         pytest.skip("needs /proc to find the workers")
     return [int(each) for each in found.read_text().split()]
+
+
+def variables(process):
+    """The environment of a process, which may be gone already."""
+    try:
+        return Path(f"/proc/{process}/environ").read_text().split("\0")
+    except OSError:
+        return []
 
 
 def test_who_starts_whom():
