@@ -153,6 +153,10 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
     # Whether a worker still gives a sign of life before it ends, and so would complain, is chance.
     quiet = ["TORCH_CPP_LOG_LEVEL=ERROR" in each for each in told]
     assert quiet == [True, True]
+    # Saved, and nobody takes it for an end that was asked for.
+    saved = checkpoint.newest(tmp_path / "run/checkpoints", print).step
+    last = records.read(tmp_path / "run/metrics.jsonl")[-1]
+    assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 143}
 
 
 def test_a_refused_run_of_several_leaves_nothing(words, start, tmp_path):

@@ -6,9 +6,12 @@ disk, memory, permission), 3 a loss that is no number, 128 + N stopped by signal
 
 from __future__ import annotations
 
+import signal
+
 from clearformer.train.step import NotFiniteError
 
 DEFECT, MISTAKE, NOT_FINITE = 1, 2, 3
+DESERTED = 128 + signal.SIGTERM  # the launcher was killed: as if it had ended its processes
 
 
 def exit_code(problem: BaseException) -> int:

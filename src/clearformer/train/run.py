@@ -50,7 +50,7 @@ from clearformer.train.average import Average
 from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
 from clearformer.train.device import device_of
-from clearformer.train.ending import exit_code
+from clearformer.train.ending import DESERTED, exit_code
 from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
 from clearformer.train.lock import Lock, require_writable
@@ -305,7 +305,7 @@ class Run:
             self.ranks.reached(now.step)
             # Clocks and signals differ between ranks, so all go by the largest.
             seconds, wanted, signal = self.ranks.largest(
-                [time.monotonic() - began, self._asked(), stop()]
+                [time.monotonic() - began, self._asked(), stop() or self._deserted()]
             )
             code, wanted = int(signal), wanted or signal
             if last_save is None:
@@ -363,8 +363,12 @@ class Run:
                 self._look_for_trouble(losses)
 
     def _asked(self) -> bool:
-        """Whether somebody wants the run to end, without a signal: by a file, or by going away."""
-        return (self.ranks.leads and (self.folder / "stop").exists()) or self.ranks.deserted
+        """Whether somebody wants the run to end, without a signal."""
+        return self.ranks.leads and (self.folder / "stop").exists()
+
+    def _deserted(self) -> int:
+        """The code to leave with if whoever started the ranks is gone: nobody asked for an end."""
+        return DESERTED if self.ranks.deserted else 0
 
     def _records(self, name: str) -> Records:
         return Records(self.folder / name) if self.ranks.leads else Unwritten()
