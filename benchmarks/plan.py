@@ -1,12 +1,14 @@
 """What `clearformer plan` predicts, beside what the runs it plans take.
 
     python benchmarks/plan.py [--presets modern-tiny "gpt2-small --model.layers 4" ...]
-        [--memory 4GB] [--steps 12]
+        [--memory 4GB] [--steps 12] [--rounds 3]
 
 For each preset: plan it, run the command that the plan gives for a few steps in a process of its
 own, and compare the highest memory of that process (VmHWM) and the time of a step (median of the
 second half: the first steps pay for what is done once; where batches have lengths of their own,
-the mean of five times as many). To hold: 10 % for memory, 20 % for time.
+the mean of five times as many). A plan and its run follow each other in every round, and medians
+are compared: a machine that is shared may be twice as fast a minute later, and neither of them is
+to blame. To hold: 10 % for memory, 20 % for time.
 Linux only. Data that is not there is replaced by Python's own documentation.
 """
 
@@ -78,20 +80,27 @@ def taken(words: list[str], folder: Path, varied: bool) -> tuple[float, float]:
     return int(highest[1]) * 1024, middle(apart[len(apart) // 2 :])
 
 
+def both(preset: str, memory: str, steps: int, varied: bool) -> tuple[float, float, float, float]:
+    """Bytes and seconds a step as planned, and as taken."""
+    size, seconds, words = planned(preset, memory, steps)
+    with tempfile.TemporaryDirectory() as folder:
+        return size, seconds, *taken(words, Path(folder), varied)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--presets", nargs="+", default=PRESETS)
     parser.add_argument("--memory", default="4GB")
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     print(f"{'':18}{'planned MB':>11}{'taken MB':>10}{'':>7}{'planned s':>11}{'taken s':>9}{'':>7}")
     for preset in arguments.presets:
         read = parse(shlex.split(preset))
         varied = lengths_differ(RunConfig(model=read.model, data=read.data, train=read.train))
         steps = arguments.steps * (5 if varied else 1)
-        memory, seconds, words = planned(preset, arguments.memory, steps)
-        with tempfile.TemporaryDirectory() as folder:
-            real, pace = taken(words, Path(folder), varied)
+        rounds = [both(preset, arguments.memory, steps, varied) for _ in range(arguments.rounds)]
+        memory, seconds, real, pace = map(statistics.median, zip(*rounds, strict=True))
         print(
             f"{preset:17} {memory / 1e6:>11.0f}{real / 1e6:>10.0f}{memory / real - 1:>+7.0%}"
             f"{seconds:>11.3f}{pace:>9.3f}{seconds / pace - 1:>+7.0%}",

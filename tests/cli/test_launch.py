@@ -110,7 +110,7 @@ def test_f30_when_a_node_disappears_the_other_goes_on_alone(words, start, tmp_pa
         time.sleep(0.05)
     goes = start(*torchrun)
     while "WORLD_SIZE=2" not in [each for pid in workers(goes.pid) for each in variables(pid)]:
-        assert goes.poll() is None and stays.poll() is None, start.said()
+        assert [goes.poll(), stays.poll()] == [None, None], start.said()
         time.sleep(0.05)
     until(10, tmp_path / "run", stays)
     gone = [goes.pid, *workers(goes.pid)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 from dataclasses import replace
 
@@ -68,6 +69,18 @@ def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
     other = clearformer(*words, "--data", str(tmp_path / "none.csv"), "--steps", "3")
     assert "GFLOP, 256 tokens," in other.out  # 8 rows of 32: nothing else is known
     assert "note: times are for texts of 32 tokens: " in other.out
+
+
+def test_pairs_are_planned_as_long_as_they_are(clearformer, tmp_path):
+    small = "--layers 1 --width 16 --heads 2 --hidden 32 --batch 8 --steps 4 --precision float32"
+    known = clearformer("plan", "original-tiny", *small.split())
+    tokens = int(re.search(r"([\d,]+) tokens, ", known.out)[1])
+    assert 8 * 5 < tokens < 8 * 20  # numbers in words
+    assert "8 at a time" in known.out
+    absent = str(tmp_path / "absent.tsv")
+    assumed = clearformer("plan", "original-tiny", *small.split(), "--data", absent)
+    assert "256 tokens" in assumed.out
+    assert "note: pairs of 32 and 32 tokens are assumed: " in assumed.out
 
 
 def test_a_config_in_a_file(clearformer, tmp_path):

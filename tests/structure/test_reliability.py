@@ -7,7 +7,6 @@ from clearformer.train.faults import POINTS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/reliability.md").read_text()
-BY_HAND = {30}  # two agents take a minute to lose each other
 
 
 def rows():
@@ -24,9 +23,6 @@ def test_every_failure_has_a_row():
 
 def test_every_row_names_tests_that_exist():
     for number, tests in rows().items():
-        if number in BY_HAND:
-            assert tests.startswith("by hand"), f"F{number}: {tests}"
-            continue
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
         assert named, f"F{number}: {tests}"
         for file, test in named:

@@ -97,10 +97,25 @@ def test_an_average_and_another_optimizer_count(run):
     assert (plain.average, muon.average) == (0, muon.weights)
 
 
-def test_pairs_are_counted_in_tokens(run):
-    config = run("original", replace(TRAIN, batch=512, tokens=64))
-    assert rows_of(config) == 64
+def test_as_many_pairs_as_their_tokens_allow(run):
+    config = run("original", replace(TRAIN, batch=20, tokens=64))
+    config = replace(config, model=replace(config.model, length=40))
+    assert [rows_of(config, sides) for sides in ((32, 32), (3, 8), (1, 2), (90, 9))] == [
+        2,
+        8,
+        20,
+        1,
+    ]
+    batch, _ = example(config, 8, (3, 8))
+    assert (batch.source.shape, batch.target.shape) == ((8, 3), (8, 8))
     assert rows_of(run("gpt2")) == 4
+
+
+def test_longer_sides_take_more(run):
+    config = run("original")
+    short, long = (footprint(config, 4, None, False, sides) for sides in ((4, 4), (4, 8)))
+    assert short.kept < long.kept
+    assert short.operations < long.operations
 
 
 def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):

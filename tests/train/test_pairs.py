@@ -12,7 +12,7 @@ from clearformer.core.model import PairBatch
 from clearformer.data import Places
 from clearformer.families import original
 from clearformer.train import tasks
-from clearformer.train.pairs import Translation, loss, pairs
+from clearformer.train.pairs import Translation, loss, pairs, sides
 
 TRAIN = TrainConfig(lr=1e-2, batch=64, tokens=300, steps=5)
 MODEL = replace(original("tiny"), length=16, layers=1, decoder_layers=1, width=16, heads=2,
@@ -55,6 +55,17 @@ def test_batches_are_what_the_model_takes(task):
     assert torch.isfinite(sums).all()
     # Teacher forcing: what goes in is what is to come out, a place later.
     assert batch.target[:, 1:].equal(batch.targets[:, :-1])
+
+
+def test_how_long_pairs_are_is_told_by_the_data(tmp_path):
+    lines = [("a" * (1 + place % 3), "b" * (2 + 4 * (place % 3))) for place in range(60)]
+    lines.append(("a" * 50, "b"))  # does not fit, and does not count
+    source = tmp_path / "pairs.tsv"
+    source.write_text("".join(f"{a}\t{b}\n" for a, b in lines))
+    data = DataConfig(source=str(source), tokenizer="characters", validation=str(source))
+    config = RunConfig(model=MODEL, data=data, train=replace(TRAIN, batch=20, tokens=None))
+    # One mark comes to every side: sources have 2 to 4 tokens, targets 3, 7 or 11.
+    assert sides(config, Places()) == ((4, 11), (3, 7))
 
 
 def test_validation_loss_is_not_smoothed(task):

@@ -6,6 +6,7 @@ import pytest
 
 from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.train import plan
+from clearformer.train.footprint import ASSUMED
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
     for batch, accumulate in ((12, 1), (12, 2), (16, 4), (7, 1), (1, 1)):
         train = replace(config.train, batch=batch, accumulate=accumulate)
         wanted = [n for n in range(accumulate, batch + 1) if batch % n == 0]
-        assert plan._cuts(replace(config, train=train), last=True) == wanted
+        assert plan._cuts(replace(config, train=train), ASSUMED, last=True) == wanted
 
 
 def test_what_fits_stays_as_it_is(config):

@@ -13,9 +13,17 @@ import tyro
 
 from clearformer.cli import train as train_verb
 from clearformer.cli.overrides import at, kinds, name
-from clearformer.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from clearformer.config import (
+    Classifier,
+    DataConfig,
+    ModelConfig,
+    RunConfig,
+    Seq2SeqConfig,
+    TrainConfig,
+)
 
 if TYPE_CHECKING:
+    from clearformer.train.footprint import Sides
     from clearformer.train.plan import Plan as Found
 
 UNTIDIED = (
@@ -81,11 +89,12 @@ class Plan:
             torch.set_num_threads(config.train.threads)
         # As the run will be: what it takes is then what its tensors take.
         tidy.keep_small()
-        found = plan.plan(config, limit)
-        usual, more = at_usual_length(found, self.data_dir)
+        largest, usual_sides, more = sides(config, self.data_dir)
+        found = plan.plan(config, limit, sides=largest)
+        usual, unknown = at_usual_length(found, usual_sides, self.data_dir)
         for line in (*memory(found, limit), *work(usual, self.data_dir)):
             print(line)
-        notes += more
+        notes += more + unknown
         if limit is not None and found.fits_untidied(limit):
             notes.append(UNTIDIED)
         for note in notes:
@@ -163,9 +172,10 @@ def work(found: Found, data_dir: Path | None) -> list[str]:
 
     config, counted = found.config, found.counted
     train = config.train
-    reached = pace.measure(config, found.rows, train.recompute, counted)
+    sides = found.given.sides
+    reached = pace.measure(config, found.rows, train.recompute, counted, sides)
     seconds = reached.seconds(counted, train.accumulate)
-    tokens = plan.micro_tokens(config) * train.accumulate
+    tokens = plan.micro_tokens(config, sides) * train.accumulate
     how = "the model itself" if reached.whole else "a part of it"
     lines = [
         "\nwork",
@@ -192,24 +202,43 @@ def work(found: Found, data_dir: Path | None) -> list[str]:
     return lines
 
 
-def at_usual_length(found: Found, data_dir: Path | None) -> tuple[Found, list[str]]:
+def sides(config: RunConfig, data_dir: Path | None) -> tuple[Sides, Sides, list[str]]:
+    """Tokens of a pair in the largest batch and in the usual one, as the data has them."""
+    from clearformer.train import pairs
+    from clearformer.train.footprint import ASSUMED
+
+    if not isinstance(config.model, Seq2SeqConfig):
+        return ASSUMED, ASSUMED, []
+    try:
+        return *pairs.sides(config, train_verb.places(data_dir)), []
+    except (ValueError, OSError) as problem:
+        source, target = ASSUMED
+        return ASSUMED, ASSUMED, [f"pairs of {source} and {target} tokens are assumed: {problem}"]
+
+
+def at_usual_length(
+    found: Found, usual_sides: Sides, data_dir: Path | None
+) -> tuple[Found, list[str]]:
     """The plan for the batches that most of the time goes into, where rows have their own
     lengths: memory is for the longest, time for the usual."""
-    from clearformer.config import Classifier
     from clearformer.train import footprint, tasks
+    from clearformer.train.plan import lengths_differ, micro_rows
 
     config, train = found.config, found.config.train
-    if not isinstance(config.model.head, Classifier):
+    if not lengths_differ(config):
         return found, []
-    try:
-        length = tasks.mean_length(config, train_verb.places(data_dir))
-    except (ValueError, OSError) as problem:
-        return found, [f"times are for texts of {config.model.length} tokens: {problem}"]
-    config = replace(config, model=replace(config.model, length=length))
+    if isinstance(config.model.head, Classifier):
+        try:
+            length = tasks.mean_length(config, train_verb.places(data_dir))
+        except (ValueError, OSError) as problem:
+            return found, [f"times are for texts of {config.model.length} tokens: {problem}"]
+        config = replace(config, model=replace(config.model, length=length))
+    rows = micro_rows(config, usual_sides)
     counted = footprint.footprint(
-        config, found.rows, train.recompute, accumulated=train.accumulate > 1
+        config, rows, train.recompute, accumulated=train.accumulate > 1, sides=usual_sides
     )
-    return replace(found, config=config, counted=counted), []
+    given = replace(found.given, sides=usual_sides)
+    return replace(found, config=config, counted=counted, given=given), []
 
 
 def epoch_steps(config: RunConfig, data_dir: Path | None) -> int:

@@ -56,18 +56,19 @@ class Decoder:
         """
         different = list(dict.fromkeys(map(tuple, texts)))  # samples of one prompt read it once
         logits = self._read(different, room)
-        if len(different) == len(texts):
-            return logits
-        rows = [different.index(tuple(text)) for text in texts]
-        self.select(rows)
-        return logits[rows]
+        if len(different) < len(texts):
+            rows = [different.index(tuple(text)) for text in texts]
+            self.select(rows)
+            logits = logits[rows]
+        # Once it is known how many texts go on: products are chosen by their number.
+        caches = [past for past in self.memory if isinstance(past, KVCache)]
+        self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
+        return logits
 
     def _read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
         longest = max(map(len, texts))
         self.capacity = longest + room
         self.memory = resting_pasts(self.config, len(texts), self.capacity, self.dtype, self.device)
-        caches = [past for past in self.memory if isinstance(past, KVCache)]
-        self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
         self.length = 0
         lengths = torch.tensor([len(text) for text in texts])
         tokens = torch.zeros(len(texts), longest, dtype=torch.long)

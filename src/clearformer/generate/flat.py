@@ -66,11 +66,11 @@ class Flat:
 
     def __init__(self, model: Transformer, pasts: Sequence[KVCache]) -> None:
         assert isinstance(model.head, NextToken)
-        rows = pasts[0].room.shape[0]
+        rows, _, _, capacity, _ = pasts[0].room.shape
         self.stack = model.stack
         self.pasts = pasts
         self.embedding = model.embedding
-        self.embed = _embed(model.embedding)
+        self.embed = _embed(model.embedding, capacity)
         self.final = norm_function(model.stack.norm)
         self.project, self.capped = product(model.head.project, rows), model.head.capped
         blocks = [block for block in self.stack.blocks if isinstance(block, Block)]
@@ -116,7 +116,7 @@ class Flat:
         return bias  # (H, 1, K)
 
 
-def _embed(embedding: Embedding) -> Callable[[Tensor, int], Tensor] | None:
+def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tensor] | None:
     """Vectors (B, E) of tokens (B,) that stand at a place; None for what is not written out."""
     token, position, scale = embedding.token, embedding.position, embedding.scale
     if (
@@ -128,6 +128,8 @@ def _embed(embedding: Embedding) -> Callable[[Tensor, int], Tensor] | None:
         return None
     table = token.weight  # (V, E)
     places = position.table.weight if isinstance(position, Learned) else None  # (length, E)
+    if places is not None and len(places) < capacity:
+        return None  # the position itself says what is wrong
     norm = norm_function(embedding.norm)
 
     def embed(tokens: Tensor, place: int) -> Tensor:

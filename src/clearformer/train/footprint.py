@@ -30,7 +30,8 @@ from clearformer.train import optim, precision, recompute
 from clearformer.train.recompute import Recompute
 
 CPU = torch.device("cpu")
-PAIR_LENGTH = 32  # tokens of a side, where nobody knows: only their product with rows counts
+Sides = tuple[int, int]  # tokens of a source and of a target
+ASSUMED: Sides = (32, 32)  # where nobody knows
 
 
 @dataclass(frozen=True)
@@ -58,26 +59,29 @@ class Footprint:
         return self.weights + self.optimizer + self.average + most
 
 
-def footprint(config: RunConfig, rows: int, what: Recompute, accumulated: bool) -> Footprint:
-    """Count a step with `rows` sequences at a time; accumulated = gradients are there before."""
+def footprint(
+    config: RunConfig, rows: int, what: Recompute, accumulated: bool, sides: Sides = ASSUMED
+) -> Footprint:
+    """Count a step with `rows` sequences, or pairs with these sides, at a time; accumulated =
+    gradients are there before."""
     model = config.model
     # Layers are alike after so many of them: one turn of patterns, one of what is recomputed.
     turn = lcm(len(model.patterns), what if isinstance(what, int) else 1)
     few, many = 2 * turn, 3 * turn
     if model.kernel != "blockwise" or model.layers < 2 * many:
-        return _counted(config, rows, what, accumulated)
+        return _counted(config, rows, what, accumulated, sides)
     # Tiles are thousands of small operations in each layer, so that two depths stand for all.
-    shorter, longer = (
-        astuple(_counted(replace(config, model=replace(model, layers=n)), rows, what, accumulated))
-        for n in (few, many)
-    )
+    depths = (replace(config, model=replace(model, layers=n)) for n in (few, many))
+    shorter, longer = (astuple(_counted(each, rows, what, accumulated, sides)) for each in depths)
     more = (model.layers - few) / turn
     return Footprint(
         *(round(a + more * (b - a)) for a, b in zip(shorter, longer, strict=True)),
     )
 
 
-def _counted(config: RunConfig, rows: int, what: Recompute, accumulated: bool) -> Footprint:
+def _counted(
+    config: RunConfig, rows: int, what: Recompute, accumulated: bool, sides: Sides
+) -> Footprint:
     from torch._subclasses.fake_tensor import FakeTensorMode  # takes a second to load
 
     _find_tiles(config)
@@ -102,7 +106,7 @@ def _counted(config: RunConfig, rows: int, what: Recompute, accumulated: bool) -
         if not accumulated:
             for rule in rules:
                 rule.zero_grad()
-        batch, pasts = example(config, rows)
+        batch, pasts = example(config, rows, sides)
         before, ledger.highest, ledger.operations = ledger.now, ledger.now, 0
         sums, _ = loss(batch, pasts) if pasts else loss(batch)
         kept = ledger.now - before
@@ -220,14 +224,16 @@ def _model(config: RunConfig) -> Any:
     return model
 
 
-def example(config: RunConfig, rows: int) -> tuple[Any, list[past.Past] | None]:
-    """A batch as the task of this model makes them, at its full length."""
+def example(
+    config: RunConfig, rows: int, sides: Sides = ASSUMED
+) -> tuple[Any, list[past.Past] | None]:
+    """A batch as the task of this model makes them, at its full length; pairs have these sides."""
     model = config.model
     if isinstance(model, Seq2SeqConfig):
-        length = min(model.length, PAIR_LENGTH)
-        rows = rows if config.train.tokens is None else max(1, -(-rows // length))
-        ids = torch.zeros(rows, length, dtype=torch.long)
-        return PairBatch(ids, ids, ids, ids == 0, ids == 0), None
+        source, target = (
+            torch.zeros(rows, min(model.length, side), dtype=torch.long) for side in sides
+        )
+        return PairBatch(source, target, target, source == 0, target == 0), None
     ids = torch.zeros(rows, model.length, dtype=torch.long)
     kind = type(model.head).__name__
     if kind == "NextToken":
@@ -251,11 +257,12 @@ def example(config: RunConfig, rows: int) -> tuple[Any, list[past.Past] | None]:
     return Batch(ids, targets, keep, ids if model.segments else None), None
 
 
-def rows_of(config: RunConfig) -> int:
-    """Sequences of a whole batch; of pairs that are counted in tokens, their tokens."""
+def rows_of(config: RunConfig, sides: Sides = ASSUMED) -> int:
+    """Sequences of a whole batch; of pairs, whose batches have a number of tokens, those with
+    these sides."""
     train = config.train
     if isinstance(config.model, Seq2SeqConfig) and train.tokens is not None:
-        return min(train.tokens, train.batch * min(config.model.length, PAIR_LENGTH))
+        return max(1, min(train.batch, train.tokens // min(config.model.length, max(sides))))
     return train.batch
 
 

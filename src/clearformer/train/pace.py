@@ -19,7 +19,7 @@ from torch import nn
 from clearformer.build import build
 from clearformer.config import AnyModelConfig, RunConfig, Seq2SeqConfig
 from clearformer.train import footprint, optim, precision, recompute
-from clearformer.train.footprint import Footprint
+from clearformer.train.footprint import ASSUMED, Footprint, Sides
 from clearformer.train.recompute import Recompute
 
 SECONDS = 8.0  # that a measurement may take, about
@@ -39,19 +39,22 @@ class Pace:
         return accumulate * each.operations / self.rate + each.parameters * self.update
 
 
-def measure(config: RunConfig, rows: int, what: Recompute, counted: Footprint) -> Pace:
-    """Time a step of `rows` sequences; `counted` is the footprint of just that."""
+def measure(
+    config: RunConfig, rows: int, what: Recompute, counted: Footprint, sides: Sides = ASSUMED
+) -> Pace:
+    """Time a step of `rows` sequences, or pairs with these sides; `counted` is the footprint of
+    just that."""
     possible = _matmul_rate() / 2 * SECONDS / 4  # operations of a pass
     if counted.operations <= possible:
-        passes, updates = _times(config, rows, what)
+        passes, updates = _times(config, rows, what, sides)
         return Pace(counted.operations / passes, updates / counted.parameters, whole=True)
     few, many, some = _cut(config, rows, counted.operations / possible)
-    longer = footprint.footprint(many, some, what, accumulated=False)
-    times = [_times(part, some, what) for part in dict.fromkeys((few, many))]
+    longer = footprint.footprint(many, some, what, accumulated=False, sides=sides)
+    times = [_times(part, some, what, sides) for part in dict.fromkeys((few, many))]
     passes, updates = times[-1]
     each = [after - before for before, after in zip(times[0], times[-1], strict=True)]
     if min(each) > 0:  # else a moment of noise, or one part alone: as much work for each second
-        shorter = footprint.footprint(few, some, what, accumulated=False)
+        shorter = footprint.footprint(few, some, what, accumulated=False, sides=sides)
         more = (config.model.layers - many.model.layers) / (many.model.layers - few.model.layers)
         passes, updates = passes + more * each[0], updates + more * each[1]
         longer = replace(
@@ -88,7 +91,7 @@ def _with_layers(model: AnyModelConfig, layers: int) -> AnyModelConfig:
     return replace(model, layers=layers)
 
 
-def _times(config: RunConfig, rows: int, what: Recompute) -> tuple[float, float]:
+def _times(config: RunConfig, rows: int, what: Recompute, sides: Sides) -> tuple[float, float]:
     """Seconds of a forward and backward pass, and of an update: medians of a few."""
     with torch.random.fork_rng(devices=[]):
         model = build(config.model)
@@ -104,7 +107,7 @@ def _times(config: RunConfig, rows: int, what: Recompute) -> tuple[float, float]
         while len(passes) < 2 or time.perf_counter() - began < SECONDS * 0.75:
             for rule in rules:
                 rule.zero_grad()
-            batch, pasts = footprint.example(config, rows)
+            batch, pasts = footprint.example(config, rows, sides)
             start = time.perf_counter()
             sums, _ = loss(batch, pasts) if pasts else loss(batch)
             sums.sum().backward()

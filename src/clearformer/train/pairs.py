@@ -20,6 +20,7 @@ from clearformer.train.overlap import overlap
 # Pairs that are evaluated during training: an indicator that costs little beside it.
 # `clearformer evaluate` takes all.
 MOST_VALIDATION = 500
+SAMPLED = 20_000  # pairs that tell how long pairs are
 
 
 class Translation:
@@ -35,9 +36,7 @@ class Translation:
     ) -> None:
         assert isinstance(config.model, Seq2SeqConfig)
         training, validation, notes = pairs(config.data, places, config.train.seed)
-        both = (*training.sources, *training.targets)
-        size = None if config.data.tokenizer == "bytes" else config.data.vocabulary
-        self.tokenizer = tokenizer or train_tokenizer(config.data.tokenizer, both, size)
+        self.tokenizer = tokenizer or tokenizer_of(config.data, training)
         # The marks come after the tokenizer's ids, so any tokenizer will do.
         marks = Marks(end=self.tokenizer.size, start=self.tokenizer.size + 1)
         encoded = data.encode_pairs(training, self.tokenizer, marks.start, marks.end)
@@ -143,6 +142,30 @@ def tensors(padded: data.PaddedPairs, device: torch.device | None = None) -> Pai
         None if source_keep.all() else torch.from_numpy(source_keep).to(device),
         None if target_keep.all() else torch.from_numpy(target_keep).to(device),
     )
+
+
+def tokenizer_of(config: DataConfig, training: data.Pairs) -> Tokenizer:
+    """One tokenizer for both sides."""
+    size = None if config.tokenizer == "bytes" else config.vocabulary
+    return train_tokenizer(config.tokenizer, (*training.sources, *training.targets), size)
+
+
+def sides(config: RunConfig, places: data.Places) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Tokens of both sides in the largest batch and in the usual one, padding counted, by a sample
+    that is read with a tokenizer of its own."""
+    training, _, _ = pairs(config.data, places, config.train.seed)
+    training = training.select(range(0, len(training), -(-len(training) // SAMPLED)))
+    encoded = data.encode_pairs(training, tokenizer_of(config.data, training), 0, 0)
+    encoded = encoded.select(fitting_rows(encoded, config.model.length))
+    train = config.train
+    batches = data.PairBatches(encoded, train.batch, train.tokens, train.seed)
+    every = [batches.batch(step) for step in range(batches.steps_per_epoch)]
+    largest = max(every, key=lambda each: each.source.size + each.target.size)
+    usual_source, usual_target = (
+        round(sum(side.size for side in padded) / len(encoded))
+        for padded in zip(*((each.source, each.target) for each in every), strict=True)
+    )
+    return (largest.source.shape[1], largest.target.shape[1]), (usual_source, usual_target)
 
 
 def fitting_rows(encoded: data.EncodedPairs, length: int) -> list[int]:

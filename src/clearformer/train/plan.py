@@ -18,7 +18,7 @@ import torch
 
 from clearformer.config import Classifier, RunConfig, Seq2SeqConfig
 from clearformer.train import footprint, precision
-from clearformer.train.footprint import Footprint
+from clearformer.train.footprint import ASSUMED, Footprint, Sides
 from clearformer.train.recompute import Recompute
 
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -36,16 +36,28 @@ QUICK = 1024  # tokens of a micro-batch below which a product is no longer as qu
 
 
 @dataclass(frozen=True)
+class Given:
+    """What no setting of a run changes."""
+
+    base: int  # bytes of Python, torch and their libraries
+    sides: Sides  # tokens of a pair, as the data has them
+
+
+@dataclass(frozen=True)
 class Plan:
     """A run that fits, and what it takes."""
 
     config: RunConfig
     counted: Footprint
-    base: int  # bytes of Python, torch and their libraries
+    given: Given
+
+    @property
+    def base(self) -> int:
+        return self.given.base
 
     @property
     def rows(self) -> int:
-        return micro_rows(self.config)
+        return micro_rows(self.config, self.given.sides)
 
     @property
     def total(self) -> int:
@@ -61,54 +73,60 @@ class Plan:
         return self.base + GAPS * self.counted.total <= limit
 
 
-def plan(config: RunConfig, limit: int | None = None, limit_flag: str = "--memory") -> Plan:
+def plan(
+    config: RunConfig,
+    limit: int | None = None,
+    limit_flag: str = "--memory",
+    sides: Sides = ASSUMED,
+) -> Plan:
     """The run as it is, or the quickest that fits into `limit` bytes; else a ValueError, which
-    names the flag that sets the limit."""
+    names the flag that sets the limit. Pairs have these sides in their largest batch."""
     half = precision.resolve(config.train.precision, torch.device("cpu"))
     config = replace(config, train=replace(config.train, precision=half))
     base = base_bytes() + (KERNELS if half != "float32" and lengths_differ(config) else 0)
-    asked = _counted(config, base)
+    given = Given(base, sides)
+    asked = _counted(config, given)
     if limit is None or asked.safe <= limit:
         return asked
     for what in _more_than(config.train.recompute) if limit > base else []:
-        found = _largest(config, what, limit, base)
+        found = _largest(config, what, limit, given)
         if found is not None:
             return found
-    raise ValueError(_impossible(config, limit, base, limit_flag))
+    raise ValueError(_impossible(config, limit, given, limit_flag))
 
 
-def _largest(config: RunConfig, what: Recompute, limit: int, base: int) -> Plan | None:
+def _largest(config: RunConfig, what: Recompute, limit: int, given: Given) -> Plan | None:
     """The fewest micro-batches that fit, with `what` recomputed."""
 
     def cut(accumulate: int) -> RunConfig:
         return replace(config, train=replace(config.train, recompute=what, accumulate=accumulate))
 
-    cuts = _cuts(config, last=what == 1)
-    least = _counted(cut(cuts[-1]), base)
+    cuts = _cuts(config, given.sides, last=what == 1)
+    least = _counted(cut(cuts[-1]), given)
     if least.safe > limit or len(cuts) == 1:
         return least if least.safe <= limit else None
-    most = _counted(cut(cuts[0]), base)
+    most = _counted(cut(cuts[0]), given)
     each = (most.safe - least.safe) / max(1, most.rows - least.rows)
     for accumulate in cuts[:-1]:
         # About a straight line in the rows; counting anew costs a second.
-        if least.safe + each * (micro_rows(cut(accumulate)) - least.rows) <= 1.02 * limit:
-            found = _counted(cut(accumulate), base)
+        rows = micro_rows(cut(accumulate), given.sides)
+        if least.safe + each * (rows - least.rows) <= 1.02 * limit:
+            found = _counted(cut(accumulate), given)
             if found.safe <= limit:
                 return found
     return least
 
 
-def micro_rows(config: RunConfig) -> int:
-    """Sequences at a time."""
-    return max(1, -(-footprint.rows_of(config) // config.train.accumulate))
+def micro_rows(config: RunConfig, sides: Sides) -> int:
+    """Sequences or pairs at a time."""
+    return max(1, -(-footprint.rows_of(config, sides) // config.train.accumulate))
 
 
-def micro_tokens(config: RunConfig) -> int:
-    """Tokens at a time, padding counted."""
-    rows = micro_rows(config)
-    if isinstance(config.model, Seq2SeqConfig) and config.train.tokens is not None:
-        return rows
-    return rows * config.model.length
+def micro_tokens(config: RunConfig, sides: Sides) -> int:
+    """Tokens at a time, padding counted; of pairs, those of the longer side."""
+    pairs = isinstance(config.model, Seq2SeqConfig)
+    length = min(config.model.length, max(sides)) if pairs else config.model.length
+    return micro_rows(config, sides) * length
 
 
 def lengths_differ(config: RunConfig) -> bool:
@@ -162,12 +180,12 @@ def base_bytes() -> int:
 
 
 @lru_cache(maxsize=8)  # the search comes by some settings twice, and a long context takes a while
-def _counted(config: RunConfig, base: int) -> Plan:
-    train = config.train
+def _counted(config: RunConfig, given: Given) -> Plan:
+    train, rows = config.train, micro_rows(config, given.sides)
     counted = footprint.footprint(
-        config, micro_rows(config), train.recompute, accumulated=train.accumulate > 1
+        config, rows, train.recompute, accumulated=train.accumulate > 1, sides=given.sides
     )
-    return Plan(config, counted, base)
+    return Plan(config, counted, given)
 
 
 def _more_than(what: Recompute) -> list[Recompute]:
@@ -176,7 +194,7 @@ def _more_than(what: Recompute) -> list[Recompute]:
     return order[order.index(what) :] if what in order else [what, 1]
 
 
-def _cuts(config: RunConfig, last: bool) -> list[int]:
+def _cuts(config: RunConfig, sides: Sides, last: bool) -> list[int]:
     """Micro-batches to try: down to a quick size, or as a last resort down to one sequence."""
     train = config.train
     small = [n for n in range(1, math.isqrt(train.batch) + 1) if train.batch % n == 0]
@@ -184,15 +202,16 @@ def _cuts(config: RunConfig, last: bool) -> list[int]:
     parts = sorted(n for n in divisors if n >= train.accumulate)
 
     def quick(accumulate: int) -> bool:
-        return micro_tokens(replace(config, train=replace(train, accumulate=accumulate))) >= QUICK
+        parted = replace(config, train=replace(train, accumulate=accumulate))
+        return micro_tokens(parted, sides) >= QUICK
 
     return parts if last else [n for n in parts if quick(n)] or parts[:1]
 
 
-def _impossible(config: RunConfig, limit: int, base: int, limit_flag: str) -> str:
-    model, train = config.model, config.train
+def _impossible(config: RunConfig, limit: int, given: Given, limit_flag: str) -> str:
+    model, train, base = config.model, config.train, given.base
     least = replace(config, train=replace(train, recompute=1, accumulate=train.batch))
-    found = _counted(least, base)
+    found = _counted(least, given)
     parts = found.counted
     more = f"{limit_flag} {math.ceil(found.safe / 10**8) / 10:g}GB or more"
     if limit <= base:  # no other model would help
@@ -203,13 +222,13 @@ def _impossible(config: RunConfig, limit: int, base: int, limit_flag: str) -> st
     ways = [more]
     cycle = len(model.patterns)
     if model.layers > cycle:
-        one = _counted(replace(least, model=replace(model, layers=cycle)), base)
+        one = _counted(replace(least, model=replace(model, layers=cycle)), given)
         each = (found.safe - one.safe) / (model.layers - cycle)
         layers = cycle + math.floor((limit - one.safe) / each)
         if layers >= cycle:
             ways.append(f"--model.layers {layers - layers % cycle}")
     shorter = replace(least, model=replace(model, length=max(1, model.length // 4)))
-    if _counted(shorter, base).safe <= limit:
+    if _counted(shorter, given).safe <= limit:
         ways.append(f"--model.length {shorter.model.length}")
     ways.append("a smaller preset or --model.width")
     ways.append("several GPUs that share the weights (plan --gpus 8)")
