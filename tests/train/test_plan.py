@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from clearformer.config import DataConfig, RunConfig, TrainConfig
+from clearformer.config import DataConfig, Masking, RunConfig, TrainConfig
 from clearformer.train import plan
 from clearformer.train.footprint import ASSUMED
 
@@ -97,6 +97,8 @@ def test_lengths_that_differ_cost_kernels_in_half_precision(config, small):
     assert plan.plan(half).base == plan.plan(config).base
     texts = replace(half, model=small("classifier"))
     assert plan.plan(texts).base == plan.plan(config).base + plan.KERNELS
+    hiding = replace(half, data=replace(half.data, masking=Masking()))
+    assert plan.plan(hiding).base == plan.plan(config).base + plan.KERNELS
     whole = replace(texts, train=replace(texts.train, precision="float32"))
     assert plan.plan(whole).base == plan.plan(config).base
 

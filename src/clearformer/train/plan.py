@@ -28,7 +28,7 @@ LARGEST = 10**18  # bytes of a size
 # What a run loads as it goes (kernels, samples, the curve at its end) and gaps between small
 # tensors, as measured.
 LATER = 90 * 10**6
-# The same, and kernels in half precision, where every batch has another length (`tidy`).
+# The same, and kernels in half precision, where batches differ in length (`tidy`).
 KERNELS = 80 * 10**6
 RESERVE = 1.1  # times what is planned must fit: plans were off by up to a tenth (docs/results.md)
 GAPS = 2  # times what the tensors take, with the gaps between them: the most that was measured
@@ -83,7 +83,8 @@ def plan(
     names the flag that sets the limit. Pairs have these sides in their largest batch."""
     half = precision.resolve(config.train.precision, torch.device("cpu"))
     config = replace(config, train=replace(config.train, precision=half))
-    base = base_bytes() + (KERNELS if half != "float32" and lengths_differ(config) else 0)
+    differ = lengths_differ(config) or config.data.masking is not None
+    base = base_bytes() + (KERNELS if half != "float32" and differ else 0)
     given = Given(base, sides)
     asked = _counted(config, given)
     if limit is None or asked.safe <= limit:
@@ -149,7 +150,10 @@ def shown(count: float) -> str:
     """Bytes as people say them; the reverse of `size`."""
     for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
         if count >= unit:
-            return f"{count / unit:.{1 if count < 100 * unit else 0}f} {name}"
+            if count >= 99.95 * unit:
+                return f"{count / unit:.0f} {name}"
+            text = f"{count / unit:.{2 if count < 9.995 * unit else 1}f}"  # three digits
+            return f"{text[:-1] if text.endswith('0') and text[-3] == '.' else text} {name}"
     return f"{count / 1000:.1f} KB"
 
 
