@@ -7,6 +7,7 @@ picture can show the very draw, and one seed gives one text whatever the batch.
 Axes: V vocabulary.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,7 +94,12 @@ def draw(logits: Tensor, how: Sampling, uniform: float) -> Choice:
     """Draw from shaped logits (V,) with one number from [0, 1)."""
     # NumPy's search compares many numbers at a time, torch's one: a tenth of the time.
     best = int(logits.numpy().argmax())  # the first of equals
-    if not float(logits[best]) > rules.CUT:  # written so that NaN, the largest of all, fails too
+    if math.isnan(logits[best]):  # NaN is the largest of all
+        raise ValueError(
+            "the model's scores for the next token are no numbers (NaN): its weights are damaged, "
+            "or overflow in the precision that they are read in"
+        )
+    if not float(logits[best]) > rules.CUT:
         banned = f", {len(set(how.banned)):,} of them by a ban" if how.banned else ""
         raise ValueError(
             f"no token is left to choose: the rules together exclude every one{banned}"
