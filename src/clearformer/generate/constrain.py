@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from clearformer.generate.expression import States, automaton, refused
-from clearformer.generate.spell import byte_level, spelling
-from clearformer.text import BytePairs, Bytes, Characters, Tokenizer
+from clearformer.generate.spell import byte_level, one_byte, spelling
+from clearformer.text import BytePairs, Bytes, Characters, FallbackPairs, Tokenizer
 
 Tree = dict[int, Any]  # by bytes; under TOKENS the tokens that end there
 TOKENS = -1
@@ -175,6 +175,14 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
             return [
                 b"" if token in special else byte_level(tokenizer.parts, token)
                 for token in range(tokenizer.size)
+            ]
+        case FallbackPairs():
+            # A run of bytes is a text only as a whole, and so it is: a match is whole characters.
+            special = set(tokenizer.specials.values())
+            pieces = tokenizer.pieces(range(tokenizer.size))
+            return [
+                b"" if token in special else one_byte(piece) or piece.encode()
+                for token, piece in enumerate(pieces)
             ]
         case _:
             raise ValueError(

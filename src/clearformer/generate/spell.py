@@ -114,7 +114,7 @@ class ByRuns:
 
     def add(self, token: int) -> str:
         (piece,) = self.tokenizer.pieces([token])
-        byte = _byte(piece)
+        byte = one_byte(piece)
         if byte is None:
             return self.rest() + self._said(piece)
         self.run += byte
@@ -143,7 +143,7 @@ class ByRuns:
         """The bytes of a character that ends in what follows."""
         found = b""
         for piece in self.tokenizer.pieces(before[1 - LONGEST :]):
-            byte = _byte(piece)
+            byte = one_byte(piece)
             found = b"" if byte is None else found + byte
         return found[codecs.utf_8_decode(found, "replace", False)[1] :]
 
@@ -163,7 +163,7 @@ def byte_level(parts: BytePairParts, token: int) -> bytes:
         return name.encode()
 
 
-def _byte(piece: str) -> bytes | None:
+def one_byte(piece: str) -> bytes | None:
     """The byte that a token of a single byte stands for."""
     found = ONE_BYTE.fullmatch(piece)
     return None if found is None else bytes.fromhex(found[1])

@@ -104,7 +104,7 @@ def _times(config: RunConfig, rows: int, what: Recompute, sides: Sides) -> tuple
         passes: list[float] = []
         updates: list[float] = []
         began = time.perf_counter()
-        while len(passes) < 2 or time.perf_counter() - began < SECONDS * 0.75:
+        while _too_few(len(passes), time.perf_counter() - began):
             for rule in rules:
                 rule.zero_grad()
             batch, pasts = footprint.example(config, rows, sides)
@@ -121,6 +121,11 @@ def _times(config: RunConfig, rows: int, what: Recompute, sides: Sides) -> tuple
     # that is kept small (`tidy`) has what it needs.
     settled = len(passes) // 2
     return statistics.median(passes[settled:]), statistics.median(updates[settled:])
+
+
+def _too_few(passes: int, seconds: float) -> bool:
+    """Whether to time another pass: six at least, unless they take far too long."""
+    return passes < 2 or seconds < SECONDS * 0.75 or (passes < 6 and seconds < SECONDS * 1.5)
 
 
 def _matmul_rate() -> float:
