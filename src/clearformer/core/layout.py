@@ -60,17 +60,17 @@ def in_pieces(weight: Tensor, bias: Tensor | None) -> Product:
     pieces = weight[:even].view(PIECES, even // PIECES, inputs)  # (P, O/P, I)
     # x^T for every piece, told in strides: a column that seems to jump by 1 and not by I would
     # be taken for a row, and go the slow way.
-    shape, strides = (PIECES, inputs, 1), (0, 1, inputs)
+    shape, strides, one_row = (PIECES, inputs, 1), (0, 1, inputs), (1, inputs)
     by_piece: Product = partial(torch.bmm, pieces)  # (P, I, R) to (P, O/P, R)
     if bias is not None:
         by_piece = partial(torch.baddbmm, bias[:even].view(PIECES, even // PIECES, 1), pieces)
     rest, rest_bias = weight[even:], None if bias is None else bias[even:]
 
     def multiply(x: Tensor) -> Tensor:
-        rows = x.numel() // inputs
-        if rows == 1 and x.dim() == 2 and even == outputs and x.is_contiguous():
+        if x.shape == one_row and even == outputs and x.is_contiguous():
             # What nearly every product is: in a small model each step less is to be felt.
             return by_piece(x.as_strided(shape, strides)).view(1, outputs)
+        rows = x.numel() // inputs
         turned = x.contiguous().as_strided((PIECES, inputs, rows), strides)  # (P, I, R)
         y = by_piece(turned)  # (P, O/P, R)
         y = y if rows == 1 else y.permute(2, 0, 1)  # (R, P, O/P), but of one row the same

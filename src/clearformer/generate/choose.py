@@ -93,13 +93,14 @@ def cut(logits: Tensor, how: Sampling) -> Tensor:
 def draw(logits: Tensor, how: Sampling, uniform: float) -> Choice:
     """Draw from shaped logits (V,) with one number from [0, 1)."""
     # NumPy's search compares many numbers at a time, torch's one: a tenth of the time.
-    best = int(logits.numpy().argmax())  # the first of equals
-    if math.isnan(logits[best]):  # NaN is the largest of all
+    scores = logits.numpy()
+    best = int(scores.argmax())  # the first of equals
+    if math.isnan(scores[best]):  # NaN is the largest of all
         raise ValueError(
             "the model's scores for the next token are no numbers (NaN): its weights are damaged, "
             "or overflow in the precision that they are read in"
         )
-    if not float(logits[best]) > rules.CUT:
+    if scores[best] == rules.CUT:
         banned = f", {len(set(how.banned)):,} of them by a ban" if how.banned else ""
         raise ValueError(
             f"no token is left to choose: the rules together exclude every one{banned}"
@@ -121,4 +122,4 @@ def choose(
     text: Sequence[int] = (),
 ) -> Choice:
     """Draw a token from a model's logits (V,) with one number from [0, 1)."""
-    return draw(shaped(logits, how, prompt, text), how, uniform)
+    return draw(shaped(logits.detach(), how, prompt, text), how, uniform)

@@ -191,10 +191,10 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
         batch = x.shape[0]
         # Taken from the cache each time: leaving out rows gives it another tensor.
         room = past.room  # (B, 2, G, capacity, D)
-        q = settle(project(x).view(batch, all_heads, width), room.select(3, place), turn)
+        q = settle(project(x).view(batch, all_heads, 1, width), room.narrow(3, place, 1), turn)
         keys, values = room.narrow(3, 0, place + 1).unbind(1)  # each (B, G, K, D)
         y = F.scaled_dot_product_attention(
-            q.unsqueeze(2), keys, values, mask, enable_gqa=grouped
+            q, keys, values, mask, enable_gqa=grouped
         )  # (B, H, 1, D)
         return output(y.view(batch, -1))  # (B, E)
 
@@ -202,8 +202,8 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
 
 
 def _settle(attention: Attention) -> Callable[[Tensor, Tensor, Turn | None], Tensor]:
-    """From all heads of a token (B, H + 2G, D): the queries (B, H, D); keys and values go to
-    their place (B, 2, G, D) in the cache.
+    """From all heads of a token (B, H + 2G, 1, D): the queries (B, H, 1, D); keys and values go to
+    their place (B, 2, G, 1, D) in the cache.
     """
     heads, key_heads = attention.heads, attention.key_heads
     norms = attention.query_norm, attention.key_norm

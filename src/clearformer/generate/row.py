@@ -171,7 +171,7 @@ class Row:
             choice = draw(scores, how, uniform)
             if free and choice.id not in allowed.tolist():
                 return None
-        surprise = -float(logits.log_softmax(0)[choice.id])
+        surprise = -float(logits.log_softmax(0).numpy()[choice.id])
         spelling = None if choice.id in self.task.ends else self.spelling  # an end is no text
         text = "" if spelling is None else spelling.add(choice.id)
         bits = max(0.0, surprise / math.log(2))
