@@ -92,6 +92,14 @@ def test_a_huge_one_in_fewer_and_shorter_sequences_too(config, monkeypatch, time
     assert found.seconds(counted, 1) > 8 * 42
 
 
+def test_rather_than_cut_a_sequence_it_waits_a_little(config, monkeypatch, timed):
+    large = replace(config, model=replace(config.model, layers=40, length=600))
+    counted = footprint.footprint(large, 1, None, accumulated=False)
+    monkeypatch.setattr(pace, "_matmul_rate", lambda: 8 * counted.operations / pace.SECONDS / 60)
+    pace.measure(large, 1, None, counted)
+    assert timed == [(1, 600, 1), (2, 600, 1)]  # three times as much as it should be
+
+
 def test_after_a_moment_of_noise_time_goes_by_the_work(config, monkeypatch):
     large = replace(config, model=replace(config.model, layers=40))
     counted = footprint.footprint(large, 8, None, accumulated=False)

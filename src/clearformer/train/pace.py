@@ -24,6 +24,8 @@ from clearformer.train.recompute import Recompute
 
 SECONDS = 8.0  # that a measurement may take, about
 SHORTEST = 256  # tokens of a sequence that is cut
+# Times as long as it should take, before a sequence is cut: its attention would be another work.
+PATIENCE = 4
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ def _cut(config: RunConfig, rows: int, excess: float) -> tuple[RunConfig, RunCon
     some = max(1, min(rows, round(rows / excess)))
     excess *= some / rows
     length = model.length
-    if excess > 1:
-        length = max(min(SHORTEST, length), round(length / excess))
+    if excess > PATIENCE:
+        length = max(min(SHORTEST, length), round(PATIENCE * length / excess))
     shorter = replace(model, length=length)
     few, larger = (
         replace(config, model=_with_layers(shorter, layers)) for layers in (min(cycle, many), many)
