@@ -89,7 +89,7 @@ class Plan:
             torch.set_num_threads(config.train.threads)
         # As the run will be: what it takes is then what its tensors take.
         tidy.keep_small()
-        largest, usual_sides, more = sides(config, self.data_dir)
+        largest, usual_sides, more = known_sides(config, self.data_dir)
         found = plan.plan(config, limit, sides=largest)
         usual, unknown = at_usual_length(found, usual_sides, self.data_dir)
         for line in (*memory(found, limit), *work(usual, self.data_dir)):
@@ -202,7 +202,7 @@ def work(found: Found, data_dir: Path | None) -> list[str]:
     return lines
 
 
-def sides(config: RunConfig, data_dir: Path | None) -> tuple[Sides, Sides, list[str]]:
+def known_sides(config: RunConfig, data_dir: Path | None) -> tuple[Sides, Sides, list[str]]:
     """Tokens of a pair in the largest batch and in the usual one, as the data has them."""
     from clearformer.train import pairs
     from clearformer.train.footprint import ASSUMED

@@ -22,7 +22,7 @@ def fitted(
 
     A run that goes on was planned when it began, and stays as it is.
     """
-    from clearformer.cli.plan import UNTIDIED, known, sides
+    from clearformer.cli.plan import UNTIDIED, known, known_sides
     from clearformer.train import plan, recompute, tidy
 
     bytes_allowed = plan.size(limit)
@@ -32,7 +32,7 @@ def fitted(
             name: getattr(saved.train, name) for name in ("accumulate", "recompute", "precision")
         }
         return replace(config, train=replace(config.train, **own))
-    largest, _, _ = sides(config, data_dir)
+    largest, _, _ = known_sides(config, data_dir)
     found = plan.plan(known(config, data_dir)[0], bytes_allowed, "--fit", largest)
     train = found.config.train
     say(

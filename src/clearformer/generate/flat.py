@@ -184,14 +184,14 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
     rows, all_heads = past.room.shape[0], heads + 2 * key_heads
     project, output = product(attention.project, rows), product(attention.output, rows)
-    settle = _settle(attention)
+    remember = _remember(attention)
     grouped = heads != key_heads
 
     def attend(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
         batch = x.shape[0]
         # Taken from the cache each time: leaving out rows gives it another tensor.
         room = past.room  # (B, 2, G, capacity, D)
-        q = settle(project(x).view(batch, all_heads, 1, width), room.narrow(3, place, 1), turn)
+        q = remember(project(x).view(batch, all_heads, 1, width), room.narrow(3, place, 1), turn)
         keys, values = room.narrow(3, 0, place + 1).unbind(1)  # each (B, G, K, D)
         y = F.scaled_dot_product_attention(
             q, keys, values, mask, enable_gqa=grouped
@@ -201,7 +201,7 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
     return attend
 
 
-def _settle(attention: Attention) -> Callable[[Tensor, Tensor, Turn | None], Tensor]:
+def _remember(attention: Attention) -> Callable[[Tensor, Tensor, Turn | None], Tensor]:
     """From all heads of a token (B, H + 2G, 1, D): the queries (B, H, 1, D); keys and values go to
     their place (B, 2, G, 1, D) in the cache.
     """
