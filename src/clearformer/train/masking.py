@@ -88,8 +88,11 @@ def sources(
     """The documents to learn from, and those held back."""
     corpus = _corpus(config.source)
     if (corpus is None and not data.is_table(config.source)) or isinstance(corpus, data.TextCorpus):
-        training, validation = tasks.texts(config, places, length)
-        return _of_text(training), _of_text(validation)
+        texts = tasks.texts(config, places, length)
+        for text in texts:
+            text.measured()  # now, so that both are of one state of a file
+        training, validation = map(_of_text, texts)
+        return training, validation
     table = (
         data.read_table(config.source, config.text, None)
         if corpus is None
