@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clearformer.data.files import open_text
-from clearformer.data.texts import Measure, Piece, Text, in_memory
+from clearformer.data.texts import Measure, Piece, Text, in_memory, measure_together
 
 
 def text_of(*contents):
@@ -77,20 +77,40 @@ def test_a_text_is_measured_by_its_content():
     assert measure == text_of(b"e\nt").measured()
 
 
-def test_a_file_that_changes_before_it_is_measured_is_an_error(tmp_path):
+def rewrite_between(monkeypatch, path, content):
+    """Write a file anew before the second text that is measured."""
+    measured = Text.measured
+    seen = []
+
+    def watched(text):
+        seen.append(text)
+        if len(seen) == 2:
+            status = path.stat()
+            path.write_bytes(content)
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        return measured(text)
+
+    monkeypatch.setattr(Text, "measured", watched)
+
+
+def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
     path = tmp_path / "text.txt"
-    path.write_text("one text\n")
-    status = path.stat()
+    path.write_bytes(b"one text\n")
     text = open_text(path)
-    first = text.part(0, 4)
-    first.measured()
-    path.write_text("two text\n")
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    rewrite_between(monkeypatch, path, b"two text\n")
     sentence = f"{path}: it was changed while it was being read: start again when nothing writes to"
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        text.part(4).measured()
-    assert first.measured().size == 4  # what was measured stays so
-    assert open_text(path).measured().size == 9
+        measure_together(text.part(0, 4), text.part(4))
+
+
+def test_a_file_that_is_touched_or_grows_is_the_same_text(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"one text\n")
+    text = open_text(path)
+    rewrite_between(monkeypatch, path, b"one text\nand more")
+    parts = text.part(0, 4), text.part(4)
+    measure_together(*parts)
+    assert [part.measured().size for part in parts] == [4, 5]
 
 
 ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"

@@ -98,10 +98,9 @@ def _piece(path: Path) -> Piece | None:
 
 
 def watched(path: Path, status: os.stat_result) -> Callable[[], bool]:
-    """Whether a file is still the one with this status.
+    """Whether a file still has this status: if not, its content has to be looked at again.
 
-    By its inode and the time that the system itself keeps (ctime), which no tool can set. For
-    the short while in which a text is read; what a text is, only its content tells.
+    With its inode and the time that the system itself keeps (ctime), which no tool can set.
     """
 
     def known(found: os.stat_result) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class Piece:
     lead: int = 0  # bytes at the front of the file that `read` leaves out: the mark of UTF-8
     size: int | None = None  # bytes that `read` gives, where that is known without reading
     read_from: Callable[[int], Iterator[bytes]] | None = None  # `read` from a place on
-    unchanged: Callable[[], bool] = lambda: True  # whether the file is still as it was
+    unchanged: Callable[[], bool] = lambda: True  # whether nothing touched the file meanwhile
 
     @cached_property
     def extent(self) -> tuple[int, bool]:
@@ -108,10 +108,7 @@ class Text:
         return self.measured().sha256
 
     def measured(self) -> Measure:
-        """Size and sha256, by reading it once; an error if a file changed since it was opened.
-
-        Parts of one text that are measured at the start are therefore parts of one state of it.
-        """
+        """Size and sha256, by reading it once."""
         return self._measure
 
     @cached_property
@@ -120,9 +117,6 @@ class Text:
         for chunk in self.chunks():
             size += len(chunk)
             digest.update(chunk)
-        for piece in self.pieces:
-            if not piece.unchanged():
-                raise changed_meanwhile(piece.name)
         return Measure(size, digest.hexdigest())
 
     @property
@@ -195,3 +189,17 @@ class Text:
             line += chunk.count(b"\n")
             position += len(chunk)
         return f"{self.name}: {error}"
+
+
+def measure_together(*texts: Text) -> None:
+    """Measure texts that belong together, such as two parts of one file.
+
+    ValueError if a file changed in between, so that they are of two states of it.
+    """
+    for text in texts:
+        text.measured()
+    if all(piece.unchanged() for text in texts for piece in text.pieces):
+        return
+    for text in texts:  # touched, or appended to: then the content decides
+        if replace(text).measured() != text.measured():
+            raise changed_meanwhile(text.name)

@@ -88,11 +88,9 @@ def sources(
     """The documents to learn from, and those held back."""
     corpus = _corpus(config.source)
     if (corpus is None and not data.is_table(config.source)) or isinstance(corpus, data.TextCorpus):
-        texts = tasks.texts(config, places, length)
-        for text in texts:
-            text.measured()  # now, so that both are of one state of a file
-        training, validation = map(_of_text, texts)
-        return training, validation
+        training, validation = tasks.texts(config, places, length)
+        data.measure_together(training, validation)  # from here on, a change is noticed
+        return _of_text(training), _of_text(validation)
     table = (
         data.read_table(config.source, config.text, None)
         if corpus is None

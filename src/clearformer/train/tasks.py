@@ -109,8 +109,7 @@ class Stream:
         structure.require_sight(config.model.patterns, config.model.length)
         training, held_back = texts(config.data, places, config.model.length)
         validation = beginning(held_back, MOST_VALIDATION)
-        for text in (training, validation):
-            text.measured()  # now, so that both are of one state of a file
+        data.measure_together(training, validation)  # from here on, a change is noticed
         self.tokenizer, self.notes = tokenizer_for(
             config.data, training.decoded, training.size, tokenizer
         )
