@@ -3,12 +3,19 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_characters
+from clearformer.text.parts import (
+    PATTERNS,
+    SPECIALS,
+    BytePairParts,
+    WordPieceParts,
+    byte_characters,
+)
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.tokenizer import sha256
 
@@ -191,3 +198,44 @@ def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
     assert sha256(BytePairs.from_library(opened.document)) == sha256(opened)
     with pytest.raises(ValueError, match="'<s>' opens a text, but it is no special token"):
         BytePairParts(vocabulary, parts.merges, opening=("<s>",))
+
+
+def with_specials(tokenizer, *names, **values):
+    parts = tokenizer.parts
+    vocabulary = (*parts.vocabulary, *names, *values.get("whole", ()))
+    specials = (*parts.specials, *names)
+    return type(tokenizer)(replace(parts, vocabulary=vocabulary, specials=specials, **values))
+
+
+@pytest.mark.parametrize("normal_form", [None, "NFC"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_byte_pairs_of_a_stream(pairs, require_equal_streams, pattern, normal_form):
+    """Also of texts in which a special token's name has a space, or a token is found whole."""
+    names = "<|endoftext|>", "<|endoftext|><|endoftext|>", "a b", "[my, token]"
+    values = {"whole": ("<think>",), "pattern": pattern, "normal_form": normal_form}
+    ours = with_specials(pairs, *names, **values)
+    require_equal_streams(ours.encode_stream, ours.encode)
+    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+
+
+def test_word_pieces_of_a_stream(pieces, require_equal_streams):
+    ours = with_specials(pieces, "[my, token]", "a b")
+    require_equal_streams(ours.encode_stream, ours.encode)
+    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+def test_an_end_of_text_in_a_stream_is_one_id_where_it_is_marked(pairs, size):
+    """As tiktoken with allowed_special; in a text from elsewhere it is text."""
+    double = "<|endoftext|><|endoftext|>"
+    ours = with_specials(pairs, "<|endoftext|>", double)
+    text = f"one<|endoftext|>two{double}🙃 {double}<|endoftext|>"
+    data = text.encode()
+    chunks = [data[i : i + size] for i in range(0, len(data), size)]
+    one, two = ours.specials["<|endoftext|>"], ours.specials[double]
+    ids = np.concatenate(list(ours.encode_marked_stream(chunks))).tolist()
+    assert [i for i in ids if i in (one, two)] == [one, two, two, one]
+    assert ours.decode(ids) == text
+    plain = np.concatenate(list(ours.encode_stream(chunks))).tolist()
+    assert not {one, two} & set(plain)
+    assert plain == ours.encode(text).tolist()

@@ -42,6 +42,7 @@ class LibraryTokenizer(Tokenizer):
         self.specials = {
             token["content"]: token["id"] for token in document["added_tokens"] if token["special"]
         }
+        self.whole = tuple(token["content"] for token in document["added_tokens"])
 
     @property
     def size(self) -> int:
