@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clearformer.text.utf8 import decode, text_chunks
+from clearformer.text.utf8 import CHUNK, decode, text_chunks
 
 Ids = NDArray[np.int32]
 
@@ -80,7 +80,7 @@ class Tokenizer:
         together: list[str] = []
         for text in self._stream_texts(chunks):
             together.append(text)
-            if len(together) == TOGETHER:
+            if len(together) == TOGETHER or len(text) > CHUNK:
                 yield from encode(together)
                 together = []
         yield from encode(together)
