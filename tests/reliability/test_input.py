@@ -78,6 +78,18 @@ def test_f35_a_text_replaced_by_one_of_its_size_and_date_is_noticed(train, comma
     assert newest_step(place / "own") == 5
 
 
+def test_f35_a_text_changed_since_the_training_is_noted_by_evaluate(train, command, place):
+    own = place / "own.txt"
+    own.write_bytes((place / "text.txt").read_bytes())
+    assert train("--data", own, folder="own").code == 0
+    note = "note: the text that is held back is not the one of the training"
+    assert note not in command("evaluate", place / "own").out
+    replace_keeping_status(own, own.read_bytes().swapcase())
+    outcome = command("evaluate", place / "own")
+    assert outcome.code == 0, outcome.err
+    assert note in outcome.out
+
+
 def test_f35_a_forged_description_of_a_token_file_changes_no_figure(train, command, place):
     own = place / "own.txt"
     own.write_bytes((place / "text.txt").read_bytes())
