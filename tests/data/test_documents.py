@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from clearformer.data import Text, encode_documents, files_of
+from clearformer.data import Text, encode_documents, files_of, open_text
 from clearformer.data.documents import sentences_of
 from clearformer.data.texts import in_memory
 from clearformer.text import Bytes, WordPieces
@@ -66,4 +66,14 @@ def test_files_are_whole_and_a_part_is_a_part():
 def test_what_is_not_text_is_said_with_its_file_and_line():
     text = Text("all", (in_memory("a", b"fine\n"), in_memory("b", b"x\ny\xff\n")))
     with pytest.raises(ValueError, match=re.escape("b, line 2: byte 3 is 0xFF")):
+        list(files_of(text))
+
+
+def test_a_text_that_changes_before_it_is_read_is_refused(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("one. two.\n")
+    text = open_text(path)
+    text.measured()
+    path.write_text("two. one.\n")
+    with pytest.raises(ValueError, match=r"text.txt: it was changed while it was being read"):
         list(files_of(text))

@@ -1,11 +1,13 @@
 """A text is one stream, whatever it is made of."""
 
 import hashlib
+import os
 import re
 
 import pytest
 
-from clearformer.data.texts import Piece, Text, in_memory
+from clearformer.data.files import open_text
+from clearformer.data.texts import Measure, Piece, Text, in_memory, measure_together
 
 
 def text_of(*contents):
@@ -52,13 +54,63 @@ def test_large_pieces_come_in_chunks():
     assert text.part(1_000_000, 2_000_000).read() == data[1_000_000:2_000_000]
 
 
-def test_stamps_tell_what_may_have_changed():
-    def stamped(time):
-        return Text("x", (Piece("p", lambda: iter([b"a"]), stamp=("/p", 1, time)),))
+def test_the_size_of_every_part_is_found_by_reading_once():
+    reads = []
 
-    assert text_of(b"a").stamp is None
-    assert stamped(1).stamp == stamped(1).stamp
-    assert len({stamped(1).stamp, stamped(2).stamp, stamped(1).part(0, 1).stamp}) == 3
+    def counted(name, data):
+        def read():
+            reads.append(name)
+            return iter([data[:1], b"", data[1:]])
+
+        return Piece(name, read)
+
+    text = Text("t", (counted("a", b"one"), counted("b", b""), counted("c", b"two\n")))
+    assert [text.part(i).size for i in range(10)] == [8, 7, 6, 5, 4, 3, 2, 1, 0, 0]
+    assert reads == ["a", "b", "c"]
+    assert text.read() == b"one\ntwo\n"
+
+
+def test_a_text_is_measured_by_its_content():
+    text = text_of(b"one", b"two")
+    measure = text.part(2, 5).measured()
+    assert measure == Measure(3, hashlib.sha256(b"e\nt").hexdigest())
+    assert measure == text_of(b"e\nt").measured()
+
+
+def rewrite_between(monkeypatch, path, content):
+    """Write a file anew before the second text that is measured."""
+    measured = Text.measured
+    seen = []
+
+    def watched(text):
+        seen.append(text)
+        if len(seen) == 2:
+            status = path.stat()
+            path.write_bytes(content)
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        return measured(text)
+
+    monkeypatch.setattr(Text, "measured", watched)
+
+
+def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"one text\n")
+    text = open_text(path)
+    rewrite_between(monkeypatch, path, b"two text\n")
+    sentence = f"{path}: it was changed while it was being read: start again when nothing writes to"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        measure_together(text.part(0, 4), text.part(4))
+
+
+def test_a_file_that_is_touched_or_grows_is_the_same_text(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"one text\n")
+    text = open_text(path)
+    rewrite_between(monkeypatch, path, b"one text\nand more")
+    parts = text.part(0, 4), text.part(4)
+    measure_together(*parts)
+    assert [part.measured().size for part in parts] == [4, 5]
 
 
 ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"

@@ -1,5 +1,6 @@
 """Token files: written once, whole or not at all, and never trusted."""
 
+import gzip
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from clearformer.data import tokens
+from clearformer.data.cache_files import temporary_name
 from clearformer.data.files import open_text
 from clearformer.data.texts import Text, in_memory
 from clearformer.data.tokens import TokenArray, open_tokens, prepare
@@ -55,14 +57,74 @@ def test_it_is_made_once(source, cache, monkeypatch):
     assert said == [(10_000, None)]
     assert len(files(cache)) == 2
     monkeypatch.setattr(tokens, "_write", None)  # calling it would fail
-    monkeypatch.setattr(Text, "sha256", None)  # and so would reading the text again
     assert prepare(open_text(source), Bytes(), cache).sha256 == first.sha256
 
 
-def test_a_touched_text_gives_the_same_ids(source, cache):
+def test_the_same_content_has_the_same_token_file(source, cache, tmp_path, monkeypatch):
+    """Touched, renamed, with other rights, a copy elsewhere, packed: it is the same text."""
     first = prepare(open_text(source), Bytes(), cache)
     os.utime(source, (1, 1))
-    assert prepare(open_text(source), Bytes(), cache).sha256 == first.sha256
+    source.chmod(0o600)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    copy = folder / "source.txt"
+    copy.write_bytes(source.read_bytes())
+    monkeypatch.setattr(tokens, "_write", None)
+    for path in (source, copy, folder):
+        again = prepare(Text(source.name, open_text(path).pieces), Bytes(), cache)
+        assert again.path == first.path
+    packed = folder / "source.txt.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    again = prepare(Text(source.name, open_text(packed).pieces), Bytes(), cache)
+    assert again.path == first.path
+
+
+def keep_status(path, act):
+    """Change a file and put its size and its date back, as `cp -p` and `touch -r` do."""
+    before = path.stat()
+    act()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def rewrite(path, data):
+    path.write_bytes(data)
+
+
+def replace(path, data):
+    other = path.with_name("other")
+    other.write_bytes(data)
+    os.replace(other, path)
+
+
+@pytest.mark.parametrize("change", [rewrite, replace])
+@pytest.mark.parametrize("kind", ["file", "folder", "glob", "gzip"])
+def test_another_text_with_the_size_and_date_of_the_old_is_another_text(
+    source, cache, change, kind
+):
+    def packed(data):
+        return gzip.compress(data, compresslevel=0, mtime=0) if kind == "gzip" else data
+
+    path = source.with_suffix(".txt.gz") if kind == "gzip" else source
+    path.write_bytes(packed(source.read_bytes()))
+    name = {"folder": path.parent, "glob": f"{path.parent}/*.txt"}.get(kind, path)
+    before = prepare(open_text(name), Bytes(), cache)
+    other = source.read_bytes().replace(b"cat", b"dog")
+    keep_status(path, lambda: change(path, packed(other)))
+    after = prepare(open_text(name), Bytes(), cache)
+    assert after.read(0, 7).astype(np.uint8).tobytes() == b"the dog"
+    assert before.read(0, 7).astype(np.uint8).tobytes() == b"the cat"
+
+
+def test_a_text_that_changes_while_it_is_encoded_is_refused(source, cache):
+    text = open_text(source)
+    text.measured()
+    keep_status(source, lambda: rewrite(source, source.read_bytes()[::-1]))
+    sentence = f"{source}: it was changed while it was being read: start again when nothing writes"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        prepare(text, Bytes(), cache)
+    assert files(cache) == []
 
 
 def test_another_text_tokenizer_or_part_is_another_file(source, cache):
@@ -106,7 +168,36 @@ def damage_missing(path):
     path.unlink()
 
 
-DAMAGE = [damage_cut, damage_flip, damage_empty, damage_description, damage_missing]
+def damage_deep(path):
+    path.with_suffix(".json").write_text("[" * 100_000 + "]" * 100_000)
+
+
+def damage_list(path):
+    path.with_suffix(".json").write_text("[1, 2]")
+
+
+def damage_link(path):
+    path.rename(path.with_suffix(".old"))
+    path.symlink_to(path.with_suffix(".old"))
+
+
+def damage_description_link(path):
+    source = path.with_suffix(".json")
+    source.rename(path.with_suffix(".old"))
+    source.symlink_to(path.with_suffix(".old"))
+
+
+def damage_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def damage_description_pipe(path):
+    path.with_suffix(".json").unlink()
+    os.mkfifo(path.with_suffix(".json"))
+
+
+DAMAGE = [each for name, each in list(globals().items()) if name.startswith("damage_")]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -118,6 +209,38 @@ def test_a_damaged_file_is_noticed_and_made_again(source, cache, damage):
     second = prepare(open_text(source), Bytes(), cache)
     assert second.sha256 == first.sha256
     second.verify()
+    for path in (second.path, second.path.with_suffix(".json")):
+        assert path.is_file()
+        assert not path.is_symlink()
+
+
+LIES = [
+    ("text_bytes", 1_000_000),
+    ("text_bytes", "10000"),
+    ("text_bytes", -1),
+    ("text_sha256", "0" * 64),
+    ("tokenizer", "0" * 64),
+    ("vocabulary", 257),
+    ("vocabulary", 2**70),
+    ("vocabulary", 100),  # fewer than the ids that are there
+    ("dtype", "uint16"),
+    ("dtype", ["uint8"]),
+    ("count", 9_999),
+    ("sha256", None),
+    ("more", 1),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), LIES)
+def test_a_forged_description_is_not_believed(source, cache, field, value):
+    """With 100 times the bytes of the text, bits per byte would be a hundredth."""
+    first = prepare(open_text(source), Bytes(), cache)
+    about = first.path.with_suffix(".json")
+    good = about.read_text()
+    about.write_text(json.dumps({**json.loads(good), field: value}))
+    second = prepare(open_text(source), Bytes(), cache)
+    assert second.description == first.description
+    assert about.read_text() == good
 
 
 def test_descriptions_that_lie(source, cache):
@@ -125,7 +248,7 @@ def test_descriptions_that_lie(source, cache):
     about = path.with_suffix(".json")
     good = json.loads(about.read_text())
     for field, value in [
-        ("format", 2),
+        ("format", 1),
         ("dtype", "object"),
         ("count", -1),
         ("count", 2.0),
@@ -211,7 +334,7 @@ def test_a_folder_that_is_a_file(source, tmp_path):
 
 def test_what_a_killed_process_left_is_removed(source, cache):
     path = prepare(open_text(source), Bytes(), cache).path
-    prefix = tokens._temporary(path).name.removesuffix(str(os.getpid()))
+    prefix = temporary_name(path).name.removesuffix(str(os.getpid()))
     dead = cache / f"{prefix}{2**22 + 1}"  # above the largest process id of Linux
     alive = cache / f"{prefix}{os.getppid()}"
     for left in (dead, alive):

@@ -44,6 +44,71 @@ def test_f35_other_data_is_refused_unless_allowed(train, place, refused):
     assert "note: the data is not what it was before step 3" in outcome.err
 
 
+def replace_keeping_status(path, content):
+    """As `cp -p`, `touch -r` or rsync may: another text with the size and the date of the old."""
+    before = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_f35_a_text_replaced_by_one_of_its_size_and_date_is_noticed(train, command, place, refused):
+    own, copy = place / "own.txt", place / "copy.txt"
+    old = (place / "text.txt").read_bytes()
+    new = old.swapcase()
+    own.write_bytes(old)
+    assert train("--data", own, folder="own").code == 0
+
+    def evaluated(path):
+        outcome = command("evaluate", place / "own", "--data", path)
+        assert outcome.code == 0, outcome.err
+        return re.search(r"bits per byte +([0-9.]+)", outcome.out)[1]
+
+    before = evaluated(own)
+    replace_keeping_status(own, new)
+    copy.write_bytes(new)
+    assert evaluated(own) == evaluated(copy) != before
+    refused(
+        train("--data", own, folder="own", steps=5), "the data is not the one", "--allow-changed-d"
+    )
+    copy.write_bytes(old)  # the same content in another file is the same data
+    outcome = train("--data", copy, folder="own", steps=5)
+    assert outcome.code == 0, outcome.err
+    assert newest_step(place / "own") == 5
+
+
+def test_f35_a_text_changed_since_the_training_is_noted_by_evaluate(train, command, place):
+    own = place / "own.txt"
+    own.write_bytes((place / "text.txt").read_bytes())
+    assert train("--data", own, folder="own").code == 0
+    note = "note: the text that is held back is not the one of the training"
+    assert note not in command("evaluate", place / "own").out
+    replace_keeping_status(own, own.read_bytes().swapcase())
+    outcome = command("evaluate", place / "own")
+    assert outcome.code == 0, outcome.err
+    assert note in outcome.out
+
+
+def test_f35_a_forged_description_of_a_token_file_changes_no_figure(train, command, place):
+    own = place / "own.txt"
+    own.write_bytes((place / "text.txt").read_bytes())
+
+    def evaluated():
+        outcome = command("evaluate", place / "run", "--data", own)
+        assert outcome.code == 0, outcome.err
+        return outcome.out
+
+    before = evaluated()
+    for forge in (
+        lambda text: json.dumps({**json.loads(text), "text_bytes": 100 * len(own.read_bytes())}),
+        lambda text: "[" * 100_000,
+    ):
+        for about in (place / "cache/clearformer/tokens").glob("*.json"):
+            about.write_text(forge(about.read_text()))
+        assert evaluated() == before
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [(b"", "it is empty, but a text is needed"), (b"x", "bytes, but"), (b"x" * 40, "bytes, but")],

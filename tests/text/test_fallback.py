@@ -101,3 +101,11 @@ def test_what_is_not_understood_is_refused(documents):
         FallbackParts(vocabulary=("<unk>", "a", "b", *BYTES), merges=(("a", "b"),))
     with pytest.raises(ValueError, match="is not learned here: use bpe"):
         train("fallback-bpe", ["a"])
+
+
+@pytest.mark.parametrize("front", list(FRONTS))
+def test_special_tokens_in_a_stream(documents, require_equal_streams, front):
+    document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
+    ours = FallbackPairs.from_library(document)
+    require_equal_streams(ours.encode_stream, ours.encode)
+    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)

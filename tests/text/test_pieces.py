@@ -1,14 +1,26 @@
 """Byte pairs and WordPiece: they lose nothing they should keep, and learn the same everywhere."""
 
+import json
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import pre_tokenizers
 
-from clearformer.text.parts import SPECIALS, BytePairParts, WordPieceParts, byte_characters
+from clearformer.text.parts import (
+    PATTERNS,
+    SPECIALS,
+    BytePairParts,
+    WordPieceParts,
+    byte_characters,
+)
 from clearformer.text.pieces import BytePairs, WordPieces
 from clearformer.text.tokenizer import sha256
 
@@ -42,6 +54,104 @@ def test_another_process_learns_the_same():
         }
         outputs.add(subprocess.check_output([sys.executable, "-c", LEARN], env=environment))
     assert len(outputs) == 1
+
+
+def learned_slowly(texts, size, best):
+    """Byte pairs as a textbook learns them; `best` chooses among the counted pairs."""
+    split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
+    counts = Counter(word for text in texts for word, _ in split(text))
+    words = {word: list(word) for word in counts}
+    vocabulary = sorted(byte_characters())
+    merges = []
+    while len(vocabulary) < size:
+        ids = {token: i for i, token in enumerate(vocabulary)}
+        pairs = Counter()
+        for word, tokens in words.items():
+            for pair in pairwise(tokens):
+                pairs[pair] += counts[word]
+        if not pairs:
+            break
+        chosen = best(pairs, ids)
+        merges.append(chosen)
+        if "".join(chosen) not in ids:
+            vocabulary.append("".join(chosen))
+        for word, tokens in words.items():
+            words[word] = merged(tokens, chosen)
+    return tuple(vocabulary), tuple(merges)
+
+
+def merged(tokens, pair):
+    found = []
+    for token in tokens:
+        if found and (found[-1], token) == pair:
+            found[-1] = "".join(pair)
+            # The joined token is not the first of another such pair.
+            found.append(None)
+        else:
+            found.append(token)
+    return [token for token in found if token is not None]
+
+
+def lower_ids(pairs, ids):
+    return min(pairs, key=lambda pair: (-pairs[pair], ids[pair[0]], ids[pair[1]]))
+
+
+def greater_bytes(pairs, ids):
+    """The rule of Stanford's CS336."""
+    number = {character: byte for byte, character in enumerate(byte_characters())}
+
+    def key(pair):
+        return pairs[pair], *(bytes(number[letter] for letter in token) for token in pair)
+
+    return max(pairs, key=key)
+
+
+def texts_full_of_ties():
+    chance = random.Random(0)
+    for _ in range(100):
+        alphabet = chance.choice(("ab", "abc", "abcdefgh", "aé漢", ".,ab"))
+        texts = [
+            "".join(chance.choices(alphabet + " ", k=chance.randint(1, 80)))
+            for _ in range(chance.randint(1, 4))
+        ]
+        yield texts, 256 + chance.randint(1, 30)
+
+
+def test_equally_common_pairs_are_joined_in_the_order_of_their_ids():
+    """As the `tokenizers` library does it, and not as all others do."""
+    differs = 0
+    for texts, size in texts_full_of_ties():
+        ours = BytePairs.train(texts, size).parts
+        found = ours.vocabulary, ours.merges
+        assert found == learned_slowly(texts, size, lower_ids), (texts, size)
+        differs += found != learned_slowly(texts, size, greater_bytes)
+    assert differs > 50
+    assert BytePairs.train(["ab cd ab cd"], 257).parts.merges == (("a", "b"),)
+    assert learned_slowly(["ab cd ab cd"], 257, greater_bytes)[1] == (("c", "d"),)
+
+
+def test_ties_are_broken_as_by_the_library():
+    from tokenizers import Tokenizer, models, trainers
+
+    for texts, size in texts_full_of_ties():
+        library = Tokenizer(models.BPE())
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        library.train_from_iterator(
+            texts,
+            trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False),
+        )
+        ours = BytePairs.train(texts, size).parts
+        assert [list(pair) for pair in ours.merges] == json.loads(library.to_str())["model"][
+            "merges"
+        ]
+
+
+def test_the_order_of_texts_breaks_no_tie():
+    for texts, size in list(texts_full_of_ties())[::5]:
+        for kind, least in ((BytePairs, 0), (WordPieces, 64 - 256)):
+            learned = {sha256(kind.train(each, size + least)) for each in (texts, texts[::-1])}
+            assert len(learned) == 1, texts
 
 
 def test_identities_never_change():
@@ -191,3 +301,44 @@ def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
     assert sha256(BytePairs.from_library(opened.document)) == sha256(opened)
     with pytest.raises(ValueError, match="'<s>' opens a text, but it is no special token"):
         BytePairParts(vocabulary, parts.merges, opening=("<s>",))
+
+
+def with_specials(tokenizer, *names, **values):
+    parts = tokenizer.parts
+    vocabulary = (*parts.vocabulary, *names, *values.get("whole", ()))
+    specials = (*parts.specials, *names)
+    return type(tokenizer)(replace(parts, vocabulary=vocabulary, specials=specials, **values))
+
+
+@pytest.mark.parametrize("normal_form", [None, "NFC"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_byte_pairs_of_a_stream(pairs, require_equal_streams, pattern, normal_form):
+    """Also of texts in which a special token's name has a space, or a token is found whole."""
+    names = "<|endoftext|>", "<|endoftext|><|endoftext|>", "a b", "[my, token]"
+    values = {"whole": ("<think>",), "pattern": pattern, "normal_form": normal_form}
+    ours = with_specials(pairs, *names, **values)
+    require_equal_streams(ours.encode_stream, ours.encode)
+    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+
+
+def test_word_pieces_of_a_stream(pieces, require_equal_streams):
+    ours = with_specials(pieces, "[my, token]", "a b")
+    require_equal_streams(ours.encode_stream, ours.encode)
+    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+def test_an_end_of_text_in_a_stream_is_one_id_where_it_is_marked(pairs, size):
+    """As tiktoken with allowed_special; in a text from elsewhere it is text."""
+    double = "<|endoftext|><|endoftext|>"
+    ours = with_specials(pairs, "<|endoftext|>", double)
+    text = f"one<|endoftext|>two{double}🙃 {double}<|endoftext|>"
+    data = text.encode()
+    chunks = [data[i : i + size] for i in range(0, len(data), size)]
+    one, two = ours.specials["<|endoftext|>"], ours.specials[double]
+    ids = np.concatenate(list(ours.encode_marked_stream(chunks))).tolist()
+    assert [i for i in ids if i in (one, two)] == [one, two, two, one]
+    assert ours.decode(ids) == text
+    plain = np.concatenate(list(ours.encode_stream(chunks))).tolist()
+    assert not {one, two} & set(plain)
+    assert plain == ours.encode(text).tolist()

@@ -45,10 +45,16 @@ def test_a_stream_has_the_ids_of_the_whole(tokenizer, prose, monkeypatch):
     data = prose.encode()
     for size in (100, 777):
         monkeypatch.setattr(
-            "clearformer.text.tokenizer.text_chunks", lambda chunks, s=size: text_chunks(chunks, s)
+            "clearformer.text.tokenizer.text_chunks",
+            lambda chunks, whole, s=size: text_chunks(chunks, s, whole),
         )
         chunks = (data[i : i + 501] for i in range(0, len(data), 501))
         assert np.array_equal(np.concatenate(list(tokenizer.encode_stream(chunks))), whole)
+
+
+def test_special_tokens_in_a_stream_are_what_they_are_in_a_text(tokenizer, require_equal_streams):
+    require_equal_streams(tokenizer.encode_stream, tokenizer.encode)
+    require_equal_streams(tokenizer.encode_marked_stream, tokenizer.encode_marked)
 
 
 def test_no_cut_makes_decoding_fail(tokenizer, strange_texts):

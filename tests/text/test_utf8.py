@@ -41,7 +41,7 @@ def test_chunks_depend_on_the_text_alone(strange_texts):
     text = "".join(strange_texts).replace("\0", "")
     first = list(text_chunks([text.encode()], 50))
     assert len(first) > 10
-    assert max(map(len, first)) <= 50
+    assert max(map(len, first)) <= 32 * 50
     for sizes in ((1,), (7, 64)):
         assert list(text_chunks(in_bytes(text.encode(), sizes), 50)) == first
 
@@ -53,6 +53,40 @@ def test_a_chunk_ends_before_a_space_where_there_is_one():
     assert all(
         "<br" not in chunk or "<br />" in chunk for chunk in text_chunks([b"a<br />" * 99], 40)
     )
+
+
+def test_a_text_without_spaces_is_cut_before_a_mark():
+    chunks = list(text_chunks(["漢字，漢字。\n".encode() * 50], 40))
+    assert "".join(chunks) == "漢字，漢字。\n" * 50
+    assert {chunk[0] for chunk in chunks[1:]} <= {"，", "。"}
+    assert max(map(len, chunks)) <= 40
+
+
+def test_a_mark_and_its_line_break_stay_together():
+    """Byte pairs of Llama 3 take them as one token."""
+    chunks = list(text_chunks([b"word.\n" * 50 + b"end\n" * 50], 40))
+    assert all(chunk.startswith("\n") for chunk in chunks[1:])
+    assert all(chunk[-1].isalpha() for chunk in chunks[:-1])
+
+
+def test_a_chunk_grows_until_it_can_be_cut_but_not_for_ever():
+    text = "x" * 1000 + " y" + "z" * 5000
+    for sizes in ((1000,), (1, 7)):
+        chunks = list(text_chunks(in_bytes(text.encode(), sizes), 50))
+        assert [len(chunk) for chunk in chunks] == [1000, 1600, 1600, 1600, 202]
+
+
+def test_strings_that_are_to_stay_whole():
+    whole = ("a b, c", "xyx")
+    for repeated in ("a b, c", "xyx", "xyxyx a b, c", "a b, c a b, d"):
+        text = repeated * 800
+        chunks = list(text_chunks([text.encode()], 20, whole))
+        assert "".join(chunks) == text
+        assert len(chunks) > 3
+        places = [len("".join(chunks[:i])) for i in range(1, len(chunks))]
+        for each in whole:
+            for place in places:
+                assert each not in text[max(0, place - len(each) + 1) : place + len(each) - 1]
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])

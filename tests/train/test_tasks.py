@@ -70,6 +70,20 @@ def test_bits_per_byte_is_the_sum_over_every_token_but_the_first(stream):
     assert found["loss"] == pytest.approx(total / (len(tokens) - 1), rel=1e-5)
 
 
+def test_both_parts_of_a_stream_are_of_one_state_of_its_file(tmp_path, places, monkeypatch):
+    path = tmp_path / "own.txt"
+    path.write_text("some words of mine\n" * 100)
+
+    def change_then_learn(*arguments):
+        path.write_text("other words of his\n" * 100)
+        return tasks.train_tokenizer("bytes", (), None), ()
+
+    monkeypatch.setattr(tasks, "tokenizer_for", change_then_learn)
+    run = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
+    with pytest.raises(ValueError, match=r"own.txt: it was changed while it was being read"):
+        tasks.Stream(run, places)
+
+
 def test_labels_set_classes_and_names(labels):
     head = labels.config.model.head
     assert (head.classes, head.names) == (2, ("no", "yes"))

@@ -143,6 +143,25 @@ def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
     ]
 
 
+def command_with_a_text_of_its_own(folder):
+    """As on machines that each have a copy of the data, one of them an older one."""
+    own = Path(folder) / f"own-{os.environ['RANK']}.txt"
+    own.write_text(f"text number {os.environ['RANK']} of this test\n" * 60)
+    patient_command(folder, "--steps", "3", "--data", str(own))
+
+
+def test_ranks_with_other_data_are_told(tmp_path, several):
+    with several.started(2, command_with_a_text_of_its_own, tmp_path, tmp_path) as ranks:
+        for rank in ranks:
+            rank.join(300)
+        assert [rank.exitcode for rank in ranks] == [2, 2]
+    assert sorted(said(tmp_path)) == [
+        "",
+        "clearformer: rank 1 reads other data than rank 0: every rank must see the same files, and "
+        "nothing may change them while a run starts\n",
+    ]
+
+
 def last_words(folder):
     """The one who keeps the store asks at once, the other a little later; then both are gone."""
     together.LAST_WORDS = 60  # on a busy machine a little later is a lot later

@@ -10,7 +10,7 @@ import tyro
 
 if TYPE_CHECKING:
     from clearformer.core.model import Transformer
-    from clearformer.data import Pairs
+    from clearformer.data import Pairs, Text
     from clearformer.train.folder import Opened, OpenedTranslator
 
 
@@ -175,8 +175,10 @@ class Evaluate:
         context = self.context or length
         stride = self.stride or max(1, context // 2)
         where = places(self.data_dir)
+        cache = (where.cache or Path(".")) / "tokens"
         if self.data is None and self.part == "validation":
             _, text = texts(opened.config.data, where, length)
+            self._note_changed(opened, text, cache)
         else:
             source = self.data or opened.config.data.source
             corpus = data.CORPORA.get(source)
@@ -187,7 +189,6 @@ class Evaluate:
             else:
                 raise ValueError(f"{source} is a table, but {self.run_folder} is a generator")
         text = beginning(text, self.most)
-        cache = (where.cache or Path(".")) / "tokens"
         tokens = data.prepare(text, opened.tokenizer, cache)
 
         def measure(model: Transformer) -> Compression:
@@ -219,6 +220,19 @@ class Evaluate:
         print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
         print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
         print(f"protocol: {found.protocol}; {text.name}")
+
+    def _note_changed(self, opened: Opened, text: Text, cache: Path) -> None:
+        """Say if the text that is held back is another than it was in training."""
+        from clearformer.data import prepare
+        from clearformer.train.tasks import MOST_VALIDATION, beginning
+
+        known = opened.found.manifest.get("data")
+        found = prepare(beginning(text, MOST_VALIDATION), opened.tokenizer, cache)
+        if isinstance(known, str) and found.sha256 not in known.split():
+            print(
+                "note: the text that is held back is not the one of the training: the file was "
+                "changed since, and some of this text may have been learned"
+            )
 
     def _in_floats(self, opened: Opened) -> Transformer | None:
         """The model in float32 that one in int8 is to be measured beside, if there is one."""

@@ -42,7 +42,7 @@ from clearformer.data.stretches import (
     SentencePairs,
 )
 from clearformer.data.tables import Pairs, Table, is_table, read_table
-from clearformer.data.texts import Text
+from clearformer.data.texts import Text, measure_together
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "files_of",
     "is_table",
     "label_names",
+    "measure_together",
     "open_text",
     "prepare",
     "read_pairs",

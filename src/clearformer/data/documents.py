@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from clearformer.data.texts import Text
+from clearformer.data.texts import Measure, Text, changed_meanwhile
 from clearformer.text.tokenizer import Tokenizer
 from clearformer.text.utf8 import NotTextError, decode
 
@@ -52,7 +52,7 @@ def sentences_of(text: str) -> list[str]:
 
 def files_of(text: Text) -> Iterator[str]:
     """The files of a text, each whole; what is not UTF-8 is an error with its file and line."""
-    before = 0
+    before, digest = 0, hashlib.sha256()
     with text.explaining():
         for data in text.files():
             try:
@@ -60,6 +60,9 @@ def files_of(text: Text) -> Iterator[str]:
             except NotTextError as error:
                 raise NotTextError(before + error.offset, error.reason) from None
             before += len(data)
+            digest.update(data)
+    if Measure(before, digest.hexdigest()) != text.measured():
+        raise changed_meanwhile(text.name)
 
 
 def encode_documents(name: str, texts: Iterable[str], tokenizer: Tokenizer) -> Documents:

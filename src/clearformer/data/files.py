@@ -4,7 +4,7 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -86,17 +86,34 @@ def _piece(path: Path) -> Piece | None:
     lead = len(UTF8_MARK) if first.startswith(UTF8_MARK) else 0
     if len(first) == lead:
         return None
-    stamp = (str(path.resolve()), status.st_size, status.st_mtime_ns)
-    if path.suffix == ".gz":
-        return Piece(str(path), lambda: _chunks(path, lead), lead, stamp)
+    packed = path.suffix == ".gz"
     return Piece(
         str(path),
         lambda: _chunks(path, lead),
         lead,
-        stamp,
-        status.st_size - lead,
-        lambda start: _chunks(path, lead + start),
+        size=None if packed else status.st_size - lead,
+        read_from=None if packed else lambda start: _chunks(path, lead + start),
+        unchanged=watched(path, status),
     )
+
+
+def watched(path: Path, status: os.stat_result) -> Callable[[], bool]:
+    """Whether a file still has this status: if not, its content has to be looked at again.
+
+    With its inode and the time that the system itself keeps (ctime), which no tool can set.
+    """
+
+    def known(found: os.stat_result) -> tuple[int, ...]:
+        times = found.st_mtime_ns, found.st_ctime_ns
+        return found.st_dev, found.st_ino, found.st_size, *times
+
+    def unchanged() -> bool:
+        try:
+            return known(path.stat()) == known(status)
+        except OSError:
+            return False
+
+    return unchanged
 
 
 def _chunks(path: Path, lead: int) -> Iterator[bytes]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from clearformer.data.archives import gzip_chunks, tar_files, zip_chunks
 from clearformer.data.download import Pinned, fetch, require_pinned
-from clearformer.data.files import unreadable
+from clearformer.data.files import unreadable, watched
 from clearformer.data.tables import Pairs, Table
-from clearformer.data.texts import READ, Piece, Progress, Stamp, Text
+from clearformer.data.texts import READ, Piece, Progress, Text
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,17 @@ REVIEW = 2**20  # bytes of the longest review, generously
 
 def shakespeare(part: str, places: Places) -> Text:
     path = _locate(("tinyshakespeare.txt",), places) or _download(SHAKESPEARE, places)
+    unchanged = watched(path, path.stat())
     require_pinned(path, SHAKESPEARE)
-    return Text("shakespeare", (Piece(str(path), partial(_plain, path), 0, _stamp(path)),))
+    return Text("shakespeare", (Piece(str(path), partial(_plain, path), unchanged=unchanged),))
 
 
 def enwik8(part: str, places: Places) -> Text:
     path = _locate(("enwik8", "enwik8.zip", "enwik8.gz"), places) or _download(ENWIK8, places)
     opened = {".zip": partial(zip_chunks, path, "enwik8"), ".gz": partial(gzip_chunks, path)}
     unpack = opened.get(path.suffix, partial(_plain, path))
-    piece = Piece(str(path), lambda: _verified(unpack(), path), 0, _stamp(path))
+    # Its size is known, since what has another is refused where it is read.
+    piece = Piece(str(path), lambda: _verified(unpack(), path), size=ENWIK8_CONTENT[0])
     return Text("enwik8", (piece,)).part(*ENWIK8_PARTS[part])
 
 
@@ -134,7 +136,8 @@ def wikitext2(part: str, places: Places) -> Text:
         address = "https://huggingface.co/datasets/ggml-org/ci"
         raise _fetch_yourself("wikitext2", "wikitext-2-raw-v1.zip", address, places)
     read = partial(zip_chunks, path, member) if path.suffix == ".zip" else partial(_plain, path)
-    return Text(f"wikitext2 {part}", (Piece(f"{path} {stem}", read, 0, _stamp(path)),))
+    piece = Piece(f"{path} {stem}", read, unchanged=watched(path, path.stat()))
+    return Text(f"wikitext2 {part}", (piece,))
 
 
 def _locate(names: Sequence[str], places: Places) -> Path | None:
@@ -179,8 +182,3 @@ def _plain(path: Path) -> Iterator[bytes]:
                 yield chunk
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def _stamp(path: Path) -> Stamp:
-    status = path.stat()
-    return str(path.resolve()), status.st_size, status.st_mtime_ns

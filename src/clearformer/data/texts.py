@@ -1,8 +1,8 @@
 """A text: bytes that can be read again from the start, and never all have to be in memory.
 
 It may be one file or a thousand, packed or not, or a part of them; whoever reads it sees one
-stream. What it is (its size and sha256) is found by reading it once; that a file has not
-changed since is told by its stamp, without reading.
+stream. What it is (its size and sha256) is found by reading it once. A date tells nothing: a
+copy may keep it, and a tool may set it.
 """
 
 import hashlib
@@ -17,7 +17,6 @@ from clearformer.text.utf8 import ADVICE, NotTextError, text_chunks
 READ = 1 << 20  # bytes at a time
 
 Progress = Callable[[int, int | None], None]  # bytes done, and of how many if that is known
-Stamp = tuple[str, int, int]  # path, size, time of the last change in nanoseconds
 
 MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -30,14 +29,38 @@ class Piece:
     name: str
     read: Callable[[], Iterator[bytes]]
     lead: int = 0  # bytes at the front of the file that `read` leaves out: the mark of UTF-8
-    stamp: Stamp | None = None
     size: int | None = None  # bytes that `read` gives, where that is known without reading
     read_from: Callable[[int], Iterator[bytes]] | None = None  # `read` from a place on
+    unchanged: Callable[[], bool] = lambda: True  # whether nothing touched the file meanwhile
+
+    @cached_property
+    def extent(self) -> tuple[int, bool]:
+        """The bytes that `read` gives, and whether they end inside of a line."""
+        size, last = 0, b"\n"
+        for chunk in self.read():
+            size += len(chunk)
+            last = chunk or last
+        return size, not last.endswith(b"\n")
 
 
 def in_memory(name: str, data: bytes) -> Piece:
     """A piece that is no file, or cannot be read twice."""
     return Piece(name, lambda: (data[i : i + READ] for i in range(0, len(data), READ)))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What identifies a text: its bytes, and nothing about where they were found."""
+
+    size: int
+    sha256: str
+
+
+def changed_meanwhile(name: str) -> ValueError:
+    """A text that is written to while it is read would be half of one and half of another."""
+    return ValueError(
+        f"{name}: it was changed while it was being read: start again when nothing writes to it"
+    )
 
 
 @dataclass(frozen=True)
@@ -76,32 +99,38 @@ class Text:
 
     @property
     def size(self) -> int:
-        whole = self.pieces[0].size if len(self.pieces) == 1 else None
-        if whole is None:
-            return self._measured[0]
+        whole = self._whole
         last = whole if self.stop is None else min(whole, self.stop)
         return max(0, last - self.start)
 
     @property
     def sha256(self) -> str:
-        return self._measured[1]
+        return self.measured().sha256
+
+    def measured(self) -> Measure:
+        """Size and sha256, by reading it once."""
+        return self._measure
 
     @cached_property
-    def _measured(self) -> tuple[int, str]:
+    def _measure(self) -> Measure:
         size, digest = 0, hashlib.sha256()
         for chunk in self.chunks():
             size += len(chunk)
             digest.update(chunk)
-        return size, digest.hexdigest()
+        return Measure(size, digest.hexdigest())
 
     @property
-    def stamp(self) -> str | None:
-        """Equal stamps, equal text; none where a piece is no file."""
-        stamps = [piece.stamp for piece in self.pieces]
-        if any(stamp is None for stamp in stamps):
-            return None
-        what = repr((stamps, self.start, self.stop))
-        return hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
+    def _whole(self) -> int:
+        """Bytes of all pieces; which are read for it at most once, whatever part is asked for."""
+        [first, *others] = self.pieces
+        if not others and first.size is not None:
+            return first.size
+        whole, cut = 0, False  # cut: the last line has no line break yet
+        for index, piece in enumerate(self.pieces):
+            whole, cut = (whole + 1, False) if index and cut else (whole, cut)
+            size, inside = piece.extent
+            whole, cut = whole + size, inside if size else cut
+        return whole
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
@@ -160,3 +189,17 @@ class Text:
             line += chunk.count(b"\n")
             position += len(chunk)
         return f"{self.name}: {error}"
+
+
+def measure_together(*texts: Text) -> None:
+    """Measure texts that belong together, such as two parts of one file.
+
+    ValueError if a file changed in between, so that they are of two states of it.
+    """
+    for text in texts:
+        text.measured()
+    if all(piece.unchanged() for text in texts for piece in text.pieces):
+        return
+    for text in texts:  # touched, or appended to: then the content decides
+        if replace(text).measured() != text.measured():
+            raise changed_meanwhile(text.name)

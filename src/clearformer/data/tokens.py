@@ -1,20 +1,21 @@
 """Token files: a text encoded once, then mapped into memory, whatever its size.
 
 Beside `NAME.bin` (the ids, little endian, as small as the vocabulary allows) lies `NAME.json`,
-which says what they are. Both are checked when they are opened; reading a mapped file that
-was cut meanwhile would end the process without a word (SIGBUS), so its size is asked for again
-before every read.
+which says what they are. A token file is known by the sha256 of its text and of its tokenizer,
+never by the name or the date of a file: the text is read again at every start.
+
+Both files are checked when they are opened. Reading a mapped file that was cut meanwhile would
+end the process without a word (SIGBUS), so its size is asked for again before every read.
 """
 
-import glob
 import hashlib
 import json
 import mmap
 import os
 import re
 import shutil
-import socket
 import weakref
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,10 +23,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from clearformer.data.texts import Progress, Text
+from clearformer.data.cache_files import open_own, read_own_json, written_whole
+from clearformer.data.texts import Measure, Progress, Text, changed_meanwhile
 from clearformer.text.tokenizer import Tokenizer, sha256
 
-FORMAT = 1
+FORMAT = 2  # 1: known by the date of the text, and streams were cut inside of some tokens
+DTYPES = ("uint8", "uint16", "uint32")
 
 
 class Tokens(Protocol):
@@ -62,7 +65,6 @@ class Description:
     text: str  # its name
     text_bytes: int  # for bits per byte
     text_sha256: str
-    text_stamp: str | None
 
 
 class TokenFile:
@@ -74,7 +76,7 @@ class TokenFile:
         dtype = np.dtype(description.dtype).newbyteorder("<")
         self._size = description.count * dtype.itemsize
         try:
-            with path.open("rb") as file:
+            with open_own(path) as file:
                 self._require_size(os.fstat(file.fileno()).st_size)
                 self._map = mmap.mmap(file.fileno(), self._size, access=mmap.ACCESS_READ)
                 self._file = os.dup(file.fileno())
@@ -122,7 +124,8 @@ class TokenFile:
         self._require_written()
 
     def _require_written(self) -> None:
-        if hashlib.sha256(self._map).hexdigest() != self.sha256:
+        right = hashlib.sha256(self._map).hexdigest() == self.sha256
+        if not right or self._ids.max() >= self.description.vocabulary:
             raise ValueError(
                 f"{self.path}: the token file is not what was written: delete it, "
                 f"and it will be made again"
@@ -141,20 +144,23 @@ def prepare(
 ) -> TokenFile:
     """The token file of a text in `folder`: the one that is there if it fits, or a new one.
 
-    Another text or tokenizer has a file with another name, so whoever uses one keeps it.
+    Another text or tokenizer has a file with another name, so whoever uses one keeps it. The text
+    is read even if its token file is there: only its content tells that it is the same.
     """
-    identity = sha256(tokenizer)
-    digest = hashlib.sha256(f"{text.stamp or text.sha256} {identity}".encode()).hexdigest()
     slug = re.sub(r"[^A-Za-z0-9]+", "-", Path(text.name).name).strip("-")[:40] or "text"
-    path = folder / f"{slug}-{digest[:16]}.bin"
-    old = _reusable(path, text, identity)
-    if old is not None:
-        return old
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _require_space(folder, text, tokenizer)
+        _require_space(folder, slug, text, tokenizer)
+        measure = text.measured()
+        identity = sha256(tokenizer)
+        key = f"{FORMAT} {measure.sha256} {identity}"
+        path = folder / f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bin"
+        old = _reusable(path, measure, tokenizer, identity)
+        if old is not None:
+            return old
         description = _write(path, text, tokenizer, identity, progress)
-        _replace(path.with_suffix(".json"), json.dumps(asdict(description), indent=1).encode())
+        with written_whole(path.with_suffix(".json")) as file:
+            file.write(json.dumps(asdict(description), indent=1).encode())
     except OSError as error:
         raise ValueError(
             f"{folder}: the token file of {text.name} cannot be written there "
@@ -167,16 +173,17 @@ def open_tokens(path: Path) -> TokenFile:
     """A token file by the path of its .bin; damage is an error."""
     source = path.with_suffix(".json")
     try:
-        values = json.loads(source.read_text(encoding="utf-8"))
-        description = Description(**values)
-        right = {"uint8", "uint16", "uint32"}
-        if description.format != FORMAT or description.dtype not in right:
+        description = Description(**read_own_json(source))
+        if description.format != FORMAT or description.dtype not in DTYPES:
             raise ValueError("unknown format")
-        if type(description.count) is not int or description.count < 1:
-            raise ValueError("no count")
+        for name in ("count", "vocabulary", "text_bytes"):
+            value = getattr(description, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} is {value!r:.40}")
     except (OSError, TypeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ValueError(
-            f"{source}: it does not describe a token file ({error}): delete it, "
+            f"{source}: it does not describe a token file ({reason}): delete it, "
             f"and it will be made again"
         ) from None
     opened = TokenFile(path, description)
@@ -184,39 +191,47 @@ def open_tokens(path: Path) -> TokenFile:
     return opened
 
 
-def _reusable(path: Path, text: Text, identity: str) -> TokenFile | None:
-    if not path.with_suffix(".json").exists():
-        return None
+def _reusable(
+    path: Path, measure: Measure, tokenizer: Tokenizer, identity: str
+) -> TokenFile | None:
+    """The token file that is there, if its description fits the text and the tokenizer."""
     try:
         old = open_tokens(path)
     except ValueError:
-        return None  # damaged: it is made again
+        return None  # missing, damaged or not the user's own: it is made again
     known = old.description
-    unchanged = text.stamp is not None and text.stamp == known.text_stamp
-    same = unchanged or known.text_sha256 == text.sha256
-    return old if same and known.tokenizer == identity else None
+    found = known.tokenizer, known.vocabulary, known.dtype, known.text_sha256, known.text_bytes
+    wanted = identity, tokenizer.size, _dtype(tokenizer), measure.sha256, measure.size
+    return old if found == wanted else None
 
 
-def _require_space(folder: Path, text: Text, tokenizer: Tokenizer) -> None:
+def _require_space(folder: Path, slug: str, text: Text, tokenizer: Tokenizer) -> None:
     """Say now what would be found out after hours; only bytes tell how many tokens there are."""
     free = shutil.disk_usage(folder).free
-    if tokenizer.kind == "bytes" and text.size > free:
+    if tokenizer.kind != "bytes" or text.size <= free:
+        return
+    if all(path.lstat().st_size != text.size for path in folder.glob(f"{slug}-*.bin")):
         raise ValueError(
             f"{text.name} is too large: its token file needs {text.size / 2**30:,.1f} GiB in "
             f"{folder}, but {free / 2**30:,.1f} GiB are free: make room, or take a part of it"
         )
 
 
+def _dtype(tokenizer: Tokenizer) -> str:
+    """The smallest integers that hold every id."""
+    return next(each for each in DTYPES if tokenizer.size <= np.iinfo(each).max + 1)
+
+
 def _write(
     path: Path, text: Text, tokenizer: Tokenizer, identity: str, progress: Progress | None
 ) -> Description:
     """Encode a chunk at a time, into a file that gets its name when it is whole."""
-    dtype = next(d for d in ("uint8", "uint16", "uint32") if tokenizer.size <= np.iinfo(d).max + 1)
+    dtype = _dtype(tokenizer)
     little_endian = np.dtype(dtype).newbyteorder("<")
     count, digest = 0, hashlib.sha256()
     size, source = 0, hashlib.sha256()
 
-    def seen() -> Any:
+    def seen() -> Iterator[bytes]:
         nonlocal size
         for chunk in text.chunks():
             source.update(chunk)
@@ -225,22 +240,16 @@ def _write(
                 progress(size, None)
             yield chunk
 
-    temporary = _temporary(path)
-    try:
-        with temporary.open("wb") as file, text.explaining():
-            for ids in tokenizer.encode_stream(seen()):
-                data = ids.astype(little_endian).tobytes()
-                digest.update(data)
-                file.write(data)
-                count += len(ids)
-            file.flush()
-            os.fsync(file.fileno())
+    with written_whole(path) as file, text.explaining():
+        for ids in tokenizer.encode_stream(seen()):
+            data = ids.astype(little_endian).tobytes()
+            digest.update(data)
+            file.write(data)
+            count += len(ids)
+        if Measure(size, source.hexdigest()) != text.measured():
+            raise changed_meanwhile(text.name)
         if not count:
             raise ValueError(f"{text.name}: it has no tokens, but a text is needed")
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
     return Description(
         format=FORMAT,
         dtype=dtype,
@@ -251,31 +260,4 @@ def _write(
         text=text.name,
         text_bytes=size,
         text_sha256=source.hexdigest(),
-        text_stamp=text.stamp,
     )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = _temporary(path)
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
-
-
-def _temporary(path: Path) -> Path:
-    """A name of this process's own; what killed processes of this machine left is removed."""
-    prefix = f".{path.name}.{socket.gethostname()}."
-    for old in path.parent.glob(f"{glob.escape(prefix)}*"):
-        owner = old.name.removeprefix(prefix)
-        if owner.isdecimal() and not _is_alive(int(owner)):
-            old.unlink(missing_ok=True)
-    return path.with_name(f"{prefix}{os.getpid()}")
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # it is someone else's
-    return True

@@ -4,7 +4,7 @@ SentencePiece's BPE as a tokenizer.json has it: a text gets a space in front, sp
 of their own, and a character outside the vocabulary is spelled by the bytes of its UTF-8.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from clearformer.text import library
 from clearformer.text.parts import require_vocabulary
 from clearformer.text.pieces import LibraryTokenizer
 from clearformer.text.tokenizer import Ids, Tokenizer
-from clearformer.text.utf8 import require_unicode
+from clearformer.text.utf8 import decode, require_unicode
 
 SPACE = "▁"
 UNKNOWN = "<unk>"
@@ -82,10 +82,9 @@ class FallbackPairs(LibraryTokenizer):
         """From the library's own JSON (Hugging Face's tokenizer.json)."""
         return cls(read(data))
 
-    def encode_stream(self, chunks: Iterable[bytes]) -> Any:
+    def _stream_texts(self, chunks: Iterable[bytes]) -> Iterator[str]:
         # A chunk of its own would get a space in front that the whole text does not have there.
-        whole = b"".join(chunks)
-        yield self.encode_bytes(whole) if whole else np.zeros(0, dtype=np.int32)
+        yield decode(b"".join(chunks))
 
     def pieces(self, ids: ArrayLike) -> list[str]:
         tokens = self.parts.vocabulary

@@ -42,6 +42,7 @@ class LibraryTokenizer(Tokenizer):
         self.specials = {
             token["content"]: token["id"] for token in document["added_tokens"] if token["special"]
         }
+        self.whole = tuple(token["content"] for token in document["added_tokens"])
 
     @property
     def size(self) -> int:
@@ -101,7 +102,14 @@ class BytePairs(LibraryTokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> "BytePairs":
-        """The 256 bytes, then the most common pair again and again until there are `size`."""
+        """The 256 bytes, then the most common pair again and again until there are `size`.
+
+        Of equally common pairs the one with the lower ids comes first: the lower id of its first
+        token, then of its second. The bytes have ids in the order of their printable characters
+        (`byte_characters`), and a new token has the next id. This is the rule of the `tokenizers`
+        library. Others break ties otherwise, such as by the greater pair of byte strings, and so
+        learn other merges from the same text.
+        """
         from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
         require_size(cls.kind, size, 256, "the 256 bytes come first")
@@ -153,7 +161,10 @@ class WordPieces(LibraryTokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int, lowercase: bool = True) -> "WordPieces":
-        """Special tokens and characters, then the most common pair again and again."""
+        """Special tokens and characters, then the most common pair again and again.
+
+        Of equally common pairs the one with the lower ids comes first, as in `BytePairs.train`.
+        """
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
         require_size(cls.kind, size, 64, "special tokens and an alphabet come first")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clearformer.text.tokenizer import Ids, Tokenizer
-from clearformer.text.utf8 import require_unicode
+from clearformer.text.utf8 import decode, require_unicode
 
 LARGEST = 64 * 2**20  # bytes of an .spm file; published ones have about one million
 MOST_PIECES = 2**22
@@ -55,6 +55,10 @@ class SentencePieces(Tokenizer):
 
     def encode_targets(self, texts: Sequence[str]) -> list[Ids]:
         return [self._encoded(text, self._target) for text in texts]
+
+    def _stream_texts(self, chunks: Iterable[bytes]) -> Iterator[str]:
+        # The library opens every text with a space, and looks for the code of a language there.
+        yield decode(b"".join(chunks))
 
     def _encoded(self, text: str, model: Any) -> Ids:
         require_unicode(text)

@@ -6,14 +6,14 @@ ids. `sha256` is its identity, so that no model is ever opened with another's to
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clearformer.text.utf8 import decode, text_chunks
+from clearformer.text.utf8 import CHUNK, decode, text_chunks
 
 Ids = NDArray[np.int32]
 
@@ -29,6 +29,7 @@ class Tokenizer:
     after: tuple[int, ...] = ()  # and those that close it
     mask: int | None = None  # the id that stands for a hidden token, if there is one
     specials: Mapping[str, int] = MappingProxyType({})  # ids that are no text, by name
+    whole: tuple[str, ...] = ()  # names of tokens that a stream is not cut inside of
 
     @property
     def size(self) -> int:
@@ -60,14 +61,33 @@ class Tokenizer:
         return self.encode(decode(data))
 
     def encode_stream(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
-        """The ids of a text of any length, some at a time, equal to those of the whole."""
+        """The ids of a text of any length, some at a time, equal to those of `encode`.
+
+        The name of a special token in the text means what it means to `encode`, wherever the
+        chunks end.
+        """
+        return self._streamed(chunks, self.encode_many)
+
+    def encode_marked_stream(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
+        """The ids of a text that may name special tokens, equal to those of `encode_marked`."""
+        if not self.specials:
+            return self.encode_stream(chunks)
+        return self._streamed(chunks, lambda texts: list(map(self.encode_marked, texts)))
+
+    def _streamed(
+        self, chunks: Iterable[bytes], encode: Callable[[Sequence[str]], list[Ids]]
+    ) -> Iterator[Ids]:
         together: list[str] = []
-        for text in text_chunks(chunks):
+        for text in self._stream_texts(chunks):
             together.append(text)
-            if len(together) == TOGETHER:
-                yield from self.encode_many(together)
+            if len(together) == TOGETHER or len(text) > CHUNK:
+                yield from encode(together)
                 together = []
-        yield from self.encode_many(together)
+        yield from encode(together)
+
+    def _stream_texts(self, chunks: Iterable[bytes]) -> Iterator[str]:
+        """The text in parts that can be encoded one by one."""
+        return text_chunks(chunks, whole=self.whole)
 
     def decode(self, ids: ArrayLike) -> str:
         """The text of some ids; a character that is cut shows as \ufffd."""

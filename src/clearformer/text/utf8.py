@@ -5,9 +5,10 @@ is told. The byte tokenizer takes anything and never comes here.
 """
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 CHUNK = 1 << 17  # characters of text encoded at a time: memory stays flat, tokens stay whole
+LONGEST = 32  # chunks of text without a place to cut it that are kept together
 
 ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
 
@@ -27,24 +28,35 @@ def decode(data: bytes) -> str:
     return text
 
 
-def text_chunks(chunks: Iterable[bytes], size: int = CHUNK) -> Iterator[str]:
-    """The text of a stream of bytes, at most `size` characters at a time.
+def text_chunks(
+    chunks: Iterable[bytes], size: int = CHUNK, whole: Sequence[str] = ()
+) -> Iterator[str]:
+    """The text of a stream of bytes, about `size` characters at a time.
 
-    Where a chunk ends depends on the text alone, not on how the bytes arrived; and it ends
-    before a space where there is one, so that no tokenizer's tokens reach across.
+    Where a chunk ends depends on the text alone, not on how the bytes arrived. It ends where no
+    tokenizer's token reaches across, so that the ids of the chunks are those of the text, and
+    never inside one of the strings `whole`. Where there is no such place, the chunk grows up to
+    LONGEST times `size`, and is then cut anywhere.
     """
     offset, pending = 0, b""  # bytes decoded so far, and the beginning of a cut character
     text = ""
+    ahead = max(map(len, whole), default=0)  # to see whether one of them begins before a cut
+    window = size
     for chunk in chunks:
         decoded, used = _decode(pending + chunk, start=offset, final=False)
         pending = (pending + chunk)[used:]
         offset += used
         text += decoded
         start = 0
-        while len(text) - start > size:
-            end = _boundary(text, start, start + size)
+        while len(text) - start > window + ahead:
+            end = _boundary(text, start, start + window, whole)
+            if end is None and window < LONGEST * size:
+                window *= 2
+                continue
+            if end is None:
+                end = _outside(text, start, start + window, whole)
             yield text[start:end]
-            start = end
+            start, window = end, size
         text = text[start:]
     text += _decode(pending, start=offset, final=True)[0]
     if text:
@@ -74,18 +86,41 @@ def _decode(data: bytes, start: int, final: bool) -> tuple[str, int]:
         raise NotTextError(start + error.start, reason) from None
 
 
-def _boundary(text: str, start: int, end: int) -> int:
-    """Where to cut between the middle and `end`: before white space that follows a word.
+# Where no token of any kind reaches across. Before white space and not after, because byte pairs
+# take the space with the word behind it; and a run of white space is not cut, because they treat
+# its last character apart. Some patterns take line breaks with the mark before them (`.` and
+# "\n"). Texts without spaces have marks; not `.` and `:`, which Unicode counts as inside of a
+# word where it lowercases a sigma.
+PLACES: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    (" ", lambda before: not before.isspace()),
+    *((sign, str.isalnum) for sign in ("\r\n", "\n")),
+    *((mark, str.isalpha) for mark in ",;!?，。；！？、"),
+)
 
-    Before and not after, because byte pairs take the space with the word behind it; and a run
-    of white space is not cut, because they treat its last character apart.
-    """
+
+def _boundary(text: str, start: int, end: int, whole: Sequence[str]) -> int | None:
+    """The last place between the middle and `end` where to cut."""
     middle = (start + end) // 2
-    for space in (" ", "\r\n", "\n"):
-        place = text.rfind(space, middle, end)
+    for sign, fits in PLACES:
+        place = text.rfind(sign, middle, end)
         while place > middle:
             # `<br />` is one mark of our word tokenizer.
-            if not text[place - 1].isspace() and text[place - 3 : place].lower() != "<br":
+            in_break = text[place - 3 : place].lower() == "<br"
+            if fits(text[place - 1]) and not in_break and not _inside(text, start, place, whole):
                 return place
-            place = text.rfind(space, middle, place)
-    return end
+            place = text.rfind(sign, middle, place)
+    return None
+
+
+def _inside(text: str, start: int, place: int, whole: Sequence[str]) -> bool:
+    """Whether one of the strings begins before a place and ends behind it."""
+    return any(
+        text.find(each, max(start, place - len(each) + 1), place + len(each) - 1) >= 0
+        for each in whole
+    )
+
+
+def _outside(text: str, start: int, end: int, whole: Sequence[str]) -> int:
+    """The last place up to `end` that is inside of none of the strings."""
+    places = range(end, start, -1)
+    return next((place for place in places if not _inside(text, start, place, whole)), end)

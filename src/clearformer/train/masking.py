@@ -89,6 +89,7 @@ def sources(
     corpus = _corpus(config.source)
     if (corpus is None and not data.is_table(config.source)) or isinstance(corpus, data.TextCorpus):
         training, validation = tasks.texts(config, places, length)
+        data.measure_together(training, validation)  # from here on, a change is noticed
         return _of_text(training), _of_text(validation)
     table = (
         data.read_table(config.source, config.text, None)

@@ -211,7 +211,16 @@ class Run:
             known = tokenizer if told is None else tokenizer_from_json(told)
             return tasks.load(config, places, known)
 
-        return self.ranks.in_turn(load, lambda task: task.tokenizer.to_json())
+        task = self.ranks.in_turn(load, lambda task: task.tokenizer.to_json())
+        # A rank may read another copy of a file, or the same one after it was changed.
+        identities = self.ranks.gather(task.identity)
+        other = next((i for i, each in enumerate(identities) if each != identities[0]), None)
+        if other is not None:
+            raise ValueError(
+                f"rank {other} reads other data than rank 0: every rank must see the same files, "
+                f"and nothing may change them while a run starts"
+            )
+        return task
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         for what, identity in self.data.items():

@@ -107,13 +107,14 @@ class Stream:
         self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
     ) -> None:
         structure.require_sight(config.model.patterns, config.model.length)
-        training, validation = texts(config.data, places, config.model.length)
+        training, held_back = texts(config.data, places, config.model.length)
+        validation = beginning(held_back, MOST_VALIDATION)
+        data.measure_together(training, validation)  # from here on, a change is noticed
         self.tokenizer, self.notes = tokenizer_for(
             config.data, training.decoded, training.size, tokenizer
         )
         cache = (places.cache or Path(".")) / "tokens"
         self.training = data.prepare(training, self.tokenizer, cache, places.progress)
-        validation = beginning(validation, MOST_VALIDATION)
         self.validation = data.prepare(validation, self.tokenizer, cache, places.progress)
         model = replace(config.model, vocabulary=self.tokenizer.size)
         self.config = replace(config, model=model)

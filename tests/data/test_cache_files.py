@@ -1,0 +1,82 @@
+"""Files of the cache: the user's own or none, whole or not at all."""
+
+import os
+import re
+
+import pytest
+
+from clearformer.data.cache_files import open_own, read_own_json, temporary_name, written_whole
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text('{"a": 1}')
+    return path
+
+
+READ = [lambda path: open_own(path).close(), read_own_json]
+
+
+def test_a_file_of_ones_own_is_read(path):
+    with open_own(path) as file:
+        assert file.read() == b'{"a": 1}'
+    assert read_own_json(path) == {"a": 1}
+
+
+@pytest.mark.parametrize("read", READ)
+def test_no_link_pipe_or_folder_is_read(path, read, tmp_path):
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(path)
+    os.mkfifo(pipe)
+    for other in (link, pipe, tmp_path, tmp_path / "none"):
+        with pytest.raises(OSError, match=r"regular file|symbolic links|No such file"):
+            read(other)
+
+
+@pytest.mark.parametrize("read", READ)
+def test_a_file_of_another_user_is_not_read_but_one_of_root_is(path, read, monkeypatch):
+    owner = path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        read(path)
+        os.chown(path, 7, -1)
+        owner = 7
+    with pytest.raises(OSError, match=f"it belongs to another user, uid {owner}"):
+        read(path)
+
+
+def test_a_file_is_written_whole_or_not_at_all(path):
+    def fail(file):
+        file.write(b"half")
+        raise KeyError
+
+    with pytest.raises(KeyError), written_whole(path) as file:
+        fail(file)
+    assert path.read_text() == '{"a": 1}'
+    with written_whole(path) as file:
+        file.write(b"new")
+        assert path.read_text() == '{"a": 1}'
+    assert path.read_text() == "new"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_nothing_is_written_through_a_link_that_waits_under_the_temporary_name(path, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    temporary_name(path).symlink_to(precious)
+    with written_whole(path) as file:
+        file.write(b"new")
+    assert precious.read_text() == "kept"
+    assert path.read_text() == "new"
+    assert not path.is_symlink()
+
+
+def test_a_link_is_replaced_and_not_followed(path, tmp_path):
+    precious = tmp_path / "precious"
+    path.rename(precious)
+    path.symlink_to(precious)
+    with written_whole(path) as file:
+        file.write(b"new")
+    assert re.fullmatch(r'{"a": 1}', precious.read_text())
+    assert not path.is_symlink()
