@@ -334,7 +334,7 @@ class Run:
                 metrics.append({"event": "end", **vars(ended)})
                 yield ended
                 return
-            factor = schedule.factor(train.schedule, now.step, progress)
+            factor = self._rate_factor(seconds, progress)
             optim.set_rate(now.rules, factor)
             outcome = self._step(self.faults.spoil(now.step + 1, loss), train.lr * factor)
             now.step += 1
@@ -476,6 +476,25 @@ class Run:
             reason = " ".join(str(problem).split()) or type(problem).__name__
             self.say(f"note: step {self.state.step} has no sample text: {reason}")
             return None
+
+    def _rate_factor(self, seconds: float, progress: float) -> float:
+        """What the base learning rate is multiplied by in the next step."""
+        train, now = self.config.train, self.state
+        if train.anneal == "from_start":
+            return schedule.from_start(train.schedule, now.step, progress)
+        total = None if train.minutes is not None else self.total_steps
+        if now.warmed is not None:
+            # Where it ended does not change with a budget that is changed later.
+            steps, ended = now.warmed["step"], now.warmed["seconds"]
+            share = self._progress(ended) if total is None else steps / total
+            warmup = schedule.Warmup(1.0, steps, share)
+        elif total is None:
+            warmup = schedule.by_clock(train.schedule, now.step, progress)
+        else:
+            warmup = schedule.by_steps(train.schedule, now.step, total)
+        if now.warmed is None and warmup.factor >= 1:
+            now.warmed = {"step": warmup.steps, "seconds": seconds if warmup.steps else 0.0}
+        return schedule.factor(train.schedule, now.step, progress, warmup)
 
     def _progress(self, seconds: float) -> float:
         train = self.config.train

@@ -26,7 +26,7 @@ from clearformer.train.memory import Memories
 from clearformer.train.scaling import Scaling
 from clearformer.train.spread import SINGLE, Single
 
-NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty")
+NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty", "warmed")
 
 
 @dataclass
@@ -44,6 +44,7 @@ class State:
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
     empty: int = 0  # steps without a single target, which changed nothing
+    warmed: dict[str, Any] | None = None  # {"step", "seconds"} at which the warm-up was over
 
     def numbers(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in NUMBERS}
@@ -143,11 +144,13 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
     def is_number(value: Any) -> bool:
         return type(value) in (int, float) and math.isfinite(value)
 
-    best = numbers.get("best")
+    best, warmed = numbers.get("best"), numbers.get("warmed")
     sound = {
         "step": numbers["step"] == found.step and is_count(numbers["step"]),
         "seconds": is_number(numbers["seconds"]) and numbers["seconds"] >= 0,
         "best": best is None or (is_count(best["step"]) and is_number(best["value"])),
+        "warmed": warmed is None
+        or (is_count(warmed["step"]) and is_number(warmed["seconds"]) and warmed["seconds"] >= 0),
         **{name: is_count(numbers.get(name, 0)) for name in ("since_best", "evaluated", "empty")},
     }
     for name, right in sound.items():
