@@ -66,7 +66,7 @@ def test_f19_no_number_is_never_the_best(train, place, monkeypatch):
     outcome = train("--evaluations", "2", folder="fresh", steps=4)
     assert outcome.code == 0, outcome.err
     lines = map(json.loads, (place / "fresh/metrics.jsonl").read_text().splitlines())
-    seen = [(r["loss"] == "nan", r["best"]) for r in lines if r.get("event") == "evaluation"]
+    seen = [(r["validation_loss"] == "nan", r["best"]) for r in lines if r["event"] == "evaluation"]
     assert seen == [(True, False), (False, True)]
     assert (place / "fresh/loss.png").exists()
 

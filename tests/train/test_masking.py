@@ -152,7 +152,7 @@ def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
 
 
 def curve(folder):
-    clock = {"seconds", "tokens", "progress"}
+    clock = {"seconds", "progress"}
     return [
         {k: v for k, v in record.items() if k not in clock}
         for record in records.read(folder / "metrics.jsonl")

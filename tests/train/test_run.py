@@ -69,7 +69,7 @@ def start(config, folder, **more):
 
 def curve(folder):
     """Everything in metrics.jsonl that does not depend on the clock."""
-    clock = {"seconds", "tokens", "progress"}
+    clock = {"seconds", "progress"}
     return [
         {k: v for k, v in record.items() if k not in clock}
         for record in records.read(folder / "metrics.jsonl")

@@ -145,9 +145,9 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
     except (OSError, ValueError):
         return {}
     return {
-        r["step"]: r["loss"]
+        r["step"]: r["validation_loss"]
         for r in found
-        if r.get("event") == "evaluation" and isinstance(r.get("loss"), int | float)
+        if r["event"] == "evaluation" and isinstance(r.get("validation_loss"), int | float)
     }
 
 

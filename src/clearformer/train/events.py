@@ -14,7 +14,7 @@ class Step:
     loss: float
     lr: float
     gradient_norm: float
-    tokens: int  # targets so far in this start
+    tokens: int  # targets so far: what they are is told by the task's `counted`
     seconds: float  # of training, over all starts
     progress: float
 

@@ -54,7 +54,14 @@ from clearformer.train.ending import DESERTED, exit_code
 from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
 from clearformer.train.lock import Lock, require_writable
-from clearformer.train.records import Records, Unwritten
+from clearformer.train.records import (
+    VERSION,
+    Records,
+    Unwritten,
+    evaluation_row,
+    start_row,
+    step_row,
+)
 from clearformer.train.spread import spread
 from clearformer.train.together import ALONE, Alone
 
@@ -254,10 +261,12 @@ class Run:
     ) -> Iterator[Event]:
         """All events, and in the records where they began and why they ended."""
         try:
+            if not metrics.begun:
+                metrics.append(start_row(self.task.counted, self.task.figure))
             for each in (metrics, samples):
                 # A run that was killed before its first checkpoint goes on from step 0.
                 if self.resumed or each.begun:
-                    each.append({"event": "resume", "step": self.state.step})
+                    each.append({"event": "resume", "step": self.state.step, "version": VERSION})
             yield from self._events(metrics, samples, stop)
         except Exception as problem:
             end = {"reason": "error", "exit": exit_code(problem)}
@@ -277,7 +286,6 @@ class Run:
         began = time.monotonic() - now.seconds
         last_save: float | None = None  # nothing is due before the first step
         loss = self._loss()
-        tokens = 0
         losses: list[float] = []
 
         def save() -> Saved:
@@ -344,7 +352,7 @@ class Run:
                 yield left_out
                 continue
             now.empty += not outcome.targets
-            tokens += outcome.targets
+            now.targets += outcome.targets
             if now.average is not None:
                 now.average.update(self.model, now.step)
             event = Step(
@@ -352,11 +360,11 @@ class Run:
                 outcome.loss,
                 train.lr * factor,
                 outcome.gradient_norm,
-                tokens,
+                now.targets,
                 time.monotonic() - began,
                 progress,
             )
-            metrics.append(vars(event))
+            metrics.append(step_row(event, self.task.counted))
             yield event
             losses.append(outcome.loss)
             if len(losses) == 200:
@@ -461,10 +469,11 @@ class Run:
         now.evaluated = max(
             now.evaluated + 1, math.floor(min(progress, 1.0) * self.config.train.evaluations)
         )
-        metrics.append({"event": "evaluation", "step": now.step, "best": best, **figures})
+        told = Evaluation(now.step, figures, best, sample)
+        metrics.append(evaluation_row(told))
         if sample is not None:
             samples.append({"step": now.step, "text": sample})
-        return Evaluation(now.step, figures, best, sample)
+        return told
 
     def _sample(self, model: Model) -> str | None:
         """What the model says. It is looked at and nothing more, so no run ends for it."""

@@ -26,7 +26,8 @@ from clearformer.train.memory import Memories
 from clearformer.train.scaling import Scaling
 from clearformer.train.spread import SINGLE, Single
 
-NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty", "warmed")
+COUNTS = ("since_best", "evaluated", "empty", "targets")
+NUMBERS = ("step", "seconds", "best", *COUNTS, "warmed")
 
 
 @dataclass
@@ -44,6 +45,7 @@ class State:
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
     empty: int = 0  # steps without a single target, which changed nothing
+    targets: int = 0  # learned from so far
     warmed: dict[str, Any] | None = None  # {"step", "seconds"} at which the warm-up was over
 
     def numbers(self) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
         "best": best is None or (is_count(best["step"]) and is_number(best["value"])),
         "warmed": warmed is None
         or (is_count(warmed["step"]) and is_number(warmed["seconds"]) and warmed["seconds"] >= 0),
-        **{name: is_count(numbers.get(name, 0)) for name in ("since_best", "evaluated", "empty")},
+        **{name: is_count(numbers.get(name, 0)) for name in COUNTS},
     }
     for name, right in sound.items():
         if not right:
