@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from clearformer.build import outline
+from clearformer.build import build
 from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
 from clearformer.core.int8 import load_int8
 from clearformer.core.model import Seq2Seq, Transformer
@@ -19,6 +19,7 @@ from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import checkpoint, state
+from clearformer.train.fingerprint import Builder, built
 
 INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
 
@@ -42,17 +43,21 @@ class OpenedTranslator:
     found: checkpoint.Checkpoint
 
 
-def open_run(path: Path | str) -> Opened:
-    """The best checkpoint of a run, or the very one that `path` names."""
-    model, config, tokenizer, found = open_any(path)
+def open_run(path: Path | str, make: Builder = build) -> Opened:
+    """The best checkpoint of a run, or the very one that `path` names.
+
+    A model that was trained with a builder of one's own (`Run(..., make=builder)`) is opened with
+    the same one.
+    """
+    model, config, tokenizer, found = open_any(path, make)
     if isinstance(model, Seq2Seq):
         raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
     return Opened(model, config, tokenizer, found)
 
 
-def open_translator(path: Path | str) -> OpenedTranslator:
+def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator:
     """The same for an encoder-decoder."""
-    model, config, tokenizer, found = open_any(path)
+    model, config, tokenizer, found = open_any(path, make)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
             f"{path} is no translator but {config.model.name}: use clearformer generate or "
@@ -64,12 +69,12 @@ def open_translator(path: Path | str) -> OpenedTranslator:
 
 
 def open_any(
-    path: Path | str,
+    path: Path | str, make: Builder = build
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     """Either of them, for whoever takes both."""
     found = best_checkpoint(Path(path))
     try:
-        return _opened(found)
+        return _opened(found, make)
     except (KeyError, TypeError, AttributeError, RecursionError) as problem:
         # Whoever can write hashes can write anything: what does not fit is said, not trusted.
         raise ValueError(
@@ -79,7 +84,7 @@ def open_any(
 
 
 def _opened(
-    found: checkpoint.Checkpoint,
+    found: checkpoint.Checkpoint, make: Builder
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
@@ -90,17 +95,20 @@ def _opened(
             f"{found.folder}: its tokenizer has {tokenizer.size:,} tokens, but the model "
             f"{config.model.vocabulary:,}: they do not belong together"
         )
-    model = outline(config.model)
+    model = built(found, config, make)
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     if has_int8(found):
         load_int8(model, found.tensors(INT8))
         return model.eval(), config, tokenizer, found
     tensors = found.tensors("model.safetensors")
+    if config.train.ema is not None or make is not build:
+        others = found.tensors("state.safetensors")
     if config.train.ema is not None:
         # What was evaluated is the running average, so that is what is used.
-        others = found.tensors("state.safetensors")
         tensors = {name: others[f"average.{name}"] for name in tensors}
     state.adopt_weights(model, tensors, str(found.folder))
+    if make is not build:
+        state.load_buffers(model, others, str(found.folder))
     return model.eval(), config, tokenizer, found
 
 

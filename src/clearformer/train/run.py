@@ -23,9 +23,8 @@ from typing import Any
 import torch
 
 from clearformer.build import build, outline
-from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
+from clearformer.config import RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
-from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.data import Places
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
@@ -53,6 +52,8 @@ from clearformer.train.device import device_of
 from clearformer.train.ending import DESERTED, exit_code
 from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
+from clearformer.train.fingerprint import OWN, Builder, of_own_builder, require_same
+from clearformer.train.fingerprint import Model as Model
 from clearformer.train.lock import Lock, require_writable
 from clearformer.train.records import (
     VERSION,
@@ -64,8 +65,6 @@ from clearformer.train.records import (
 )
 from clearformer.train.spread import spread
 from clearformer.train.together import ALONE, Alone
-
-Model = Transformer | Seq2Seq
 
 
 class Run:
@@ -82,7 +81,7 @@ class Run:
         sample: Callable[[Run, Model], str | None] | None = None,
         faults: Faults = Faults(),
         allow_changed_data: bool = False,
-        make: Callable[[AnyModelConfig, int], Model] = build,
+        make: Builder = build,
         ranks: Alone = ALONE,
     ) -> None:
         self.folder = folder
@@ -116,7 +115,7 @@ class Run:
         config: RunConfig | None,
         places: Places,
         resume: bool,
-        make: Callable[[AnyModelConfig, int], Model],
+        make: Builder,
     ) -> None:
         folder, say, ranks = self.folder, self.say, self.ranks
         found = self._newest()
@@ -135,7 +134,7 @@ class Run:
             # Learning it again would take long, and what it was learned from may be far away.
             tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
         elif config.origin is not None:
-            opened = origin.open_origin(config.origin, config)
+            opened = origin.open_origin(config.origin, config, make)
             tokenizer = opened.tokenizer
         elif config.train.tables is not None:
             raise ValueError("train.tables needs tables that were learned: add --from RUN")
@@ -151,7 +150,13 @@ class Run:
             "tokenizer": tokenizer_identity(self.task.tokenizer),
         }
         draws.seed(self.config.train.seed)
+        self.make = make
         model = make(self.config.model, self.config.train.seed)
+        # Before anything is done to it: what a builder of one's own gave, if it is another model.
+        own = of_own_builder(model, self.config.model, make)
+        self.data |= {} if own is None else {OWN: own}
+        if found is not None:
+            require_same(model, self.config.model, found)
         if opened is not None:
             origin.take_over(model, self.config.model, opened)
             if self.config.train.tables is not None:
@@ -221,7 +226,8 @@ class Run:
         return self.ranks.in_turn(load, lambda task: task.tokenizer.to_json())
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
-        for what, identity in self.data.items():
+        for what in ("data", "tokenizer"):
+            identity = self.data[what]
             if found.manifest.get(what) == identity:
                 continue
             if what != "data" or not self.allow_changed_data:
@@ -454,7 +460,7 @@ class Run:
         now = self.state
         device = next(self.model.parameters()).device
         with now.average.lent_to(self.model) if now.average else nullcontext():
-            model = self.spread.gathered(self.model, lambda: outline(self.config.model))
+            model = self.spread.gathered(self.model, self._without_weights)
             with precision.context(self.precision, device):
                 figures = self.ranks.share(self.task.evaluate(model))
             sample = self._sample(model)
@@ -474,6 +480,14 @@ class Run:
         if sample is not None:
             samples.append({"step": now.step, "text": sample})
         return told
+
+    def _without_weights(self) -> Model:
+        config = self.config
+        if self.make is build:
+            return outline(config.model)
+        model = self.make(config.model, config.train.seed)
+        model.load_state_dict(state.buffers(self.model), strict=False)
+        return model
 
     def _sample(self, model: Model) -> str | None:
         """What the model says. It is looked at and nothing more, so no run ends for it."""

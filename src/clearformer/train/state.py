@@ -127,6 +127,7 @@ def _restore(found: Checkpoint, state: State, seed: int, spread: Single) -> None
         state.average.load(_below("average.", others), spread.part)
     if state.memory is not None:
         state.memory.load(_below("memory.", others), device, ranks)
+    load_buffers(state.model, others, str(found.folder))
     state.scaling.load(scaling)
     for name, value in numbers.items():
         if name in NUMBERS:
@@ -224,6 +225,22 @@ def tied(model: nn.Module) -> dict[str, str]:
     return aliases
 
 
+def buffers(model: nn.Module) -> dict[str, Tensor]:
+    """What a model keeps besides weights, such as running statistics; clearformer's own: nothing."""
+    learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return {name: value for name, value in model.state_dict().items() if name not in learned}
+
+
+@torch.no_grad()
+def load_buffers(model: nn.Module, others: Mapping[str, Tensor], where: str) -> None:
+    """Put back what `buffers` gave; a checkpoint from before they were saved has none."""
+    found = _below("buffers.", others)
+    for name, value in buffers(model).items() if found else ():
+        if name not in found or found[name].shape != value.shape:
+            raise ValueError(f"{where} does not fit the model: its buffer {name} is another")
+        value.copy_(found[name])
+
+
 @torch.no_grad()
 def load_weights(
     model: nn.Module,
@@ -283,6 +300,7 @@ def _others(state: State, spread: Single) -> dict[str, Tensor]:
     found = _above("generator.", draws.states(device, spread.ranks))
     if state.average is not None:
         found |= _above("average.", spread.collect(state.average.weights))
+    found |= _above("buffers.", buffers(state.model))
     if state.memory is not None:
         found |= _above("memory.", state.memory.tensors(spread.ranks))
     return found
