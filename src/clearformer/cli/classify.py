@@ -32,6 +32,7 @@ class Classify:
     def run(self) -> None:
         from clearformer import data
         from clearformer.cli.show import require_place
+        from clearformer.cli.shown import note
         from clearformer.config import Classifier
         from clearformer.train.evaluate import predict
         from clearformer.train.folder import open_run
@@ -39,7 +40,7 @@ class Classify:
         if bool(self.texts) == (self.file is not None):
             raise ValueError("give either texts or --file, and not both")
         require_place(self.out, self.file)
-        opened = open_run(self.run_folder)
+        opened = open_run(self.run_folder, say=note)
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
             raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")

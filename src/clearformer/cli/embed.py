@@ -42,6 +42,7 @@ class Embed:
     def run(self) -> None:
         import numpy as np
 
+        from clearformer.cli.shown import note
         from clearformer.explore.embed import embed, too_long
         from clearformer.train.folder import open_run
 
@@ -53,7 +54,7 @@ class Embed:
             raise ValueError("give either --json or --out, and not both")
         require_place(self.out, self.file)
         texts = table_of(self.texts, self.file, self.text).texts
-        opened = open_run(self.run_folder)
+        opened = open_run(self.run_folder, say=note)
         length = opened.config.model.length
         vectors = embed(
             opened.model,

@@ -261,13 +261,14 @@ class Generate:
         return as_json(text, text.row.number % self.samples, more)
 
     def writer(self, folder: Path) -> Writer:
+        from clearformer.cli.shown import note
         from clearformer.config import NextToken
         from clearformer.core.int8 import quantize
         from clearformer.core.layout import pack, quicken
         from clearformer.generate.writer import Writer
         from clearformer.train.folder import open_run
 
-        opened = open_run(folder)
+        opened = open_run(folder, say=note)
         if not isinstance(opened.config.model.head, NextToken):
             raise ValueError(f"{folder} is no generator: use clearformer classify")
         # One text at a time reads each weight once for a single vector, several for a batch.

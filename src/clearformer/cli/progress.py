@@ -52,10 +52,8 @@ class Reporter:
     def end(self, run: Run) -> None:
         if run.state.empty:
             self.say(f"note: {run.state.empty:,} steps had no target and changed nothing")
-        best = run.state.best
-        if best is not None:
-            name = self.figure.replace("_", " ")
-            print(f"{run.folder}: {name} {best['value']:.4f} at step {best['step']}")
+        if run.state.best is not None:
+            print(f"{run.folder}: {result(run)}")
 
 
 class Nobody(Reporter):
@@ -219,6 +217,20 @@ def summary(run: Run) -> list[str]:
         f"{run.config.data.source} ({run.task.steps_per_epoch:,} steps an epoch), {budget}, "
         f"into {run.folder}"
     ]
+
+
+def result(run: Run) -> str:
+    """The figure of the checkpoint that every verb will use, and how it was found."""
+    now, chosen = run.state, run.chosen
+    assert now.best is not None
+    last = chosen.step != now.best["step"] and now.last is not None
+    value = now.last["value"] if last and now.last else now.best["value"]
+    weights = "averaged weights (train.ema)" if now.average is not None else "weights as trained"
+    protocol = f"; {run.protocol}" if run.protocol else ""
+    return (
+        f"validation {run.task.figure.replace('_', ' ')} {value:.4f} at step {chosen.step}, "
+        f"{chosen.why} ({weights}{protocol})"
+    )
 
 
 def left_out(event: Any) -> str:

@@ -85,3 +85,8 @@ class Clock:
             f"{self.tokens:,} tokens in {seconds:.1f} s, {self.tokens / seconds:,.0f} tokens/s",
             file=sys.stderr,
         )
+
+
+def note(sentence: str) -> None:
+    """What the user should know, beside the output and not in it."""
+    print(f"note: {sentence}", file=sys.stderr)

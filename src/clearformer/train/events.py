@@ -36,6 +36,7 @@ class Evaluation:
     figures: dict[str, float]
     best: bool
     sample: str | None = None  # what the model says, if it was asked to
+    error: float | None = None  # the standard error of the figure that decides
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ A checkpoint carries its own config and tokenizer, so a model cannot be opened w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,15 @@ from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import checkpoint, state
+from clearformer.train.choice import Choice, choose
 from clearformer.train.fingerprint import Builder, built
 
+Say = Callable[[str], None]
 INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
+
+
+def nothing_said(sentence: str) -> None:
+    """Whoever opens a run in Python sees its step in `found`."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +50,23 @@ class OpenedTranslator:
     found: checkpoint.Checkpoint
 
 
-def open_run(path: Path | str, make: Builder = build) -> Opened:
-    """The best checkpoint of a run, or the very one that `path` names.
+def open_run(path: Path | str, make: Builder = build, say: Say = nothing_said) -> Opened:
+    """The checkpoint of a run to use (see choice.py), or the very one that `path` names.
 
     A model that was trained with a builder of one's own (`Run(..., make=builder)`) is opened with
-    the same one.
+    the same one. Where several checkpoints could be used, `say` is told which is and why.
     """
-    model, config, tokenizer, found = open_any(path, make)
+    model, config, tokenizer, found = open_any(path, make, say)
     if isinstance(model, Seq2Seq):
         raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
     return Opened(model, config, tokenizer, found)
 
 
-def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator:
+def open_translator(
+    path: Path | str, make: Builder = build, say: Say = nothing_said
+) -> OpenedTranslator:
     """The same for an encoder-decoder."""
-    model, config, tokenizer, found = open_any(path, make)
+    model, config, tokenizer, found = open_any(path, make, say)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
             f"{path} is no translator but {config.model.name}: use clearformer generate or "
@@ -69,10 +78,13 @@ def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator
 
 
 def open_any(
-    path: Path | str, make: Builder = build
+    path: Path | str, make: Builder = build, say: Say = nothing_said
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     """Either of them, for whoever takes both."""
-    found = best_checkpoint(Path(path))
+    found, choice = chosen_checkpoint(Path(path))
+    if choice is not None and choice.other is not None:
+        other = Path(path) / "checkpoints" / f"step-{choice.other}"
+        say(f"{path}: step {choice.step}, {choice.why}; for that one give {other}")
     try:
         return _opened(found, make)
     except (KeyError, TypeError, AttributeError, RecursionError) as problem:
@@ -132,9 +144,32 @@ def is_translator(path: Path) -> bool:
 
 
 def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
-    """The best checkpoint of the run in `path`, found whole, or `path` itself if it is one."""
+    """The checkpoint of the run in `path` to use, found whole, or `path` itself if it is one."""
+    return chosen_checkpoint(path)[0]
+
+
+def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]:
+    """The same with why it is the one; none: `path` left no choice."""
     if (path / "manifest.json").exists():
-        return checkpoint.verify(path)
+        return checkpoint.verify(path), None
+    newest = _newest(path)
+    numbers, config = newest.json("state.json"), run_from_json(newest.json("config.json"))
+    numbers = numbers if isinstance(numbers, dict) else {}
+    choice = choose(numbers, newest.step, config.train.schedule)
+    folder = path / "checkpoints"
+    if choice.step == newest.step:
+        return newest, choice
+    if not (folder / f"step-{choice.step}").exists():
+        return newest, Choice(newest.step, "the last checkpoint; the best one is gone")
+    try:
+        return checkpoint.verify(folder / f"step-{choice.step}"), choice
+    except ValueError as problem:
+        raise ValueError(
+            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
+        ) from None
+
+
+def _newest(path: Path) -> checkpoint.Checkpoint:
     folder = path / "checkpoints"
     if not folder.is_dir():
         raise ValueError(
@@ -152,16 +187,4 @@ def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
             f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest that holds is "
             f"{newest.folder}: give that one, or let clearformer train --resume go on from it"
         )
-    numbers = newest.json("state.json")
-    best = numbers.get("best") if isinstance(numbers, dict) else None
-    step = best.get("step") if isinstance(best, dict) else None
-    if type(step) is not int or step == newest.step:
-        return newest
-    if not (folder / f"step-{step}").exists():
-        return newest  # whoever made room took the best one away
-    try:
-        return checkpoint.verify(folder / f"step-{step}")
-    except ValueError as problem:
-        raise ValueError(
-            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
-        ) from None
+    return newest

@@ -9,7 +9,8 @@ records of later steps from before it do not count.
     start       version, and what `figure` decides and what a step `counts`
     step        train_loss, learning_rate, gradient_norm, seconds, progress, and the targets so far
                 under the name of what they are: tokens, texts, hidden_tokens or target_tokens
-    evaluation  validation_loss and the other figures, each with validation_ before its name
+    evaluation  validation_loss and the other figures, each with validation_ before its name, and
+                validation_standard_error, which is that of the figure that decides
     skipped, checkpoint, resume, end
 
 In version 1 a step had no event, `loss` was the name in training and validation, and `tokens` that
@@ -106,6 +107,8 @@ def step_row(event: Step, counted: str) -> dict[str, Any]:
 def evaluation_row(event: Evaluation) -> dict[str, Any]:
     """An evaluation as it is written, its figures told apart from those of training."""
     figures = {f"{VALIDATION}{name}": value for name, value in event.figures.items()}
+    if event.error is not None:
+        figures[f"{VALIDATION}standard_error"] = event.error
     return {"event": "evaluation", "step": event.step, "best": event.best, **figures}
 
 

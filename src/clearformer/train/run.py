@@ -31,6 +31,7 @@ from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import (
     checkpoint,
+    choice,
     diagnose,
     draws,
     micro,
@@ -50,6 +51,7 @@ from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
 from clearformer.train.device import device_of
 from clearformer.train.ending import DESERTED, exit_code
+from clearformer.train.evaluate import Measured
 from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
 from clearformer.train.fingerprint import OWN, Builder, of_own_builder, require_same
@@ -181,6 +183,7 @@ class Run:
             scaling.suited(self.precision, device),
         )
         self.saved_step = -1
+        self.protocol = ""  # of the evaluations, once there was one
         self.resumed = found is not None
         if ranks.rank:
             draws.begin(self.config.train.seed, 0, ranks.rank)
@@ -462,7 +465,8 @@ class Run:
         with now.average.lent_to(self.model) if now.average else nullcontext():
             model = self.spread.gathered(self.model, self._without_weights)
             with precision.context(self.precision, device):
-                figures = self.ranks.share(self.task.evaluate(model))
+                measured = self.task.evaluate(model)
+                figures = self.ranks.share(measured.figures)
             sample = self._sample(model)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
@@ -471,15 +475,31 @@ class Run:
         now.since_best = 0 if best else now.since_best + 1
         if best:
             now.best = {"step": now.step, "value": value}
+            now.scores = torch.tensor(measured.scores, dtype=torch.float64)
+        self._compare(value, measured, progress >= 1)
         # By progress and not by counting: an evaluation that a long step jumped over is gone.
         now.evaluated = max(
             now.evaluated + 1, math.floor(min(progress, 1.0) * self.config.train.evaluations)
         )
-        told = Evaluation(now.step, figures, best, sample)
+        told = Evaluation(now.step, figures, best, sample, measured.error)
         metrics.append(evaluation_row(told))
         if sample is not None:
             samples.append({"step": now.step, "text": sample})
         return told
+
+    def _compare(self, value: float, measured: Measured, finished: bool) -> None:
+        """Write down how this evaluation compares with the best: `choice` goes by it."""
+        now = self.state
+        before = None if now.scores is None else now.scores.tolist()
+        found = choice.compared(before, measured.scores, self.task.larger_is_better)
+        shown = value if math.isfinite(value) else None
+        now.last = {"step": now.step, "value": shown, "finished": finished, **(found or {})}
+        self.protocol = measured.protocol
+
+    @property
+    def chosen(self) -> choice.Choice:
+        """The checkpoint that every verb will use."""
+        return choice.choose(self.state.numbers(), self.state.step, self.config.train.schedule)
 
     def _without_weights(self) -> Model:
         config = self.config

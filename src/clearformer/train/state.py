@@ -27,7 +27,7 @@ from clearformer.train.scaling import Scaling
 from clearformer.train.spread import SINGLE, Single
 
 COUNTS = ("since_best", "evaluated", "empty", "targets")
-NUMBERS = ("step", "seconds", "best", *COUNTS, "warmed")
+NUMBERS = ("step", "seconds", "best", "last", *COUNTS, "warmed")
 
 
 @dataclass
@@ -42,6 +42,8 @@ class State:
     step: int = 0
     seconds: float = 0.0  # spent training, over all starts
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
+    scores: Tensor | None = None  # of the texts in that evaluation
+    last: dict[str, Any] | None = None  # the last evaluation, and how it compares with the best
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
     empty: int = 0  # steps without a single target, which changed nothing
@@ -129,6 +131,7 @@ def _restore(found: Checkpoint, state: State, seed: int, spread: Single) -> None
         state.memory.load(_below("memory.", others), device, ranks)
     load_buffers(state.model, others, str(found.folder))
     state.scaling.load(scaling)
+    state.scores = others.get("scores")
     for name, value in numbers.items():
         if name in NUMBERS:
             setattr(state, name, value)
@@ -147,11 +150,12 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
     def is_number(value: Any) -> bool:
         return type(value) in (int, float) and math.isfinite(value)
 
-    best, warmed = numbers.get("best"), numbers.get("warmed")
+    best, last, warmed = (numbers.get(name) for name in ("best", "last", "warmed"))
     sound = {
         "step": numbers["step"] == found.step and is_count(numbers["step"]),
         "seconds": is_number(numbers["seconds"]) and numbers["seconds"] >= 0,
         "best": best is None or (is_count(best["step"]) and is_number(best["value"])),
+        "last": last is None or (isinstance(last, dict) and is_count(last["step"])),
         "warmed": warmed is None
         or (is_count(warmed["step"]) and is_number(warmed["seconds"]) and warmed["seconds"] >= 0),
         **{name: is_count(numbers.get(name, 0)) for name in COUNTS},
@@ -226,7 +230,7 @@ def tied(model: nn.Module) -> dict[str, str]:
 
 
 def buffers(model: nn.Module) -> dict[str, Tensor]:
-    """What a model keeps besides weights, such as running statistics; clearformer's own: nothing."""
+    """What a model keeps besides weights, such as running statistics; a stock model: nothing."""
     learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return {name: value for name, value in model.state_dict().items() if name not in learned}
 
@@ -301,6 +305,8 @@ def _others(state: State, spread: Single) -> dict[str, Tensor]:
     if state.average is not None:
         found |= _above("average.", spread.collect(state.average.weights))
     found |= _above("buffers.", buffers(state.model))
+    if state.scores is not None:
+        found["scores"] = state.scores
     if state.memory is not None:
         found |= _above("memory.", state.memory.tensors(spread.ranks))
     return found
