@@ -55,9 +55,9 @@ def saved_with(run, **last):
 
 def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
     saved_with(run, behind=0.1, error=0.01)
-    said = []
-    assert open_run(run.folder, say=said.append).found.step == 3
-    (sentence,) = said
+    opened = open_run(run.folder)
+    sentence = opened.note
+    assert opened.found.step == 3
     assert sentence.startswith(f"{run.folder}: step 3, the best on its validation data; the last")
     assert sentence.endswith(f"for that one give {run.folder}/checkpoints/step-6")
     (run.folder / "checkpoints/step-3").rename(run.folder / "moved")
@@ -66,13 +66,11 @@ def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
 
 def test_the_last_checkpoint_is_taken_where_it_is_not_surely_worse(run):
     saved_with(run, behind=0.1, error=0.06)
-    said = []
-    assert open_run(run.folder, say=said.append).found.step == 6
-    assert "step 6, the last checkpoint; it is worse than step 3 by 0.1000" in said[0]
-    assert said[0].endswith(f"for that one give {run.folder}/checkpoints/step-3")
-    said.clear()
-    open_run(run.folder / "checkpoints/step-3", say=said.append)
-    assert said == [], "a checkpoint by its name leaves no choice"
+    opened = open_run(run.folder)
+    assert opened.found.step == 6
+    assert "step 6, the last checkpoint; it is worse than step 3 by 0.1000" in opened.note
+    assert opened.note.endswith(f"for that one give {run.folder}/checkpoints/step-3")
+    assert open_run(run.folder / "checkpoints/step-3").note is None, "there was no choice"
 
 
 def test_a_run_of_an_earlier_version_opens_at_its_best(run):

@@ -40,10 +40,11 @@ class Classify:
         if bool(self.texts) == (self.file is not None):
             raise ValueError("give either texts or --file, and not both")
         require_place(self.out, self.file)
-        opened = open_run(self.run_folder, say=note)
+        opened = open_run(self.run_folder)
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
             raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
+        note(opened.note)
         table = table_of(self.texts, self.file, self.text or opened.config.data.text)
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)

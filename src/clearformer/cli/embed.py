@@ -54,7 +54,7 @@ class Embed:
             raise ValueError("give either --json or --out, and not both")
         require_place(self.out, self.file)
         texts = table_of(self.texts, self.file, self.text).texts
-        opened = open_run(self.run_folder, say=note)
+        opened = open_run(self.run_folder)
         length = opened.config.model.length
         vectors = embed(
             opened.model,
@@ -64,6 +64,7 @@ class Embed:
             pool=self.pool,
             normalised=self.normalised,
         )
+        note(opened.note)
         lines = (
             json.dumps({"text": text, "embedding": [round(x, 7) for x in row]}, ensure_ascii=False)
             for text, row in zip(texts, vectors.tolist(), strict=True)

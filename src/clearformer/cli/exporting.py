@@ -33,8 +33,10 @@ class Export:
         if self.to == "int8":
             self._tell(to_int8(self.run_folder, self.out))
             return
-        model, config, tokenizer, found = open_any(self.run_folder, say=note)
+        notes: list[str] = []
+        model, config, tokenizer, found = open_any(self.run_folder, say=notes.append)
         require_floats(found)
+        note(*notes)
         write = {"huggingface": to_huggingface, "safetensors": to_safetensors}[self.to]
         self._tell(write(model, config.model, tokenizer, self.out))
 

@@ -268,9 +268,10 @@ class Generate:
         from clearformer.generate.writer import Writer
         from clearformer.train.folder import open_run
 
-        opened = open_run(folder, say=note)
+        opened = open_run(folder)
         if not isinstance(opened.config.model.head, NextToken):
             raise ValueError(f"{folder} is no generator: use clearformer classify")
+        note(opened.note)
         # One text at a time reads each weight once for a single vector, several for a batch.
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)
         if self.weights == "int8":

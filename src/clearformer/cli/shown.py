@@ -87,6 +87,8 @@ class Clock:
         )
 
 
-def note(sentence: str) -> None:
+def note(*sentences: str | None) -> None:
     """What the user should know, beside the output and not in it."""
-    print(f"note: {sentence}", file=sys.stderr)
+    for sentence in sentences:
+        if sentence is not None:
+            print(f"note: {sentence}", file=sys.stderr)

@@ -28,7 +28,7 @@ INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats doe
 
 
 def nothing_said(sentence: str) -> None:
-    """Whoever opens a run in Python sees its step in `found`."""
+    """For whoever does not want to know."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Opened:
     config: RunConfig
     tokenizer: Tokenizer
     found: checkpoint.Checkpoint
+    note: str | None = None  # why this checkpoint, where another could have been used
 
 
 @dataclass(frozen=True)
@@ -48,25 +49,26 @@ class OpenedTranslator:
     translator: Translator
     config: RunConfig
     found: checkpoint.Checkpoint
+    note: str | None = None
 
 
-def open_run(path: Path | str, make: Builder = build, say: Say = nothing_said) -> Opened:
+def open_run(path: Path | str, make: Builder = build) -> Opened:
     """The checkpoint of a run to use (see choice.py), or the very one that `path` names.
 
     A model that was trained with a builder of one's own (`Run(..., make=builder)`) is opened with
-    the same one. Where several checkpoints could be used, `say` is told which is and why.
+    the same one.
     """
-    model, config, tokenizer, found = open_any(path, make, say)
+    notes: list[str] = []
+    model, config, tokenizer, found = open_any(path, make, notes.append)
     if isinstance(model, Seq2Seq):
         raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
-    return Opened(model, config, tokenizer, found)
+    return Opened(model, config, tokenizer, found, *notes)
 
 
-def open_translator(
-    path: Path | str, make: Builder = build, say: Say = nothing_said
-) -> OpenedTranslator:
+def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator:
     """The same for an encoder-decoder."""
-    model, config, tokenizer, found = open_any(path, make, say)
+    notes: list[str] = []
+    model, config, tokenizer, found = open_any(path, make, notes.append)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
             f"{path} is no translator but {config.model.name}: use clearformer generate or "
@@ -74,13 +76,14 @@ def open_translator(
         )
     if config.model.marks is None:
         raise ValueError(f"{path}: its config has no marks, so nobody knows where targets end")
-    return OpenedTranslator(Translator(model, config.model, tokenizer), config, found)
+    return OpenedTranslator(Translator(model, config.model, tokenizer), config, found, *notes)
 
 
 def open_any(
     path: Path | str, make: Builder = build, say: Say = nothing_said
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
-    """Either of them, for whoever takes both."""
+    """Either of them, for whoever takes both; `say` is told why this checkpoint, where another
+    could have been used."""
     found, choice = chosen_checkpoint(Path(path))
     if choice is not None and choice.other is not None:
         other = Path(path) / "checkpoints" / f"step-{choice.other}"

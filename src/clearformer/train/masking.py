@@ -81,6 +81,7 @@ class Source:
     size: int  # bytes
     documents: Callable[[], Iterable[str]]
     chunks: Callable[[], Iterable[str]]
+    material: data.Text | tuple[str, ...]  # what they are read from
 
 
 def sources(
@@ -136,12 +137,12 @@ def _without_labels(corpus: data.LabelledCorpus, places: data.Places) -> data.Ta
 
 
 def _of_text(text: data.Text) -> Source:
-    return Source(text.name, text.size, lambda: data.files_of(text), text.decoded)
+    return Source(text.name, text.size, lambda: data.files_of(text), text.decoded, text)
 
 
 def _of_table(table: data.Table) -> Source:
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in table.texts)
-    return Source(table.name, size, lambda: table.texts, lambda: table.texts)
+    return Source(table.name, size, lambda: table.texts, lambda: table.texts, table.texts)
 
 
 def batches(

@@ -41,6 +41,7 @@ from clearformer.train import (
     recompute,
     scaling,
     schedule,
+    seen,
     state,
     step,
     structure,
@@ -147,7 +148,7 @@ class Run:
         self.config = self.task.config
         for cost in structure.costs(self.config.model):
             say(f"note: {cost}")
-        self.data = {
+        self.data: dict[str, Any] = {
             "data": self.task.identity,
             "tokenizer": tokenizer_identity(self.task.tokenizer),
         }
@@ -157,6 +158,12 @@ class Run:
         # Before anything is done to it: what a builder of one's own gave, if it is another model.
         own = of_own_builder(model, self.config.model, make)
         self.data |= {} if own is None else {OWN: own}
+        self.data |= seen.facts(
+            self.task,
+            opened.found if opened is not None else None,
+            {} if found is None else found.manifest,
+            config.origin.folder if config.origin is not None else None,
+        )
         if found is not None:
             require_same(model, self.config.model, found)
         if opened is not None:
