@@ -62,6 +62,13 @@ def test_the_last_is_used_unless_it_is_surely_worse():
     assert found.why.startswith("the best on its validation data; the last, step 400, is worse by")
 
 
+@pytest.mark.parametrize("behind", [0.0, -0.01])
+def test_a_last_one_that_is_as_good_needs_no_words(behind):
+    found = choose(numbers(behind=behind, error=0.0), 400, Linear())
+    assert (found.step, found.other) == (400, None)
+    assert found.why == "the last checkpoint, as good on its validation data as step 300"
+
+
 def test_the_best_is_used_where_the_last_is_no_end():
     assert chosen(numbers(finished=False)).step == 300
     assert chosen(numbers(), Constant()).step == 300

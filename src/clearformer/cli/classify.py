@@ -44,10 +44,10 @@ class Classify:
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
             raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
-        note(opened.note)
         table = table_of(self.texts, self.file, self.text or opened.config.data.text)
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)
+        note(opened.note)
         if self.out is not None:
             with self.out.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)

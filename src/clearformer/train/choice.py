@@ -27,7 +27,7 @@ class Choice:
 
     step: int
     why: str
-    other: int | None = None  # the checkpoint that could have been used instead
+    other: int | None = None  # a checkpoint that could be thought better
 
 
 def compared(
@@ -65,11 +65,12 @@ def choose(numbers: Mapping[str, Any], newest: int, schedule: Schedule) -> Choic
     behind, error = (_number(last.get(name)) for name in ("behind", "error"))
     if behind is None or error is None:
         return Choice(step, f"{shown}; the last, step {newest}, was not compared with it", newest)
-    figures = f"{abs(behind):.4f}, and two standard errors of that are {SURE * error:.4f}"
+    if behind <= 0:
+        return Choice(newest, f"the last checkpoint, as good on its validation data as step {step}")
+    figures = f"{behind:.4f}, and two standard errors of that are {SURE * error:.4f}"
     if behind > SURE * error:
         return Choice(step, f"{shown}; the last, step {newest}, is worse by {figures}", newest)
-    how = "worse" if behind > 0 else "better"
-    return Choice(newest, f"the last checkpoint; it is {how} than step {step} by {figures}", step)
+    return Choice(newest, f"the last checkpoint; it is worse than step {step} by {figures}", step)
 
 
 def comes_down(schedule: Schedule) -> bool:
