@@ -13,7 +13,6 @@ Linux only. Data that is not there is replaced by Python's own documentation.
 """
 
 import argparse
-import json
 import re
 import shlex
 import statistics
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from clearformer.cli.train import parse
 from clearformer.config import RunConfig
+from clearformer.train import records
 from clearformer.train.plan import lengths_differ
 
 PRESETS = [
@@ -73,8 +73,8 @@ def taken(words: list[str], folder: Path, varied: bool) -> tuple[float, float]:
     )
     highest = re.search(r"VmHWM:\s+(\d+)", status.read_text())
     assert highest is not None
-    lines = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
-    clock = [line["seconds"] for line in lines if "event" not in line]
+    rows = records.read(folder / "run" / "metrics.jsonl")
+    clock = [row["seconds"] for row in rows if row["event"] == "step"]
     apart = [after - before for before, after in pairwise(clock)]
     middle = statistics.fmean if varied else statistics.median
     return int(highest[1]) * 1024, middle(apart[len(apart) // 2 :])

@@ -49,6 +49,16 @@ def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
     # The columns are those of the training unless told.
     whole = clearformer("evaluate", run, "--data", str(folder / "reviews.csv")).out
     assert "on 180 texts" in whole
+    assert "note:" not in text
+    assert "held back by the run" in text
+    assert (
+        "note: this run was trained on 162 of these 180 texts; for an honest figure evaluate what "
+        "it held back: leave out --data and --part"
+    ) in whole.splitlines()
+    learned = clearformer("evaluate", run, "--part", "train").out
+    assert "on 162 texts" in learned
+    assert "training part: the figures are of data that the run was trained on" in learned
+    assert "training part of" in learned.split("protocol:")[1]
     assert "accuracy     1.0000" in clearformer("evaluate", run, "--weights", "int8").out
 
 
@@ -100,6 +110,16 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     assert '"step": 4' in (tmp_path / "run/samples.jsonl").read_text()
     text = clearformer("evaluate", out, "--context", "16", "--stride", "4").out
     assert "windows of 16 tokens 4 apart" in text
+    assert "step 4, weights as trained" in text.splitlines()[0]
+    assert "note:" not in text
+    copy = tmp_path / "another name.txt"
+    copy.write_text((tmp_path / "t.txt").read_text())
+    (tmp_path / "t.txt").rename(tmp_path / "gone.txt")
+    told = clearformer("evaluate", out, "--data", str(copy)).out
+    assert "note: this run was trained on 90 % of this text; for an honest figure" in told
+    (tmp_path / "gone.txt").rename(tmp_path / "t.txt")
+    learned = clearformer("evaluate", out, "--part", "train").out
+    assert "training part: the figures are of data that the run was trained on" in learned
     assert "xz -9e" in text
     bits = float(re.search(r"bits per byte +([\d.]+)", text)[1])
     assert bits == pytest.approx(
@@ -159,8 +179,8 @@ def test_only_what_was_held_back_has_not_been_learned(clearformer, run, folder, 
     """A part that a file of one's own does not have must not become all of it."""
     said = clearformer("evaluate", run, "--part", "test").complaint
     assert said == (
-        f"--part is test, but {folder / 'reviews.csv'} is no corpus and has only what the run held "
-        "back: leave it out, or name a file with --data"
+        f"--part is test, but {folder / 'reviews.csv'} is no corpus and has only the parts "
+        "validation and train of the run: choose one of them, or name a file with --data"
     )
     said = clearformer("evaluate", run, "--out", str(tmp_path / "x.txt")).complaint
     assert said == f"--out is for translations, but {run} is no translator"

@@ -68,7 +68,11 @@ def state(folder):
         for name, about in found.manifest["files"].items()
         if name.endswith(".safetensors")
     }
-    curve = [(r["step"], r["loss"]) for r in records.read(folder / "metrics.jsonl") if "loss" in r]
+    curve = [
+        (r["step"], r["train_loss"])
+        for r in records.read(folder / "metrics.jsonl")
+        if r["event"] == "step"
+    ]
     return found.step, hashes, curve
 
 
@@ -121,7 +125,7 @@ def test_f30_when_a_node_disappears_the_other_goes_on_alone(words, start, tmp_pa
     goes.wait(300)
     assert stays.wait(300) == 0, start.said()
     told = records.read(tmp_path / "run/metrics.jsonl")
-    assert [each["step"] for each in told if "event" not in each] == list(range(1, 201))
+    assert [each["step"] for each in told if each["event"] == "step"] == list(range(1, 201))
     assert told[-1] == {"event": "end", "step": 200, "reason": "finished", "exit": 0}
 
 

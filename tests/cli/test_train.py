@@ -75,7 +75,14 @@ def test_every_event_as_json(clearformer, text, tmp_path):
         "train", "--data", text, "--out", str(tmp_path / "r"), "--steps", "3", "--json", *TINY
     ).out
     events = [json.loads(line) for line in out.splitlines()]
-    assert [e["step"] for e in events if e["event"] == "step"] == [1, 2, 3]
+    assert events[0] == {
+        "event": "start", "version": 2, "counts": "tokens", "figure": "bits_per_byte",
+    }  # fmt: skip
+    steps = [e for e in events if e["event"] == "step"]
+    assert [e["step"] for e in steps] == [1, 2, 3]
+    assert {"train_loss", "learning_rate", "tokens"} <= steps[0].keys()
+    (evaluated,) = (e for e in events if e["event"] == "evaluation" and e["step"] == 3)
+    assert {"validation_loss", "validation_bits_per_byte", "sample"} <= evaluated.keys()
     assert events[-1] == {"event": "ended", "step": 3, "reason": "finished", "exit": 0}
 
 

@@ -36,6 +36,14 @@ def test_choices_survive_json():
     assert run_from_json(to_json(run)) == run
 
 
+def test_a_config_of_an_earlier_version_keeps_its_meaning():
+    run = RunConfig(model=preset("gpt2"), data=DataConfig(source="x"), train=TRAIN)
+    saved = to_json(run)
+    assert saved["train"].pop("anneal") == "after_warmup"
+    assert run_from_json(saved).train.anneal == "from_start"
+    assert "anneal" not in saved["train"], "what was given is not changed"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -7,6 +7,8 @@ import time
 import pytest
 
 from clearformer.explore.runs import Mark, Watch, binned, metrics, news, series, state, stop
+from clearformer.train import records
+from clearformer.train.events import Step
 
 
 @pytest.fixture
@@ -24,6 +26,57 @@ def test_the_last_point_is_the_last_line(run):
     assert told["series"]["val_loss"] == [[10, 2.9 / 10**0.5], [20, 2.9 / 20**0.5]]
     assert told["series"]["tokens_per_second"][0][1] == pytest.approx(5120)
     assert told["samples"][-1] == {"step": 20, "text": "sample of 20"}
+
+
+def written(path, *rows):
+    with path.open("a") as file:
+        file.writelines(f"{json.dumps(row)}\n" for row in rows)
+
+
+def test_a_file_of_version_2_is_told_as_one_of_version_1(run, tmp_path, tiny):
+    """The same run by both versions, and one that was begun by the old and goes on by the new."""
+    old, new, mixed = (tmp_path / name for name in ("old", "new", "mixed"))
+    for folder in (old, new, mixed):
+        folder.mkdir()
+    tiny.write_metrics(old, 20)
+    rows = [json.loads(line) for line in (old / "metrics.jsonl").read_text().splitlines()]
+    modern = [records.normalized(row) for row in rows]
+    for row in modern:
+        if row["event"] == "step":
+            row["tokens"] = row.pop("targets")
+    start = records.start_row("tokens", "bits_per_byte")
+    written(new / "metrics.jsonl", start, *modern)
+    half = next(i for i, row in enumerate(rows) if row["step"] == 10) + 1
+    resumed = {"event": "resume", "step": 10, "version": 2}
+    written(mixed / "metrics.jsonl", *rows[:half], resumed, *modern[half:])
+    expected = metrics(old, None)
+    assert expected["series"].keys() >= {"train_loss", "val_loss", "tokens_per_second"}
+    for folder in (new, mixed):
+        told = metrics(folder, None)
+        assert told["series"] == expected["series"]
+        assert told["last"] == expected["last"]
+        assert state(folder)["step"] == 20
+
+
+def test_the_last_step_is_told_in_the_same_words(run):
+    step = Step(21, 0.5, 0.1, 1.0, 640, 9.0, 0.5)
+    written(run / "metrics.jsonl", records.step_row(step, "texts"))
+    assert metrics(run, None)["last"] == {
+        "step": 21, "loss": 0.5, "lr": 0.1, "gradient_norm": 1.0, "tokens": 640, "seconds": 9.0,
+        "progress": 0.5,
+    }  # fmt: skip
+
+
+def test_a_classifier_learns_texts_a_second(tmp_path):
+    steps = [Step(n, 0.5, 0.1, 1.0, 16 * n, 2.0 * n, 0.5) for n in (1, 2)]
+    written(
+        tmp_path / "metrics.jsonl",
+        records.start_row("texts", "accuracy"),
+        *(records.step_row(step, "texts") for step in steps),
+    )
+    told = metrics(tmp_path, None)["series"]
+    assert told["texts_per_second"] == [[2, 8.0]]
+    assert "tokens_per_second" not in told
 
 
 def test_only_what_is_new_is_told(run, tiny):
@@ -46,7 +99,10 @@ def test_a_line_that_is_not_whole_waits(run):
         file.write(': 1.0}\n{"step": broken}\n[1]\n')
         file.write('{"step": 22, "loss": NaN}\n')  # as others' trainers write it
     found = news(run, mark).records
-    assert found == [{"step": 21, "loss": 1.0}, {"step": 22, "loss": "nan"}]
+    assert found == [
+        {"event": "step", "step": 21, "train_loss": 1.0},
+        {"event": "step", "step": 22, "train_loss": "nan"},
+    ]
 
 
 def test_a_run_that_goes_back_begins_anew(run):
@@ -55,7 +111,7 @@ def test_a_run_that_goes_back_begins_anew(run):
         file.write('{"event": "resume", "step": 15}\n{"step": 16, "loss": 9.0}\n')
     found = news(run, mark)
     assert found.reset
-    steps = [record["step"] for record in found.records if "event" not in record]
+    steps = [record["step"] for record in found.records if record["event"] == "step"]
     assert steps == [*range(1, 16), 16]
     assert series(found.records)["train_loss"][-1] == [16, 9.0]
 

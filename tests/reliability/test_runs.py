@@ -147,7 +147,7 @@ def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
         manifest = checkpoint.newest(place / f"{threads}/checkpoints", print).manifest
         assert manifest["threads"] == threads
         curve = records.read(place / f"{threads}/metrics.jsonl")
-        losses[threads] = [record["loss"] for record in curve if "event" not in record]
+        losses[threads] = [r["train_loss"] for r in curve if r["event"] == "step"]
     torch.set_num_threads(before)
     assert losses[1] == pytest.approx(losses[2], rel=1e-4)
 
@@ -216,7 +216,7 @@ def test_f16_steps_from_before_the_first_checkpoint_count_once(place, train):
     assert newest_step(place / "early") == -1
     assert train(folder="early", steps=2).code == 0
     curve = records.read(place / "early/metrics.jsonl")
-    assert [record["step"] for record in curve if "event" not in record] == [1, 2]
+    assert [record["step"] for record in curve if record["event"] == "step"] == [1, 2]
 
 
 def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
@@ -226,8 +226,8 @@ def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
     assert train(steps=5).code == 0
     for name in ("metrics.jsonl", "samples.jsonl"):
         lines = (place / "run" / name).read_text().splitlines()
-        assert {"event": "resume", "step": 3} in [json.loads(line) for line in lines]
-    steps = [r["step"] for r in records.read(place / "run/metrics.jsonl") if "event" not in r]
+        assert {"event": "resume", "step": 3, "version": 2} in [json.loads(line) for line in lines]
+    steps = [r["step"] for r in records.read(place / "run/metrics.jsonl") if r["event"] == "step"]
     assert steps == [1, 2, 3, 4, 5]
 
 

@@ -17,7 +17,7 @@ def test_one_changed_bit_is_another_run(tmp_path, monkeypatch):
     assert toy.newest_step(tmp_path / "one") == 2
     assert toy.end_line(tmp_path / "one")["exit"] == 0
     metrics = tmp_path / "other/metrics.jsonl"
-    metrics.write_text(metrics.read_text().replace('"loss": 5', '"loss": 6'))
+    metrics.write_text(metrics.read_text().replace('"train_loss": 5', '"train_loss": 6'))
     with pytest.raises(Missed, match="curve"):
         toy.require_same(tmp_path / "other", tmp_path / "one")
     (tmp_path / "other/checkpoints/step-2/model.safetensors").write_bytes(b"")

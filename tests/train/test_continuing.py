@@ -45,6 +45,13 @@ def test_what_may_not_is_listed(config):
         continued(config, replace(config, origin=Origin(folder="x", sha256="0123")))
 
 
+def test_the_rates_of_an_earlier_version_are_kept(config):
+    old = replace(config, train=replace(config.train, anneal="from_start"))
+    assert continued(old, config) == old
+    with pytest.raises(ValueError, match=r"train.anneal \(after_warmup before, from_start now\)"):
+        continued(config, old)
+
+
 def test_another_kind_is_one_difference():
     old, new = {"kind": "A", "x": 1}, {"kind": "B", "y": 2}
     assert list(differences({"kind": "R", "s": old}, {"kind": "R", "s": new})) == [("s", "A", "B")]

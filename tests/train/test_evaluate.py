@@ -16,9 +16,17 @@ from clearformer.train.evaluate import Compression, compress_segments, evaluatin
 
 
 def test_compression_in_bits():
+    nats = 100 * math.log(2)
     found = Compression(
-        nats=100 * math.log(2), tokens=50, size=40, characters=25, context=8, stride=4
+        nats=nats,
+        tokens=50,
+        size=40,
+        characters=25,
+        context=8,
+        stride=4,
+        parts=(0.5 * nats, 0.4 * nats, 0.1 * nats),
     )
+    assert sum(found.scores) / 3 == pytest.approx(found.bits_per_byte)
     assert found.bits_per_byte == pytest.approx(2.5)
     assert found.bits_per_character == pytest.approx(4.0)
     assert found.loss == pytest.approx(2 * math.log(2))
@@ -78,6 +86,7 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     text = data.Text("it", (in_memory("it", b"some text that goes on " * 10),))
     tokens = data.prepare(text, Bytes(), tmp_path)
     sizes = []
+    monkeypatch.setattr(evaluate, "GROUPS", 1)
     whole = evaluate.compress(model, tokens, Bytes(), 8, 4)
     monkeypatch.setattr(evaluate, "LOGITS", 3 * 8 * 256)
     loss = model.loss
@@ -87,6 +96,11 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     few = evaluate.compress(model, tokens, Bytes(), 8, 4)
     assert max(sizes) == 3
     assert few.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)
+    monkeypatch.setattr(evaluate, "GROUPS", 32)
+    sizes.clear()
+    parts = evaluate.compress(model, tokens, Bytes(), 8, 4)
+    assert len(sizes) == len(parts.scores) >= 32, "of a short text too there is a standard error"
+    assert parts.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)
 
 
 @pytest.fixture

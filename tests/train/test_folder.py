@@ -8,6 +8,7 @@ import torch
 from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.data import Places
 from clearformer.families import generator
+from clearformer.train import state
 from clearformer.train.folder import open_run
 from clearformer.train.run import Run
 
@@ -45,14 +46,37 @@ def test_a_single_checkpoint_opens_alone_and_elsewhere(run, tmp_path):
         assert opened.model(torch.tensor([[1, 2]])).shape == (1, 2, 256)
 
 
-def test_the_best_checkpoint_is_taken(run):
+def saved_with(run, **last):
+    """The last checkpoint again, with another best: what the run would have done."""
     run.state.best = {"step": 3, "value": 0.1}
-    state_path = run.folder / "checkpoints/step-6/state.json"
-    # Saved again, with another best: what the run would have done.
-    from clearformer.train import state
-
+    run.state.last = {"step": 6, "value": 0.2, "finished": True, **last}
     state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.data)
-    assert '"step": 3' in state_path.read_text()
+
+
+def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
+    saved_with(run, behind=0.1, error=0.01)
+    opened = open_run(run.folder)
+    sentence = opened.note
+    assert opened.found.step == 3
+    assert sentence.startswith(f"{run.folder}: step 3, the best on its validation data; the last")
+    assert sentence.endswith(f"for that one give {run.folder}/checkpoints/step-6")
+    (run.folder / "checkpoints/step-3").rename(run.folder / "moved")
+    assert open_run(run.folder).found.step == 6
+
+
+def test_the_last_checkpoint_is_taken_where_it_is_not_surely_worse(run):
+    saved_with(run, behind=0.1, error=0.06)
+    opened = open_run(run.folder)
+    assert opened.found.step == 6
+    assert "step 6, the last checkpoint; it is worse than step 3 by 0.1000" in opened.note
+    assert opened.note.endswith(f"for that one give {run.folder}/checkpoints/step-3")
+    assert open_run(run.folder / "checkpoints/step-3").note is None, "there was no choice"
+
+
+def test_a_run_of_an_earlier_version_opens_at_its_best(run):
+    saved_with(run)
+    run.state.last = None
+    state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.data)
     assert open_run(run.folder).found.step == 3
 
 

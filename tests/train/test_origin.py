@@ -204,7 +204,7 @@ def test_a_continued_run_does_not_need_where_it_came_from(room, tmp_path, freeze
 
     def outcome(folder):
         curve = [
-            {k: v for k, v in record.items() if k not in {"seconds", "tokens", "progress"}}
+            {k: v for k, v in record.items() if k not in {"seconds", "progress"}}
             for record in records.read(folder / "metrics.jsonl")
         ]
         newest = checkpoint.newest(folder / "checkpoints", print)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,7 +14,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from clearformer.config import DataConfig, HiddenMemory, RunConfig, StableThenDecay, TrainConfig
+from clearformer.config import (
+    DataConfig,
+    HiddenMemory,
+    InverseSqrt,
+    RunConfig,
+    StableThenDecay,
+    TrainConfig,
+)
 from clearformer.data import Places
 from clearformer.families import modern, xl
 from clearformer.train import checkpoint, records
@@ -61,7 +69,7 @@ def start(config, folder, **more):
 
 def curve(folder):
     """Everything in metrics.jsonl that does not depend on the clock."""
-    clock = {"seconds", "tokens", "progress"}
+    clock = {"seconds", "progress"}
     return [
         {k: v for k, v in record.items() if k not in clock}
         for record in records.read(folder / "metrics.jsonl")
@@ -91,7 +99,8 @@ def test_events_and_files_of_a_run(whole, config):
     assert steps[-1].loss < steps[0].loss
     assert [e.step for e in events if isinstance(e, Evaluation)] == [4, 8, 12]
     assert events[-1] == Ended(12, "finished")
-    assert steps[0].lr == pytest.approx(config.train.lr / 3)
+    # A warm-up of 3 steps is longer than a tenth of 12.
+    assert steps[0].lr == config.train.lr
     assert {path.name for path in folder.iterdir()} >= {
         "config.json", "tokenizer.json", "metrics.jsonl", "checkpoints", "lock",
     }  # fmt: skip
@@ -111,6 +120,47 @@ def test_stopped_and_continued_is_the_whole_run(whole, config, tmp_path, stop_at
     torch.rand(3)
     list(start(None, folder, resume=True).events())
     same_run(folder, whole[0])
+
+
+def as_saved_before(folder, *, without):
+    """Take settings out of the config of a checkpoint, as if an older version had written it."""
+    path = folder / "config.json"
+    saved = json.loads(path.read_text())
+    for name in without:
+        del saved["train"][name]
+    path.write_text(json.dumps(saved))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest[checkpoint.SEAL]
+    manifest["files"]["config.json"] = checkpoint._identity(path)
+    (folder / "manifest.json").write_text(checkpoint.sealed(manifest))
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_its_own_rates(config, tmp_path):
+    old = replace(config, train=replace(config.train, anneal="from_start"))
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    rates = [event.lr for event in start(old, whole).events() if isinstance(event, Step)]
+    assert rates[0] == pytest.approx(config.train.lr / 3)
+    run = start(old, part)
+    list(run.events(lambda: 143 if run.state.step >= 1 else 0))
+    as_saved_before(part / "checkpoints/step-1", without=["anneal"])
+    # Asked for with today's settings, as `train PRESET --resume` does.
+    again = start(config, part, resume=True)
+    assert again.config.train.anneal == "from_start"
+    list(again.events())
+    same_run(part, whole)
+
+
+def test_where_the_warm_up_ended_stays_when_the_budget_grows(config, tmp_path):
+    train = replace(config.train, schedule=InverseSqrt(warmup=50), steps=40)
+    config = replace(config, train=train)
+    run = start(config, tmp_path / "run")
+    list(run.events(lambda: 143 if run.state.step >= 10 else 0))
+    assert run.state.warmed["step"] == 4
+    longer = replace(config, train=replace(train, steps=400))
+    again = start(longer, tmp_path / "run", resume=True)
+    events = again.events()
+    assert next(e for e in events if isinstance(e, Step)).lr == train.lr * math.sqrt(4 / 11)
+    events.close()
 
 
 def test_a_stop_file_ends_a_run_and_is_taken_away(config, tmp_path):

@@ -126,7 +126,7 @@ def start(config, folder, **more):
 
 
 def told(folder):
-    clock = {"seconds", "tokens", "progress"}
+    clock = {"seconds", "progress"}
     return [
         {k: v for k, v in record.items() if k not in clock}
         for record in records.read(folder / "metrics.jsonl")

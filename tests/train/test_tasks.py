@@ -52,7 +52,8 @@ def test_a_stream_sets_the_vocabulary(stream):
 
 def test_bits_per_byte_is_the_sum_over_every_token_but_the_first(stream):
     model = build(stream.config.model)
-    found = stream.evaluate(model)
+    measured = stream.evaluate(model)
+    found = measured.figures
     tokens = torch.from_numpy(stream.validation.read(0, len(stream.validation)))
     total, length = 0.0, stream.config.model.length
     with torch.inference_mode():
@@ -102,7 +103,7 @@ def test_accuracy_is_the_share_of_right_answers(labels):
         int(row.argmax()) == label
         for row, label in zip(found, labels.validation.labels, strict=True)
     ]
-    assert labels.evaluate(model)["accuracy"] == pytest.approx(sum(right) / len(right))
+    assert labels.evaluate(model).figures["accuracy"] == pytest.approx(sum(right) / len(right))
 
 
 def test_evaluating_leaves_the_model_as_it_was(labels):

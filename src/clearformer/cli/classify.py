@@ -32,6 +32,7 @@ class Classify:
     def run(self) -> None:
         from clearformer import data
         from clearformer.cli.show import require_place
+        from clearformer.cli.shown import note
         from clearformer.config import Classifier
         from clearformer.train.evaluate import predict
         from clearformer.train.folder import open_run
@@ -46,6 +47,7 @@ class Classify:
         table = table_of(self.texts, self.file, self.text or opened.config.data.text)
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)
+        note(opened.note)
         if self.out is not None:
             with self.out.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)

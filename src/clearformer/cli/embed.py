@@ -42,6 +42,7 @@ class Embed:
     def run(self) -> None:
         import numpy as np
 
+        from clearformer.cli.shown import note
         from clearformer.explore.embed import embed, too_long
         from clearformer.train.folder import open_run
 
@@ -63,6 +64,7 @@ class Embed:
             pool=self.pool,
             normalised=self.normalised,
         )
+        note(opened.note)
         lines = (
             json.dumps({"text": text, "embedding": [round(x, 7) for x in row]}, ensure_ascii=False)
             for text, row in zip(texts, vectors.tolist(), strict=True)

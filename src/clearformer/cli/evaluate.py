@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from clearformer.core.model import Transformer
     from clearformer.data import Pairs, Text
     from clearformer.train.folder import Opened, OpenedTranslator
+    from clearformer.train.seen import Material
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Evaluate:
     data: str | None = None
     """A file or corpus; none: what the run held back."""
     part: str = "validation"
-    """Which part of a corpus: validation or test."""
+    """Which part of a corpus, such as validation or test; train, without --data: what the run was
+    trained on."""
     context: int | None = None
     """Tokens that a prediction may use; none: the model's length."""
     stride: int | None = None
@@ -78,7 +80,7 @@ class Evaluate:
                 f"{self.run_folder} gives vectors and no scores, so there is nothing to evaluate: "
                 f"use clearformer embed, or give it a head with clearformer train classify --from"
             )
-        print(f"{opened.found.folder}: {opened.config.model.name}, step {opened.found.step}")
+        self._head(opened)
         if isinstance(opened.config.model.head, Classifier):
             self._labels(opened)
         elif isinstance(opened.config.model.head, MaskedToken | Pretraining):
@@ -87,24 +89,58 @@ class Evaluate:
             self._text(opened)
 
     def _require_part(self, source: str) -> None:
-        """A file of one's own has no parts but the one that was held back."""
+        """A file of one's own has no parts but what was learned and what was held back."""
         from clearformer import data
 
-        if self.data is None and self.part != "validation" and source not in data.CORPORA:
+        own = ("validation", "train")
+        if self.data is None and self.part not in own and source not in data.CORPORA:
             raise ValueError(
-                f"--part is {self.part}, but {source} is no corpus and has only what the run held "
-                f"back: leave it out, or name a file with --data"
+                f"--part is {self.part}, but {source} is no corpus and has only the parts "
+                f"{' and '.join(own)} of the run: choose one of them, or name a file with --data"
             )
+
+    def _head(self, opened: Opened | OpenedTranslator) -> None:
+        """Which weights are evaluated: the checkpoint, why it, and what they are."""
+        found, train = opened.found, opened.config.train
+        if "averaged" in found.manifest:
+            steps = ", ".join(map(str, found.manifest["averaged"]))
+            weights = f"the mean of the weights of the steps {steps}"
+        elif train.ema is not None:
+            weights = f"averaged weights (train.ema {train.ema:g})"
+        else:
+            weights = "weights as trained"
+        print(f"{found.folder}: {opened.config.model.name}, step {found.step}, {weights}")
+        if opened.note is not None:
+            print(f"note: {opened.note}")
+
+    @property
+    def _own(self) -> int | None:
+        """Which part of the run's own data is meant: 0 what it learned from, 1 what it held back;
+        none: other data."""
+        return {"train": 0, "validation": 1}.get(self.part) if self.data is None else None
+
+    def _remark(self, opened: Opened | OpenedTranslator, evaluated: Material) -> None:
+        """Say what the model was trained on of what it is evaluated on."""
+        from clearformer.cli.train import places
+        from clearformer.train.seen import lineage, remarks
+
+        if self._own == 0:
+            print("training part: the figures are of data that the run was trained on")
+        known = lineage(opened.found, opened.config)
+        held_back = self._own is not None
+        for each in remarks(known, evaluated, places(self.data_dir), held_back=held_back):
+            print(f"note: {each}")
 
     def _pairs(self, opened: OpenedTranslator) -> None:
         from clearformer import data
         from clearformer.generate.beam import Beam
         from clearformer.train.overlap import overlap
         from clearformer.train.pairs import fitting_rows, loss
+        from clearformer.train.seen import of_pairs
 
         how = Beam(width=self.beam, penalty=self.length_penalty)
         translator = opened.translator
-        print(f"{opened.found.folder}: {translator.config.name}, step {opened.found.step}")
+        self._head(opened)
         pairs, notes = self._read_pairs(opened)
         marks = translator.config.marks
         assert marks is not None
@@ -120,6 +156,7 @@ class Evaluate:
         for note in notes:
             print(f"note: {note}")
         pairs = pairs.select(fitting)
+        self._remark(opened, of_pairs(pairs))
         translations = translator.translate(pairs.sources, how, batch=64)
         texts = [each[0].text for each in translations]
         found = overlap(texts, pairs.targets)
@@ -128,7 +165,8 @@ class Evaluate:
         print(f"exact match  {found.exact:.4f} on {found.sentences:,} pairs")
         nats = loss(translator.model, encoded.select(fitting))
         print(f"loss         {nats:.4f} nats a target token, end mark included, not smoothed")
-        print(f"protocol: beam {self.beam}, length penalty {self.length_penalty:g}, {pairs.name}")
+        search = f"beam {self.beam}, length penalty {self.length_penalty:g}"
+        print(f"protocol: {search}, {self._data(pairs.name)}")
         if self.out is not None:
             self.out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
@@ -145,9 +183,9 @@ class Evaluate:
         )
         source = self.data or settings.source
         where = places(self.data_dir)
-        if self.data is None and self.part == "validation":
-            _, held, notes = pairs(settings, where, opened.config.train.seed)
-            return held, notes
+        if self._own is not None:
+            learned, held, notes = pairs(settings, where, opened.config.train.seed)
+            return (learned, held)[self._own], notes
         if source in data.CORPORA:
             return pair_corpus(source).read(self.part, where), ()
         return read(settings, source)
@@ -176,9 +214,10 @@ class Evaluate:
         stride = self.stride or max(1, context // 2)
         where = places(self.data_dir)
         cache = (where.cache or Path(".")) / "tokens"
-        if self.data is None and self.part == "validation":
-            _, text = texts(opened.config.data, where, length)
-            self._note_changed(opened, text, cache)
+        if self._own is not None:
+            text = texts(opened.config.data, where, length)[self._own]
+            if self._own == 1:
+                self._note_changed(opened, text, cache)
         else:
             source = self.data or opened.config.data.source
             corpus = data.CORPORA.get(source)
@@ -190,6 +229,7 @@ class Evaluate:
                 raise ValueError(f"{source} is a table, but {self.run_folder} is a generator")
         text = beginning(text, self.most)
         tokens = data.prepare(text, opened.tokenizer, cache)
+        self._remark(opened, text)
 
         def measure(model: Transformer) -> Compression:
             if not isinstance(past, HiddenMemory):
@@ -219,7 +259,12 @@ class Evaluate:
         print(f"loss per token      {found.loss:.4f}")
         print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
         print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
-        print(f"protocol: {found.protocol}; {text.name}")
+        print(f"protocol: {found.protocol}; {self._data(text.name)}")
+
+    def _data(self, name: str) -> str:
+        """What was evaluated, by its part of the run's own data or by its name."""
+        part = {0: "training part of ", 1: "held back by the run, of ", None: ""}[self._own]
+        return f"{part}{name}"
 
     def _note_changed(self, opened: Opened, text: Text, cache: Path) -> None:
         """Say if the text that is held back is another than it was in training."""
@@ -266,12 +311,14 @@ class Evaluate:
         from clearformer.train.masking import evaluation_batches, measure, open_source, sources
 
         config, where = opened.config, places(self.data_dir)
-        if self.data is None and self.part == "validation":
-            _, held_back = sources(config.data, where, config.model.length, config.train.seed)
+        if self._own is not None:
+            both = sources(config.data, where, config.model.length, config.train.seed)
+            source = both[self._own]
         else:
-            source = self.data or config.data.source
-            held_back = open_source(source, self.part, self.text or config.data.text, where)
-        documents = data.encode_documents(held_back.name, held_back.documents(), opened.tokenizer)
+            name = self.data or config.data.source
+            source = open_source(name, self.part, self.text or config.data.text, where)
+        self._remark(opened, source.material)
+        documents = data.encode_documents(source.name, source.documents(), opened.tokenizer)
         batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
         if self.weights == "int8":
             for name, value in measure(opened.model, batches).figures().items():
@@ -280,13 +327,7 @@ class Evaluate:
         found = measure(opened.model, batches)
         for name, value in found.figures().items():
             print(f"{name.replace('_', ' '):24}{value:.4f}")
-        assert config.data.masking is not None
-        print(
-            f"protocol: {found.masked[2]:,} hidden tokens in {found.rows:,} rows of up to "
-            f"{config.model.length} tokens of {held_back.name}, hidden as in training "
-            f"({config.data.masking.share:.0%}, by {config.data.masking.unit}), the same at "
-            f"every evaluation"
-        )
+        print(f"protocol: {found.protocol(config)}; {self._data(source.name)}")
 
     def _labels(self, opened: Opened) -> None:
         import torch
@@ -294,13 +335,13 @@ class Evaluate:
         from clearformer import data
         from clearformer.cli.train import places
         from clearformer.core.int8 import quantize
-        from clearformer.train.evaluate import predict, report
+        from clearformer.train.evaluate import predict, report, rows_protocol, standard_error
         from clearformer.train.tasks import tables
 
         where = places(self.data_dir)
         trained = opened.config.data
-        if self.data is None and self.part == "validation":
-            _, table = tables(opened.config.data, where, opened.config.train.seed)
+        if self._own is not None:
+            table = tables(opened.config.data, where, opened.config.train.seed)[self._own]
         else:
             source = self.data or opened.config.data.source
             corpus = data.CORPORA.get(source)
@@ -319,6 +360,7 @@ class Evaluate:
             if len(known) < len(table):
                 print(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
             table = table.select(known)
+        self._remark(opened, table.texts)
         rows = data.encode_rows(table, opened.tokenizer, names)
         labels = torch.from_numpy(rows.labels)
         if self.weights == "int8":
@@ -327,9 +369,13 @@ class Evaluate:
             quantize(opened.model)
         guesses = predict(opened.model, rows, opened.config)
         found = report(guesses, labels, names)
-        print(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts")
+        error = standard_error((guesses.argmax(dim=1) == labels).float().tolist())
+        sure = "" if error is None else f", standard error {error:.4f}"
+        print(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts{sure}")
         print(f"loss         {found.loss:.4f}")
-        print(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)\n")
+        print(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)")
+        how = rows_protocol(rows, opened.config.model.length, trained.cut)
+        print(f"protocol: {how}; {self._data(table.name)}\n")
         width = max(len(name) for name in (*names, "class"))
         print(f"{'class':{width}}   texts  precision  recall      F1")
         for name, count, precision, recall, f1 in found.by_class():

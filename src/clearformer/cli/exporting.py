@@ -25,6 +25,7 @@ class Export:
     its weights in eight bits, which every verb opens."""
 
     def run(self) -> None:
+        from clearformer.cli.shown import note
         from clearformer.hub.exporting import to_huggingface, to_safetensors
         from clearformer.hub.quantized import to_int8
         from clearformer.train.folder import open_any, require_floats
@@ -32,8 +33,10 @@ class Export:
         if self.to == "int8":
             self._tell(to_int8(self.run_folder, self.out))
             return
-        model, config, tokenizer, found = open_any(self.run_folder)
+        notes: list[str] = []
+        model, config, tokenizer, found = open_any(self.run_folder, say=notes.append)
         require_floats(found)
+        note(*notes)
         write = {"huggingface": to_huggingface, "safetensors": to_safetensors}[self.to]
         self._tell(write(model, config.model, tokenizer, self.out))
 

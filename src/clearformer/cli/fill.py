@@ -20,11 +20,13 @@ class Fill:
     """How many candidates to show for each."""
 
     def run(self) -> None:
+        from clearformer.cli.shown import note
         from clearformer.generate.fill import fill
         from clearformer.train.folder import open_run
 
         opened = open_run(self.run_folder)
         found = fill(opened.model, opened.config.model, opened.tokenizer, self.text, self.top)
+        note(opened.note)
         for number, candidates in enumerate(found, start=1):
             if len(found) > 1:
                 print(f"[MASK] {number}")

@@ -261,6 +261,7 @@ class Generate:
         return as_json(text, text.row.number % self.samples, more)
 
     def writer(self, folder: Path) -> Writer:
+        from clearformer.cli.shown import note
         from clearformer.config import NextToken
         from clearformer.core.int8 import quantize
         from clearformer.core.layout import pack, quicken
@@ -270,6 +271,7 @@ class Generate:
         opened = open_run(folder)
         if not isinstance(opened.config.model.head, NextToken):
             raise ValueError(f"{folder} is no generator: use clearformer classify")
+        note(opened.note)
         # One text at a time reads each weight once for a single vector, several for a batch.
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)
         if self.weights == "int8":

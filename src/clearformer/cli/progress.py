@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Reporter:
 
     def start(self, run: Run) -> None:
         self.figure, self.counted = run.task.figure, run.task.counted
-        self.pace = Pace()
-        self.figures = ""
+        minutes = run.config.train.minutes
+        self.pace = Pace(None if minutes is None else 60 * minutes)
         for note in run.task.notes:
             self.say(f"note: {note}")
 
@@ -52,10 +52,8 @@ class Reporter:
     def end(self, run: Run) -> None:
         if run.state.empty:
             self.say(f"note: {run.state.empty:,} steps had no target and changed nothing")
-        best = run.state.best
-        if best is not None:
-            name = self.figure.replace("_", " ")
-            print(f"{run.folder}: {name} {best['value']:.4f} at step {best['step']}")
+        if run.state.best is not None:
+            print(f"{run.folder}: {result(run)}")
 
 
 class Nobody(Reporter):
@@ -69,14 +67,34 @@ class Nobody(Reporter):
 
 
 class JsonLines(Reporter):
-    """Every event as a line."""
+    """Every event as a line; steps and evaluations as in `metrics.jsonl`."""
+
+    def start(self, run: Run) -> None:
+        from clearformer.train.records import start_row
+
+        super().start(run)
+        self.print(start_row(self.counted, self.figure))
 
     def event(self, event: Event) -> None:
-        fields = {k: str(v) if k == "folder" else v for k, v in vars(event).items()}
-        print(json_module.dumps({"event": type(event).__name__.lower(), **fields}), flush=True)
+        from clearformer.train.events import Evaluation, Step
+        from clearformer.train.records import evaluation_row, step_row
+
+        match event:
+            case Step():
+                self.print(step_row(event, self.counted))
+            case Evaluation():
+                self.print({**evaluation_row(event), "sample": event.sample})
+            case _:
+                fields = {k: str(v) if k == "folder" else v for k, v in vars(event).items()}
+                self.print({"event": type(event).__name__.lower(), **fields})
+
+    def print(self, row: Mapping[str, Any]) -> None:
+        from clearformer.train.records import as_line
+
+        print(as_line(row), flush=True)
 
     def samples(self, step: int, ids: list[int]) -> None:
-        print(json_module.dumps({"event": "samples", "step": step, "ids": ids}), flush=True)
+        self.print({"event": "samples", "step": step, "ids": ids})
 
     def end(self, run: Run) -> None:
         pass
@@ -117,9 +135,13 @@ class Plain(Reporter):
 
 
 class Pace:
-    """How fast a run is of late: a pause, or a busy hour, is not carried along to its end."""
+    """How fast a run is of late: a pause, or a busy hour, is not carried along to its end.
 
-    def __init__(self) -> None:
+    `budget` is the run's in seconds, if it ends by the clock.
+    """
+
+    def __init__(self, budget: float | None = None) -> None:
+        self.budget = budget
         self.marks: deque[tuple[float, int, float]] = deque()  # seconds, tokens, progress
 
     def add(self, event: Any) -> None:
@@ -135,7 +157,9 @@ class Pace:
         return (tokens - first) / (now - began) if now > began else 0.0
 
     def left(self) -> float:
-        """Seconds until the end."""
+        """Seconds until the end: what is left on the clock, or what the other steps will take."""
+        if self.budget is not None:
+            return max(self.budget - self.marks[-1][0], 0.0)
         (began, _, before), (now, _, progress) = self.marks[0], self.marks[-1]
         return max(1 - progress, 0.0) * (now - began) / max(progress - before, 1e-9)
 
@@ -193,6 +217,20 @@ def summary(run: Run) -> list[str]:
         f"{run.config.data.source} ({run.task.steps_per_epoch:,} steps an epoch), {budget}, "
         f"into {run.folder}"
     ]
+
+
+def result(run: Run) -> str:
+    """The figure of the checkpoint that every verb will use, and how it was found."""
+    now, chosen = run.state, run.chosen
+    assert now.best is not None
+    last = chosen.step != now.best["step"] and now.last is not None
+    value = now.last["value"] if last and now.last else now.best["value"]
+    weights = "averaged weights (train.ema)" if now.average is not None else "weights as trained"
+    protocol = f"; {run.protocol}" if run.protocol else ""
+    return (
+        f"validation {run.task.figure.replace('_', ' ')} {value:.4f} at step {chosen.step}, "
+        f"{chosen.why} ({weights}{protocol})"
+    )
 
 
 def left_out(event: Any) -> str:

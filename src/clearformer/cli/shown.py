@@ -85,3 +85,10 @@ class Clock:
             f"{self.tokens:,} tokens in {seconds:.1f} s, {self.tokens / seconds:,.0f} tokens/s",
             file=sys.stderr,
         )
+
+
+def note(*sentences: str | None) -> None:
+    """What the user should know, beside the output and not in it."""
+    for sentence in sentences:
+        if sentence is not None:
+            print(f"note: {sentence}", file=sys.stderr)

@@ -265,7 +265,7 @@ def _picture(run: Run) -> None:
     from clearformer.train.records import read
 
     records = read(run.folder / "metrics.jsonl")
-    if any("event" not in record for record in records):
+    if any(record["event"] == "step" for record in records):
         drawing = figures.curve(records, run.task.figure, run.config.model.name)
         figures.save(drawing, run.folder / "loss.png")
     (run.folder / "README.md").write_text(card(run), encoding="utf-8")

@@ -46,6 +46,7 @@ class Translate:
 
     def run(self) -> None:
         from clearformer.cli.show import require_picture
+        from clearformer.cli.shown import note
         from clearformer.generate.beam import Beam
         from clearformer.train.folder import open_translator
 
@@ -59,7 +60,9 @@ class Translate:
             raise ValueError(f"the length is {self.length}, but it must be at least 1")
         require_picture(self.picture)
         how = Beam(width=self.beam, penalty=self.length_penalty, best=self.best)
-        translator = open_translator(self.run_folder).translator
+        opened = open_translator(self.run_folder)
+        note(opened.note)
+        translator = opened.translator
         size = self.batch or (1 if self.file == "-" else 32)
         hinted = False
         first = 1

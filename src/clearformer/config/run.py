@@ -136,6 +136,9 @@ class TrainConfig:
     """Micro-batches in a step: less memory, the same gradient."""
     optimizer: Optimizer = field(default_factory=AdamW)
     schedule: Schedule = field(default_factory=Linear)
+    anneal: Literal["after_warmup", "from_start"] = "after_warmup"
+    """Where the schedule's decay begins: after the warm-up, which then takes at most a tenth of the
+    run, so that the base rate is reached; or at the first step, as in runs of earlier versions."""
     clip: float | None = 1.0
     """Largest norm of the gradient."""
     smoothing: float = 0.0
@@ -281,5 +284,14 @@ class RunConfig:
 
 def run_from_json(data: Any) -> RunConfig:
     """Read what `to_json` wrote; anything unknown, missing or of the wrong type is refused."""
-    config: RunConfig = from_json(RunConfig, data, "run")
+    config: RunConfig = from_json(RunConfig, _with_old_meaning(data), "run")
     return config
+
+
+def _with_old_meaning(data: Any) -> Any:
+    """Settings that a config was saved without, with the values that they had then: a default may
+    change, and a run that goes on must not change with it."""
+    train = data.get("train") if isinstance(data, dict) else None
+    if not isinstance(train, dict) or "anneal" in train:
+        return data
+    return {**data, "train": {**train, "anneal": "from_start"}}

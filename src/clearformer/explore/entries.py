@@ -16,6 +16,7 @@ from clearformer.explore.jobs import Worker
 from clearformer.explore.subject import Subject
 from clearformer.hub import importing
 from clearformer.train import folder, records
+from clearformer.train.choice import choose
 
 WEIGHTS = "weights"  # the only checkpoint of a folder that no run wrote
 KNOWN_LOSSES = 500  # runs whose validation losses are remembered
@@ -89,15 +90,19 @@ class Entry:
         return _losses(path, about.st_size, about.st_mtime_ns)
 
     def default_checkpoint(self) -> str | None:
-        """The best one, as every other verb opens it; else the newest."""
+        """The one that every other verb opens; else the newest."""
         several = [each["id"] for each in self.checkpoints()]
         if not several or not self.is_run:
             return several[0] if several else None
-        path = self.path / "checkpoints" / several[0] / "state.json"
+        newest = self.path / "checkpoints" / several[0]
         try:
-            best = json.loads(path.read_text(encoding="utf-8"))["best"]
-            wanted = None if best is None else f"step-{int(best['step'])}"
-        except (OSError, ValueError, KeyError, TypeError):
+            numbers, config = (
+                json.loads((newest / name).read_text(encoding="utf-8"))
+                for name in ("state.json", "config.json")
+            )
+            step = int(several[0].removeprefix("step-"))
+            wanted = f"step-{choose(numbers, step, run_from_json(config).train.schedule).step}"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             wanted = None
         return wanted if wanted in several else several[0]
 
@@ -145,9 +150,9 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
     except (OSError, ValueError):
         return {}
     return {
-        r["step"]: r["loss"]
+        r["step"]: r["validation_loss"]
         for r in found
-        if r.get("event") == "evaluation" and isinstance(r.get("loss"), int | float)
+        if r["event"] == "evaluation" and isinstance(r.get("validation_loss"), int | float)
     }
 
 

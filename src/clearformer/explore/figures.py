@@ -162,22 +162,21 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") -> Figure:
-    """A run's loss, step by step and smoothed over it, and its validation figure."""
-    steps = [r for r in records if "event" not in r]
-    points = [r for r in records if r.get("event") == "evaluation"]
-    losses = [float(r["loss"]) for r in steps]
+    """A run's loss, step by step and smoothed over it, and its validation figure; the records are
+    those that `train.records.read` gives."""
+    steps = [r for r in records if r["event"] == "step"]
+    points = [r for r in records if r["event"] == "evaluation"]
+    losses = [float(r["train_loss"]) for r in steps]
     drawing = Figure(figsize=(7, 4), layout="constrained")
     axes = drawing.subplots()
     axes.plot([r["step"] for r in steps], losses, color="0.8", linewidth=0.8, label="training loss")
     axes.plot([r["step"] for r in steps], _smooth(losses), color="tab:blue", label="smoothed")
     if points:
-        at = [r["step"] for r in points]
-        axes.plot(
-            at, [float(r["loss"]) for r in points], "o", color="tab:red", label="validation loss"
-        )
-        best = points[-1]
-        name = figure.replace("_", " ")
-        axes.set_title(f"{title}   {name} {float(best[figure]):.3f} at step {best['step']}")
+        at, held = [r["step"] for r in points], [float(r["validation_loss"]) for r in points]
+        axes.plot(at, held, "o", color="tab:red", label="validation loss")
+        last, name = points[-1], figure.replace("_", " ")
+        value = float(last[f"validation_{figure}"])
+        axes.set_title(f"{title}   validation {name} {value:.3f} at step {last['step']}")
     axes.set(xlabel="step", ylabel="loss (nats)")
     axes.legend()
     return drawing

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
+from clearformer.train.records import VALIDATION, normalized, targets
 
 Point = list[Any]  # step and value
 Series = dict[str, list[Point]]
 
-# What a trainer calls it, and what a page does.
-NAMES = {"loss": "train_loss", "lr": "learning_rate", "gradient_norm": "gradient_norm"}
-EVALUATED = {"loss": "val_loss"}
+NAMES = ("train_loss", "learning_rate", "gradient_norm")  # curves of the training
+EVALUATED = {"loss": "val_loss"}  # what the page calls a figure, where it has a name of its own
+LEFT_OUT = ("standard_error",)  # figures that are no curve
+# What the page calls the fields of the last record: as files of version 1 had them.
+TOLD = {"train_loss": "loss", "learning_rate": "lr"}
 LONGEST_LINE = 2**20
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
@@ -61,12 +64,13 @@ def news(folder: Path, since: Mark) -> News:
     metrics, samples = folder / "metrics.jsonl", folder / "samples.jsonl"
     if _size(metrics) < since.metrics or _size(samples) < since.samples:
         return _anew(folder)
-    records, end = _lines(metrics, since.metrics)
+    lines, end = _lines(metrics, since.metrics)
+    records = _rows(lines)
     if since.metrics and any(record.get("event") == "resume" for record in records):
         return _anew(folder)
     texts, samples_end = _lines(samples, since.samples)
     before = _last_records(metrics, since.metrics) if since.metrics else []
-    steps = [record for record in before if "event" not in record]
+    steps = [record for record in before if record["event"] == "step"]
     mark = Mark(end, samples_end)
     return News(_counting(records), _samples(texts), mark, steps[-1] if steps else None)
 
@@ -106,6 +110,11 @@ def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
                 yield record
 
 
+def _rows(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records of metrics, of any version; the line that says which is none."""
+    return [normalized(record) for record in records if record.get("event") != "start"]
+
+
 def _counting(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without what a resumed run did again."""
     found: list[dict[str, Any]] = []
@@ -141,29 +150,55 @@ def series(
     found: Series = {}
     before = _clock(previous or {})
     for record in records:
-        step, event = _step(record), record.get("event")
-        names = EVALUATED if event == "evaluation" else NAMES
-        if event not in (None, "evaluation"):
+        step, event = _step(record), record["event"]
+        if event not in ("step", "evaluation"):
             continue
         for name, value in record.items():
-            shown = names.get(name) or (name if event == "evaluation" else None)
-            known = shown is not None and name not in ("step", "event", "best")
-            if known and shown is not None and _is_number(value):
+            shown = _shown(event, name)
+            if shown is not None and _is_number(value):
                 found.setdefault(shown, []).append([step, value])
-        now = _clock(record) if event is None else None
+        now = _clock(record) if event == "step" else None
         if now is not None:
-            if before is not None and now[1] > before[1] and now[0] > before[0]:
-                rate = (now[0] - before[0]) / (now[1] - before[1])
-                found.setdefault("tokens_per_second", []).append([step, rate])
+            if before is not None and now[2] > before[2] and now[1] > before[1]:
+                rate = (now[1] - before[1]) / (now[2] - before[2])
+                found.setdefault(f"{now[0]}_per_second", []).append([step, rate])
             before = now
     return found
 
 
-def _clock(record: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Tokens and seconds so far."""
-    tokens, seconds = record.get("tokens"), record.get("seconds")
-    known = isinstance(tokens, int | float) and isinstance(seconds, int | float)
-    return (float(tokens), float(seconds)) if known else None  # type: ignore[arg-type]
+def _shown(event: str, name: str) -> str | None:
+    """What the page calls a field of a step or an evaluation; none: it is no curve."""
+    if event == "step":
+        return name if name in NAMES else None
+    figure = name.removeprefix(VALIDATION)
+    known = name.startswith(VALIDATION) and figure not in LEFT_OUT
+    return EVALUATED.get(figure, figure) if known else None
+
+
+def _clock(record: Mapping[str, Any]) -> tuple[str, float, float] | None:
+    """What is learned from, how much of it so far, and seconds so far."""
+    counted, seconds = targets(record), record.get("seconds")
+    if counted is None or not isinstance(seconds, int | float):
+        return None
+    unit, count = counted
+    if not isinstance(count, int | float):
+        return None
+    return ("tokens" if unit == "targets" else unit, float(count), float(seconds))
+
+
+def _told(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as the page knows it."""
+    match record["event"]:
+        case "step":
+            row = {TOLD.get(name, name): value for name, value in record.items()}
+            if counted := targets(record):
+                row["tokens"] = row.pop(counted[0])
+            del row["event"]
+            return row
+        case "evaluation":
+            return {name.removeprefix(VALIDATION): value for name, value in record.items()}
+        case _:
+            return dict(record)
 
 
 def _is_number(value: object) -> bool:
@@ -201,7 +236,7 @@ def metrics(folder: Path, since: str | None) -> dict[str, Any]:
         "series": {
             name: binned(points) for name, points in series(found.records, found.before).items()
         },
-        "last": last,
+        "last": None if last is None else _told(last),
         "samples": found.samples[-50:],
         "next": str(found.mark),
         "reset": found.reset,
@@ -282,7 +317,7 @@ def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
         file.seek(start)
         data = file.read(end - start)
     lines = data[: data.rfind(b"\n") + 1].split(b"\n")
-    return list(_records(lines[1:] if start else lines))
+    return _rows(_records(lines[1:] if start else lines))
 
 
 def stop(folder: Path) -> None:

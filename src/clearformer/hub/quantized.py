@@ -26,7 +26,8 @@ FROM = "quantized_from"  # in the manifest: the folder of the run in float32
 def to_int8(run: Path, out: Path) -> Exported:
     """Quantize the model of a run, write it, and open it again: the same logits, to the bit."""
     require_free(out)
-    model, config, _, found = open_any(run)
+    notes: list[str] = []
+    model, config, _, found = open_any(run, say=notes.append)
     require_floats(found)
     if isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
@@ -65,4 +66,4 @@ def to_int8(run: Path, out: Path) -> Exported:
                 f"please report this"
             )
     note = f"{before / 2**20:.1f} MiB became {after / 2**20:.1f} MiB"
-    return Exported(out, "int8", apart, 0, (note,))
+    return Exported(out, "int8", apart, 0, (note, *notes))

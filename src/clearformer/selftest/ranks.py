@@ -80,7 +80,11 @@ def _workers(parent: int) -> list[int]:
 
 def _loss_difference(one: Path, other: Path) -> float:
     curves = [
-        {r["step"]: r["loss"] for r in records.read(each / "metrics.jsonl") if "event" not in r}
+        {
+            r["step"]: r["train_loss"]
+            for r in records.read(each / "metrics.jsonl")
+            if r["event"] == "step"
+        }
         for each in (one, other)
     ]
     require(curves[0].keys() == curves[1].keys(), "some steps are missing")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def card(run: Run) -> str:
-    model, train, best = run.config.model, run.config.train, run.state.best
+    model, train, now = run.config.model, run.config.train, run.state
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     verb = {
         "bits_per_byte": 'generate {} "Once"',
@@ -22,7 +22,11 @@ def card(run: Run) -> str:
     began = f"from {origin.folder} (sha256 {origin.sha256})" if origin else "anew"
     figure = run.task.figure.replace("_", " ")
     minutes = run.state.seconds / 60
-    reached = f"{figure} {best['value']:.4f} at step {best['step']}" if best else "not evaluated"
+    reached = "not evaluated"
+    if now.best is not None:
+        used = now.best if now.last is None or run.chosen.step == now.best["step"] else now.last
+        reached = f"{figure} {used['value']:.4f} at step {used['step']}, {run.chosen.why}"
+        reached += f"; {run.protocol}" if run.protocol else ""
     return f"""# {model.name} on {Path(run.config.data.source).name}
 
 | | |

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from clearformer.config import RunConfig, run_from_json, to_json
+from clearformer.config import RunConfig, TrainConfig, run_from_json, to_json
 
 # How long, how often looked at, how often saved. Where the data lies may change too: that it is
 # the same data is known by its hash and not by its name.
@@ -34,6 +34,9 @@ def continued(
     """The saved config with what may be changed taken from the asked one; else ValueError."""
     old, new = to_json(saved), to_json(asked)
     new["model"] |= {key: old["model"][key] for key in TOLD if key in old["model"]}
+    if new["train"]["anneal"] == TrainConfig.anneal:
+        # Nobody asked for another: the default is not what it was when the run began.
+        new["train"]["anneal"] = old["train"]["anneal"]
     wrong, notes = [], []
     for path, before, now in differences(old, new):
         if path in CHANGEABLE:

@@ -7,7 +7,7 @@ predicted from, how the first ones count, how many rows there were.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,6 +23,34 @@ from clearformer.core.past import Past
 from clearformer.text import Tokenizer
 
 LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
+GROUPS = 32  # parts of a text that are scored one by one, at least: they tell a standard error
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an evaluation during training found."""
+
+    figures: dict[str, float]
+    scores: Sequence[float]  # of each text or part of a text; their mean is the deciding figure
+    protocol: str  # how the figures were found
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the deciding figure."""
+        return standard_error(self.scores)
+
+
+def standard_error(scores: Sequence[float]) -> float | None:
+    """Of the mean of scores that do not depend on one another; None: it cannot be told."""
+    if len(scores) < 2:
+        return None
+    error = float(torch.tensor(scores, dtype=torch.float64).std()) / math.sqrt(len(scores))
+    return error if math.isfinite(error) else None
+
+
+def shares(sums: Sequence[float], total: float) -> list[float]:
+    """Parts of a sum, as scores whose mean is that sum over `total`."""
+    return [each * len(sums) / total for each in sums]
 
 
 @contextmanager
@@ -47,6 +75,12 @@ class Compression:
     characters: int
     context: int
     stride: int
+    parts: tuple[float, ...]  # the nats of some windows each
+
+    @property
+    def scores(self) -> list[float]:
+        """Bits per byte of each part, such that their mean is that of the text."""
+        return shares(self.parts, math.log(2) * self.size)
 
     @property
     def loss(self) -> float:
@@ -84,9 +118,10 @@ def compress(
     batch: int = 16,
 ) -> Compression:
     """Score a text with windows of `context` tokens, `stride` apart."""
-    nats, count = 0.0, 0
+    parts, count = [], 0
     # The logits of a large vocabulary are the largest tensor there is: fewer windows at a time.
-    batch = max(1, min(batch, LOGITS // (context * tokenizer.size)))
+    batch = min(batch, LOGITS // (context * tokenizer.size), len(tokens) // stride // GROUPS)
+    batch = max(1, batch)
     with evaluating(model) as device:
         for window in data.evaluation_windows(tokens, context, stride, batch, IGNORE):
             sums, counts = model.loss(
@@ -95,16 +130,17 @@ def compress(
                     torch.from_numpy(window.targets).to(device),
                 )
             )
-            nats += float(sums.double().sum())
+            parts.append(float(sums.double().sum()))
             count += int(counts.sum())
     size, characters = _scored(tokens, tokenizer)
     return Compression(
-        nats,
+        sum(parts),
         count,
         size,
         characters,
         min(context, len(tokens) - 1),
         min(stride, len(tokens) - 1),
+        tuple(parts),
     )
 
 
@@ -140,7 +176,7 @@ def compress_segments(
     segment = config.length if segment is None else segment
     memory = config.past.length if memory is None else memory
     pasts: list[Past] = [past.KVMemory(memory) for _ in range(config.layers)]
-    nats, count, rows = 0.0, 0, 1
+    parts, count, rows = [], 0, 1
     with evaluating(model) as device:
         for piece in data.evaluation_segments(tokens, segment, streams, memory, IGNORE):
             rows = len(piece.tokens)
@@ -151,11 +187,19 @@ def compress_segments(
             sums, counts = model.loss(batch, pasts)
             for each in pasts:
                 each.advance()
-            nats += float(sums.double().sum())
+            parts.append(float(sums.double().sum()))
             count += int(counts.sum())
     size, characters = _scored(tokens, tokenizer)
     return SegmentCompression(
-        nats, count, size, characters, segment + memory, segment, memory, rows
+        sum(parts),
+        count,
+        size,
+        characters,
+        segment + memory,
+        segment,
+        tuple(parts),
+        memory,
+        rows,
     )
 
 
@@ -176,6 +220,13 @@ def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int =
             )
             found[torch.from_numpy(each.ids)] = logits.float().softmax(dim=-1).cpu()
     return found
+
+
+def rows_protocol(rows: data.Rows, length: int, cut: str) -> str:
+    """How many texts are classified, and how many of them not as a whole."""
+    few = data.count_cut(rows, length)
+    shown = f"; {few:,} longer than {length} tokens and cut (kept: {cut})" if few else ""
+    return f"{len(rows):,} texts{shown}"
 
 
 @dataclass(frozen=True)

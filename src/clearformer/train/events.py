@@ -14,7 +14,7 @@ class Step:
     loss: float
     lr: float
     gradient_norm: float
-    tokens: int  # targets so far in this start
+    tokens: int  # targets so far: what they are is told by the task's `counted`
     seconds: float  # of training, over all starts
     progress: float
 
@@ -36,6 +36,7 @@ class Evaluation:
     figures: dict[str, float]
     best: bool
     sample: str | None = None  # what the model says, if it was asked to
+    error: float | None = None  # the standard error of the figure that decides
 
 
 @dataclass(frozen=True)

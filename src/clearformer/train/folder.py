@@ -5,12 +5,13 @@ A checkpoint carries its own config and tokenizer, so a model cannot be opened w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from clearformer.build import outline
+from clearformer.build import build
 from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
 from clearformer.core.int8 import load_int8
 from clearformer.core.model import Seq2Seq, Transformer
@@ -19,8 +20,15 @@ from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import checkpoint, state
+from clearformer.train.choice import Choice, choose
+from clearformer.train.fingerprint import Builder, built
 
+Say = Callable[[str], None]
 INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
+
+
+def nothing_said(sentence: str) -> None:
+    """For whoever does not want to know."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class Opened:
     config: RunConfig
     tokenizer: Tokenizer
     found: checkpoint.Checkpoint
+    note: str | None = None  # why this checkpoint, where another could have been used
 
 
 @dataclass(frozen=True)
@@ -40,19 +49,26 @@ class OpenedTranslator:
     translator: Translator
     config: RunConfig
     found: checkpoint.Checkpoint
+    note: str | None = None
 
 
-def open_run(path: Path | str) -> Opened:
-    """The best checkpoint of a run, or the very one that `path` names."""
-    model, config, tokenizer, found = open_any(path)
+def open_run(path: Path | str, make: Builder = build) -> Opened:
+    """The checkpoint of a run to use (see choice.py), or the very one that `path` names.
+
+    A model that was trained with a builder of one's own (`Run(..., make=builder)`) is opened with
+    the same one.
+    """
+    notes: list[str] = []
+    model, config, tokenizer, found = open_any(path, make, notes.append)
     if isinstance(model, Seq2Seq):
         raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
-    return Opened(model, config, tokenizer, found)
+    return Opened(model, config, tokenizer, found, *notes)
 
 
-def open_translator(path: Path | str) -> OpenedTranslator:
+def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator:
     """The same for an encoder-decoder."""
-    model, config, tokenizer, found = open_any(path)
+    notes: list[str] = []
+    model, config, tokenizer, found = open_any(path, make, notes.append)
     if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
             f"{path} is no translator but {config.model.name}: use clearformer generate or "
@@ -60,16 +76,20 @@ def open_translator(path: Path | str) -> OpenedTranslator:
         )
     if config.model.marks is None:
         raise ValueError(f"{path}: its config has no marks, so nobody knows where targets end")
-    return OpenedTranslator(Translator(model, config.model, tokenizer), config, found)
+    return OpenedTranslator(Translator(model, config.model, tokenizer), config, found, *notes)
 
 
 def open_any(
-    path: Path | str,
+    path: Path | str, make: Builder = build, say: Say = nothing_said
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
-    """Either of them, for whoever takes both."""
-    found = best_checkpoint(Path(path))
+    """Either of them, for whoever takes both; `say` is told why this checkpoint, where another
+    could have been used."""
+    found, choice = chosen_checkpoint(Path(path))
+    if choice is not None and choice.other is not None:
+        other = Path(path) / "checkpoints" / f"step-{choice.other}"
+        say(f"{path}: step {choice.step}, {choice.why}; for that one give {other}")
     try:
-        return _opened(found)
+        return _opened(found, make)
     except (KeyError, TypeError, AttributeError, RecursionError) as problem:
         # Whoever can write hashes can write anything: what does not fit is said, not trusted.
         raise ValueError(
@@ -79,7 +99,7 @@ def open_any(
 
 
 def _opened(
-    found: checkpoint.Checkpoint,
+    found: checkpoint.Checkpoint, make: Builder
 ) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
@@ -90,17 +110,20 @@ def _opened(
             f"{found.folder}: its tokenizer has {tokenizer.size:,} tokens, but the model "
             f"{config.model.vocabulary:,}: they do not belong together"
         )
-    model = outline(config.model)
+    model = built(found, config, make)
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     if has_int8(found):
         load_int8(model, found.tensors(INT8))
         return model.eval(), config, tokenizer, found
     tensors = found.tensors("model.safetensors")
+    if config.train.ema is not None or make is not build:
+        others = found.tensors("state.safetensors")
     if config.train.ema is not None:
         # What was evaluated is the running average, so that is what is used.
-        others = found.tensors("state.safetensors")
         tensors = {name: others[f"average.{name}"] for name in tensors}
     state.adopt_weights(model, tensors, str(found.folder))
+    if make is not build:
+        state.load_buffers(model, others, str(found.folder))
     return model.eval(), config, tokenizer, found
 
 
@@ -124,9 +147,32 @@ def is_translator(path: Path) -> bool:
 
 
 def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
-    """The best checkpoint of the run in `path`, found whole, or `path` itself if it is one."""
+    """The checkpoint of the run in `path` to use, found whole, or `path` itself if it is one."""
+    return chosen_checkpoint(path)[0]
+
+
+def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]:
+    """The same with why it is the one; none: `path` left no choice."""
     if (path / "manifest.json").exists():
-        return checkpoint.verify(path)
+        return checkpoint.verify(path), None
+    newest = _newest(path)
+    numbers, config = newest.json("state.json"), run_from_json(newest.json("config.json"))
+    numbers = numbers if isinstance(numbers, dict) else {}
+    choice = choose(numbers, newest.step, config.train.schedule)
+    folder = path / "checkpoints"
+    if choice.step == newest.step:
+        return newest, choice
+    if not (folder / f"step-{choice.step}").exists():
+        return newest, Choice(newest.step, "the last checkpoint; the best one is gone")
+    try:
+        return checkpoint.verify(folder / f"step-{choice.step}"), choice
+    except ValueError as problem:
+        raise ValueError(
+            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
+        ) from None
+
+
+def _newest(path: Path) -> checkpoint.Checkpoint:
     folder = path / "checkpoints"
     if not folder.is_dir():
         raise ValueError(
@@ -144,16 +190,4 @@ def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
             f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest that holds is "
             f"{newest.folder}: give that one, or let clearformer train --resume go on from it"
         )
-    numbers = newest.json("state.json")
-    best = numbers.get("best") if isinstance(numbers, dict) else None
-    step = best.get("step") if isinstance(best, dict) else None
-    if type(step) is not int or step == newest.step:
-        return newest
-    if not (folder / f"step-{step}").exists():
-        return newest  # whoever made room took the best one away
-    try:
-        return checkpoint.verify(folder / f"step-{step}")
-    except ValueError as problem:
-        raise ValueError(
-            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
-        ) from None
+    return newest

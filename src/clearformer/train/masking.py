@@ -21,7 +21,7 @@ from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.train import tasks
-from clearformer.train.evaluate import evaluating
+from clearformer.train.evaluate import Measured, evaluating, shares
 
 MOST_VALIDATION = 2**16  # tokens evaluated during training, as in tasks.py: an indicator
 EVALUATION_SEED = 0  # what is hidden in an evaluation is the same for every run and step
@@ -61,8 +61,9 @@ class Masking:
     def batch(self, step: int) -> Batch:
         return as_tensors(self.batches.batch(step))
 
-    def evaluate(self, model: Transformer) -> dict[str, float]:
-        return measure(model, self.validation).figures()
+    def evaluate(self, model: Transformer) -> Measured:
+        found = measure(model, self.validation)
+        return Measured(found.figures(), found.scores, found.protocol(self.config))
 
     def chance(self) -> float:
         pairs = math.log(2) if isinstance(self.config.model.head, Pretraining) else 0.0
@@ -80,6 +81,7 @@ class Source:
     size: int  # bytes
     documents: Callable[[], Iterable[str]]
     chunks: Callable[[], Iterable[str]]
+    material: data.Text | tuple[str, ...]  # what they are read from
 
 
 def sources(
@@ -136,12 +138,12 @@ def _without_labels(corpus: data.LabelledCorpus, places: data.Places) -> data.Ta
 
 
 def _of_text(text: data.Text) -> Source:
-    return Source(text.name, text.size, lambda: data.files_of(text), text.decoded)
+    return Source(text.name, text.size, lambda: data.files_of(text), text.decoded, text)
 
 
 def _of_table(table: data.Table) -> Source:
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in table.texts)
-    return Source(table.name, size, lambda: table.texts, lambda: table.texts)
+    return Source(table.name, size, lambda: table.texts, lambda: table.texts, table.texts)
 
 
 def batches(
@@ -198,6 +200,21 @@ class Found:
     masked: tuple[float, int, int]  # nats, right, all hidden tokens
     sentences: tuple[float, int, int]  # the same of pairs; zeros: there are none
     rows: int
+    parts: tuple[float, ...]  # the nats of the hidden tokens of some rows each
+
+    @property
+    def scores(self) -> list[float]:
+        """Losses of the parts, such that their mean is the masked loss."""
+        return shares(self.parts, max(self.masked[2], 1))
+
+    def protocol(self, config: RunConfig) -> str:
+        how = config.data.masking
+        assert how is not None
+        return (
+            f"{self.masked[2]:,} hidden tokens in {self.rows:,} rows of up to "
+            f"{config.model.length} tokens, hidden as in training ({how.share:.0%}, by "
+            f"{how.unit}), the same at every evaluation"
+        )
 
     def figures(self) -> dict[str, float]:
         nats, right, count = self.masked
@@ -216,7 +233,7 @@ def measure(model: Transformer, given: data.MaskedBatches) -> Found:
     assert isinstance(head, heads.MaskedToken | heads.Pretraining)
     masked = head.masked if isinstance(head, heads.Pretraining) else head
     words, pairs = np.zeros(3), np.zeros(3)
-    rows = 0
+    rows, parts = 0, []
     with evaluating(model) as device:
         for step in range(given.steps_per_epoch):
             found = given.batch(step)
@@ -226,13 +243,15 @@ def measure(model: Transformer, given: data.MaskedBatches) -> Found:
             hidden = model.hidden(batch.tokens.to(device), keep, segments)
             targets = torch.from_numpy(found.targets).to(device)
             places = targets != IGNORE
-            words += _count(masked(hidden[places]), targets[places])
+            counted = _count(masked(hidden[places]), targets[places])
+            parts.append(float(counted[0]))
+            words += counted
             if found.labels is not None:
                 assert isinstance(head, heads.Pretraining)
                 labels = torch.from_numpy(found.labels).to(device)
                 pairs += _count(head.sentence(hidden, keep), labels)
             rows += len(found.ids)
-    return Found(_numbers(words), _numbers(pairs), rows)
+    return Found(_numbers(words), _numbers(pairs), rows, tuple(parts))
 
 
 def _count(

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from clearformer.build import build
 from clearformer.config import (
     Classifier,
     Learned,
@@ -31,6 +32,7 @@ from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.train import folder
 from clearformer.train.checkpoint import Checkpoint
+from clearformer.train.fingerprint import OWN, Builder
 
 FREE = {"name", "head", "dropout", "length", "past"}  # what a new run may choose
 POSITIONS = "embedding.position.table.weight"
@@ -55,9 +57,14 @@ def read(path: Path) -> Beginning:
     return Beginning(config, tokenizer, Origin(folder=str(path), sha256=identity(found)))
 
 
-def open_origin(origin: Origin, config: RunConfig) -> folder.Opened:
-    """The model to begin from, if it is still the one that was meant, and one that fits."""
-    opened = folder.open_run(Path(origin.folder))
+def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> folder.Opened:
+    """The model to begin from, if it is still the one that was meant, and one that fits.
+
+    `make` is the new run's builder, and opens a model that a builder of one's own has made.
+    """
+    path = Path(origin.folder)
+    stock = OWN not in folder.best_checkpoint(path).manifest
+    opened = folder.open_run(path, build if stock else make)
     if identity(opened.found) != origin.sha256:
         raise ValueError(
             f"{origin.folder} is not what it was when this run was set up: begin anew from it, "

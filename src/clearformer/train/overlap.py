@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,7 @@ class Overlap:
 
 def overlap(translations: Sequence[str], references: Sequence[str]) -> Overlap:
     """Compare each translation with its one reference."""
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-        from sacrebleu.metrics.chrf import CHRF
-    except ImportError:
-        raise ValueError(
-            "BLEU and chrF are computed by the package sacrebleu, and it is not installed: "
-            "pip install sacrebleu"
-        ) from None
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = _metrics()
     given, wanted = list(translations), [list(references)]
     pairs = zip(translations, references, strict=True)
     right = sum(one.strip() == other.strip() for one, other in pairs)
@@ -44,3 +37,22 @@ def overlap(translations: Sequence[str], references: Sequence[str]) -> Overlap:
         str(bleu.get_signature()),
         str(chrf.get_signature()),
     )
+
+
+def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF of each translation by itself; their mean is near that of the corpus, not the same."""
+    _, chrf = _metrics()
+    pairs = zip(translations, references, strict=True)
+    return [chrf.sentence_score(one, [other]).score for one, other in pairs]
+
+
+def _metrics() -> tuple[Any, Any]:
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError:
+        raise ValueError(
+            "BLEU and chrF are computed by the package sacrebleu, and it is not installed: "
+            "pip install sacrebleu"
+        ) from None
+    return BLEU(), CHRF()

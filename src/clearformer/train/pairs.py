@@ -14,8 +14,8 @@ from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
-from clearformer.train.evaluate import evaluating
-from clearformer.train.overlap import overlap
+from clearformer.train.evaluate import Measured, evaluating
+from clearformer.train.overlap import overlap, sentence_chrf
 
 # Pairs that are evaluated during training: an indicator that costs little beside it.
 # `clearformer evaluate` takes all.
@@ -93,7 +93,7 @@ class Translation:
     def batch(self, step: int) -> PairBatch:
         return tensors(self.batches.batch(step))
 
-    def evaluate(self, model: Seq2Seq) -> dict[str, float]:
+    def evaluate(self, model: Seq2Seq) -> Measured:
         translator = Translator(model, self.model_config, self.tokenizer)
         # An untrained model does not know where to stop.
         most = 10 + 3 * max(len(ids) for ids in self.encoded.targets) // 2
@@ -102,13 +102,16 @@ class Translation:
             found = translator.translate(
                 self.validation.sources, Beam(width=1), batch=128, most=most
             )
-        figures = overlap([each[0].text for each in found], self.validation.targets)
-        return {
+        texts = [each[0].text for each in found]
+        figures = overlap(texts, self.validation.targets)
+        told = {
             "loss": loss(model, self.encoded),
             "bleu": figures.bleu,
             "chrf": figures.chrf,
             "exact": figures.exact,
         }
+        protocol = f"{len(texts):,} pairs, each translated by its likeliest token in turn (beam 1)"
+        return Measured(told, sentence_chrf(texts, self.validation.targets), protocol)
 
     def sample(self, model: Seq2Seq) -> str:
         """A pair of the validation, and what the model says."""

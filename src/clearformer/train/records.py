@@ -3,6 +3,19 @@
 A line is one `write`, so a kill can tear only the last one; a resumed run cuts that off and
 says from which step it goes on. `read` undoes the repetition: after a resume at step N,
 records of later steps from before it do not count.
+
+`metrics.jsonl` has version 2, which its first line says. Every row has an `event`:
+
+    start       version, and what `figure` decides and what a step `counts`
+    step        train_loss, learning_rate, gradient_norm, seconds, progress, and the targets so far
+                under the name of what they are: tokens, texts, hidden_tokens or target_tokens
+    evaluation  validation_loss and the other figures, each with validation_ before its name, and
+                validation_standard_error, which is that of the figure that decides
+    skipped, checkpoint, resume, end
+
+In version 1 a step had no event, `loss` was the name in training and validation, and `tokens` that
+of any targets. `normalized` reads a row of either version as one of version 2, so that a file that
+a later version went on with is read right too.
 """
 
 from __future__ import annotations
@@ -15,6 +28,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from clearformer.train.events import Evaluation, Step
+
+VERSION = 2
+VALIDATION = "validation_"
+PLAIN = ("event", "step", "best")  # what an evaluation has besides figures
+# What the targets of a step are called; `targets` in version 1, which had one name for all.
+COUNTED = ("tokens", "texts", "hidden_tokens", "target_tokens", "targets")
+
 
 class Records:
     """An append-only file of JSON lines."""
@@ -26,8 +47,7 @@ class Records:
         self.begun = path.stat().st_size > 0  # by an earlier start
 
     def append(self, record: Mapping[str, Any]) -> None:
-        line = json.dumps({name: _plain(value) for name, value in record.items()})
-        data = line.encode() + b"\n"
+        data = as_line(record).encode() + b"\n"
         if self._file.write(data) != len(data):  # a disk that fills up takes a part
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {self.path}")
 
@@ -60,15 +80,70 @@ class Unwritten(Records):
         pass
 
 
+def as_line(record: Mapping[str, Any]) -> str:
+    return json.dumps({name: _plain(value) for name, value in record.items()})
+
+
+def start_row(counted: str, figure: str) -> dict[str, Any]:
+    """The first line: what a step counts, and which figure decides."""
+    counts = counted.replace(" ", "_")
+    return {"event": "start", "version": VERSION, "counts": counts, "figure": figure}
+
+
+def step_row(event: Step, counted: str) -> dict[str, Any]:
+    """A step as it is written, its targets under the name of what they are."""
+    return {
+        "event": "step",
+        "step": event.step,
+        "train_loss": event.loss,
+        "learning_rate": event.lr,
+        "gradient_norm": event.gradient_norm,
+        counted.replace(" ", "_"): event.tokens,
+        "seconds": event.seconds,
+        "progress": event.progress,
+    }
+
+
+def evaluation_row(event: Evaluation) -> dict[str, Any]:
+    """An evaluation as it is written, its figures told apart from those of training."""
+    figures = {f"{VALIDATION}{name}": value for name, value in event.figures.items()}
+    if event.error is not None:
+        figures[f"{VALIDATION}standard_error"] = event.error
+    return {"event": "evaluation", "step": event.step, "best": event.best, **figures}
+
+
+def normalized(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of version 1 or 2 as one of version 2; version 1 did not say what `targets` are."""
+    match record.get("event"):
+        case None:
+            names = {"loss": "train_loss", "lr": "learning_rate", "tokens": "targets"}
+            row = {names.get(name, name): value for name, value in record.items()}
+            return {**row, "event": "step"}
+        case "evaluation":
+            return {
+                name if name in PLAIN or name.startswith(VALIDATION) else VALIDATION + name: value
+                for name, value in record.items()
+            }
+        case _:
+            return dict(record)
+
+
+def targets(row: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """What a normalized step counts, and how many of them there were so far."""
+    return next(((name, row[name]) for name in COUNTED if name in row), None)
+
+
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records that count, in order; a torn last line is left out, and so are checkpoints: when
-    one is saved is up to the clock."""
+    """The records that count, normalized and in order; a torn last line is left out, and so are
+    the start, and checkpoints: when one is saved is up to the clock."""
     records: list[dict[str, Any]] = []
-    for record in _lines(path):
+    for record in map(normalized, _lines(path)):
         if record.get("event") == "resume":
             records = [r for r in records if r.get("step", 0) <= record["step"]]
             records = [r for r in records if r.get("event") != "end"]
-        elif record.get("event") != "checkpoint" and not _evaluated_again(record, records):
+        elif record["event"] not in ("start", "checkpoint") and not _evaluated_again(
+            record, records
+        ):
             records.append(record)
     return records
 

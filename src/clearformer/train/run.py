@@ -23,15 +23,15 @@ from typing import Any
 import torch
 
 from clearformer.build import build, outline
-from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
+from clearformer.config import RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
-from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.data import Places
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import (
     checkpoint,
+    choice,
     diagnose,
     draws,
     micro,
@@ -41,6 +41,7 @@ from clearformer.train import (
     recompute,
     scaling,
     schedule,
+    seen,
     state,
     step,
     structure,
@@ -51,14 +52,22 @@ from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
 from clearformer.train.device import device_of
 from clearformer.train.ending import DESERTED, exit_code
+from clearformer.train.evaluate import Measured
 from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
+from clearformer.train.fingerprint import OWN, Builder, of_own_builder, require_same
+from clearformer.train.fingerprint import Model as Model
 from clearformer.train.lock import Lock, require_writable
-from clearformer.train.records import Records, Unwritten
+from clearformer.train.records import (
+    VERSION,
+    Records,
+    Unwritten,
+    evaluation_row,
+    start_row,
+    step_row,
+)
 from clearformer.train.spread import spread
 from clearformer.train.together import ALONE, Alone
-
-Model = Transformer | Seq2Seq
 
 
 class Run:
@@ -75,7 +84,7 @@ class Run:
         sample: Callable[[Run, Model], str | None] | None = None,
         faults: Faults = Faults(),
         allow_changed_data: bool = False,
-        make: Callable[[AnyModelConfig, int], Model] = build,
+        make: Builder = build,
         ranks: Alone = ALONE,
     ) -> None:
         self.folder = folder
@@ -109,7 +118,7 @@ class Run:
         config: RunConfig | None,
         places: Places,
         resume: bool,
-        make: Callable[[AnyModelConfig, int], Model],
+        make: Builder,
     ) -> None:
         folder, say, ranks = self.folder, self.say, self.ranks
         found = self._newest()
@@ -128,7 +137,7 @@ class Run:
             # Learning it again would take long, and what it was learned from may be far away.
             tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
         elif config.origin is not None:
-            opened = origin.open_origin(config.origin, config)
+            opened = origin.open_origin(config.origin, config, make)
             tokenizer = opened.tokenizer
         elif config.train.tables is not None:
             raise ValueError("train.tables needs tables that were learned: add --from RUN")
@@ -139,12 +148,24 @@ class Run:
         self.config = self.task.config
         for cost in structure.costs(self.config.model):
             say(f"note: {cost}")
-        self.data = {
+        self.data: dict[str, Any] = {
             "data": self.task.identity,
             "tokenizer": tokenizer_identity(self.task.tokenizer),
         }
         draws.seed(self.config.train.seed)
+        self.make = make
         model = make(self.config.model, self.config.train.seed)
+        # Before anything is done to it: what a builder of one's own gave, if it is another model.
+        own = of_own_builder(model, self.config.model, make)
+        self.data |= {} if own is None else {OWN: own}
+        self.data |= seen.facts(
+            self.task,
+            opened.found if opened is not None else None,
+            {} if found is None else found.manifest,
+            config.origin.folder if config.origin is not None else None,
+        )
+        if found is not None:
+            require_same(model, self.config.model, found)
         if opened is not None:
             origin.take_over(model, self.config.model, opened)
             if self.config.train.tables is not None:
@@ -169,6 +190,7 @@ class Run:
             scaling.suited(self.precision, device),
         )
         self.saved_step = -1
+        self.protocol = ""  # of the evaluations, once there was one
         self.resumed = found is not None
         if ranks.rank:
             draws.begin(self.config.train.seed, 0, ranks.rank)
@@ -223,7 +245,8 @@ class Run:
         return task
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
-        for what, identity in self.data.items():
+        for what in ("data", "tokenizer"):
+            identity = self.data[what]
             if found.manifest.get(what) == identity:
                 continue
             if what != "data" or not self.allow_changed_data:
@@ -263,10 +286,12 @@ class Run:
     ) -> Iterator[Event]:
         """All events, and in the records where they began and why they ended."""
         try:
+            if not metrics.begun:
+                metrics.append(start_row(self.task.counted, self.task.figure))
             for each in (metrics, samples):
                 # A run that was killed before its first checkpoint goes on from step 0.
                 if self.resumed or each.begun:
-                    each.append({"event": "resume", "step": self.state.step})
+                    each.append({"event": "resume", "step": self.state.step, "version": VERSION})
             yield from self._events(metrics, samples, stop)
         except Exception as problem:
             end = {"reason": "error", "exit": exit_code(problem)}
@@ -286,7 +311,6 @@ class Run:
         began = time.monotonic() - now.seconds
         last_save: float | None = None  # nothing is due before the first step
         loss = self._loss()
-        tokens = 0
         losses: list[float] = []
 
         def save() -> Saved:
@@ -343,7 +367,7 @@ class Run:
                 metrics.append({"event": "end", **vars(ended)})
                 yield ended
                 return
-            factor = schedule.factor(train.schedule, now.step, progress)
+            factor = self._rate_factor(seconds, progress)
             optim.set_rate(now.rules, factor)
             outcome = self._step(self.faults.spoil(now.step + 1, loss), train.lr * factor)
             now.step += 1
@@ -353,7 +377,7 @@ class Run:
                 yield left_out
                 continue
             now.empty += not outcome.targets
-            tokens += outcome.targets
+            now.targets += outcome.targets
             if now.average is not None:
                 now.average.update(self.model, now.step)
             event = Step(
@@ -361,11 +385,11 @@ class Run:
                 outcome.loss,
                 train.lr * factor,
                 outcome.gradient_norm,
-                tokens,
+                now.targets,
                 time.monotonic() - began,
                 progress,
             )
-            metrics.append(vars(event))
+            metrics.append(step_row(event, self.task.counted))
             yield event
             losses.append(outcome.loss)
             if len(losses) == 200:
@@ -455,9 +479,10 @@ class Run:
         now = self.state
         device = next(self.model.parameters()).device
         with now.average.lent_to(self.model) if now.average else nullcontext():
-            model = self.spread.gathered(self.model, lambda: outline(self.config.model))
+            model = self.spread.gathered(self.model, self._without_weights)
             with precision.context(self.precision, device):
-                figures = self.ranks.share(self.task.evaluate(model))
+                measured = self.task.evaluate(model)
+                figures = self.ranks.share(measured.figures)
             sample = self._sample(model)
         value = figures[self.task.figure]
         sign = 1 if self.task.larger_is_better else -1
@@ -466,14 +491,39 @@ class Run:
         now.since_best = 0 if best else now.since_best + 1
         if best:
             now.best = {"step": now.step, "value": value}
+            now.scores = torch.tensor(measured.scores, dtype=torch.float64)
+        self._compare(value, measured, progress >= 1)
         # By progress and not by counting: an evaluation that a long step jumped over is gone.
         now.evaluated = max(
             now.evaluated + 1, math.floor(min(progress, 1.0) * self.config.train.evaluations)
         )
-        metrics.append({"event": "evaluation", "step": now.step, "best": best, **figures})
+        told = Evaluation(now.step, figures, best, sample, measured.error)
+        metrics.append(evaluation_row(told))
         if sample is not None:
             samples.append({"step": now.step, "text": sample})
-        return Evaluation(now.step, figures, best, sample)
+        return told
+
+    def _compare(self, value: float, measured: Measured, finished: bool) -> None:
+        """Write down how this evaluation compares with the best: `choice` goes by it."""
+        now = self.state
+        before = None if now.scores is None else now.scores.tolist()
+        found = choice.compared(before, measured.scores, self.task.larger_is_better)
+        shown = value if math.isfinite(value) else None
+        now.last = {"step": now.step, "value": shown, "finished": finished, **(found or {})}
+        self.protocol = measured.protocol
+
+    @property
+    def chosen(self) -> choice.Choice:
+        """The checkpoint that every verb will use."""
+        return choice.choose(self.state.numbers(), self.state.step, self.config.train.schedule)
+
+    def _without_weights(self) -> Model:
+        config = self.config
+        if self.make is build:
+            return outline(config.model)
+        model = self.make(config.model, config.train.seed)
+        model.load_state_dict(state.buffers(self.model), strict=False)
+        return model
 
     def _sample(self, model: Model) -> str | None:
         """What the model says. It is looked at and nothing more, so no run ends for it."""
@@ -485,6 +535,25 @@ class Run:
             reason = " ".join(str(problem).split()) or type(problem).__name__
             self.say(f"note: step {self.state.step} has no sample text: {reason}")
             return None
+
+    def _rate_factor(self, seconds: float, progress: float) -> float:
+        """What the base learning rate is multiplied by in the next step."""
+        train, now = self.config.train, self.state
+        if train.anneal == "from_start":
+            return schedule.from_start(train.schedule, now.step, progress)
+        total = None if train.minutes is not None else self.total_steps
+        if now.warmed is not None:
+            # Where it ended does not change with a budget that is changed later.
+            steps, ended = now.warmed["step"], now.warmed["seconds"]
+            share = self._progress(ended) if total is None else steps / total
+            warmup = schedule.Warmup(1.0, steps, share)
+        elif total is None:
+            warmup = schedule.by_clock(train.schedule, now.step, progress)
+        else:
+            warmup = schedule.by_steps(train.schedule, now.step, total)
+        if now.warmed is None and warmup.factor >= 1:
+            now.warmed = {"step": warmup.steps, "seconds": seconds if warmup.steps else 0.0}
+        return schedule.factor(train.schedule, now.step, progress, warmup)
 
     def _progress(self, seconds: float) -> float:
         train = self.config.train

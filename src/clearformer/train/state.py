@@ -26,7 +26,8 @@ from clearformer.train.memory import Memories
 from clearformer.train.scaling import Scaling
 from clearformer.train.spread import SINGLE, Single
 
-NUMBERS = ("step", "seconds", "best", "since_best", "evaluated", "empty")
+COUNTS = ("since_best", "evaluated", "empty", "targets")
+NUMBERS = ("step", "seconds", "best", "last", *COUNTS, "warmed")
 
 
 @dataclass
@@ -41,9 +42,13 @@ class State:
     step: int = 0
     seconds: float = 0.0  # spent training, over all starts
     best: dict[str, Any] | None = None  # {"step", "value"} of the best evaluation
+    scores: Tensor | None = None  # of the texts in that evaluation
+    last: dict[str, Any] | None = None  # the last evaluation, and how it compares with the best
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
     empty: int = 0  # steps without a single target, which changed nothing
+    targets: int = 0  # learned from so far
+    warmed: dict[str, Any] | None = None  # {"step", "seconds"} at which the warm-up was over
 
     def numbers(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in NUMBERS}
@@ -124,7 +129,9 @@ def _restore(found: Checkpoint, state: State, seed: int, spread: Single) -> None
         state.average.load(_below("average.", others), spread.part)
     if state.memory is not None:
         state.memory.load(_below("memory.", others), device, ranks)
+    load_buffers(state.model, others, str(found.folder))
     state.scaling.load(scaling)
+    state.scores = others.get("scores")
     for name, value in numbers.items():
         if name in NUMBERS:
             setattr(state, name, value)
@@ -143,12 +150,15 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
     def is_number(value: Any) -> bool:
         return type(value) in (int, float) and math.isfinite(value)
 
-    best = numbers.get("best")
+    best, last, warmed = (numbers.get(name) for name in ("best", "last", "warmed"))
     sound = {
         "step": numbers["step"] == found.step and is_count(numbers["step"]),
         "seconds": is_number(numbers["seconds"]) and numbers["seconds"] >= 0,
         "best": best is None or (is_count(best["step"]) and is_number(best["value"])),
-        **{name: is_count(numbers.get(name, 0)) for name in ("since_best", "evaluated", "empty")},
+        "last": last is None or (isinstance(last, dict) and is_count(last["step"])),
+        "warmed": warmed is None
+        or (is_count(warmed["step"]) and is_number(warmed["seconds"]) and warmed["seconds"] >= 0),
+        **{name: is_count(numbers.get(name, 0)) for name in COUNTS},
     }
     for name, right in sound.items():
         if not right:
@@ -219,6 +229,22 @@ def tied(model: nn.Module) -> dict[str, str]:
     return aliases
 
 
+def buffers(model: nn.Module) -> dict[str, Tensor]:
+    """What a model keeps besides weights, such as running statistics; a stock model: nothing."""
+    learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return {name: value for name, value in model.state_dict().items() if name not in learned}
+
+
+@torch.no_grad()
+def load_buffers(model: nn.Module, others: Mapping[str, Tensor], where: str) -> None:
+    """Put back what `buffers` gave; a checkpoint from before they were saved has none."""
+    found = _below("buffers.", others)
+    for name, value in buffers(model).items() if found else ():
+        if name not in found or found[name].shape != value.shape:
+            raise ValueError(f"{where} does not fit the model: its buffer {name} is another")
+        value.copy_(found[name])
+
+
 @torch.no_grad()
 def load_weights(
     model: nn.Module,
@@ -278,6 +304,9 @@ def _others(state: State, spread: Single) -> dict[str, Tensor]:
     found = _above("generator.", draws.states(device, spread.ranks))
     if state.average is not None:
         found |= _above("average.", spread.collect(state.average.weights))
+    found |= _above("buffers.", buffers(state.model))
+    if state.scores is not None:
+        found["scores"] = state.scores
     if state.memory is not None:
         found |= _above("memory.", state.memory.tensors(spread.ranks))
     return found

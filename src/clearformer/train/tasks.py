@@ -32,6 +32,7 @@ from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 from clearformer.train import evaluate, structure
+from clearformer.train.evaluate import Measured
 from clearformer.train.memory import Memories
 from clearformer.train.pairs import Translation
 
@@ -62,7 +63,7 @@ class Task(Protocol):
 
     def batch(self, step: int) -> Any: ...
 
-    def evaluate(self, model: Any) -> dict[str, float]: ...
+    def evaluate(self, model: Any) -> Measured: ...
 
     def chance(self) -> float:
         """The loss of knowing nothing."""
@@ -136,14 +137,14 @@ class Stream:
         found = self.batches.batch(step)
         return Batch(torch.from_numpy(found.tokens), torch.from_numpy(found.targets))
 
-    def evaluate(self, model: Transformer) -> dict[str, float]:
+    def evaluate(self, model: Transformer) -> Measured:
         length = self.config.model.length
         # No more at a time than in training: what fits there must fit here.
         rows = min(16, self.config.train.batch // self.config.train.accumulate)
         found = evaluate.compress(
             model, self.validation, self.tokenizer, length, stride=length, batch=rows
         )
-        return {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
+        return _measured(found)
 
     def chance(self) -> float:
         return math.log(self.tokenizer.size)
@@ -164,11 +165,15 @@ class Segments(Stream):
         assert isinstance(model.past, HiddenMemory)
         return Memories(model.layers, model.width, model.past.length, parts)
 
-    def evaluate(self, model: Transformer) -> dict[str, float]:
-        found = evaluate.compress_segments(
-            model, self.config.model, self.validation, self.tokenizer
+    def evaluate(self, model: Transformer) -> Measured:
+        return _measured(
+            evaluate.compress_segments(model, self.config.model, self.validation, self.tokenizer)
         )
-        return {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
+
+
+def _measured(found: evaluate.Compression) -> Measured:
+    figures = {"loss": found.loss, "bits_per_byte": found.bits_per_byte}
+    return Measured(figures, found.scores, found.protocol)
 
 
 class Labels:
@@ -226,12 +231,15 @@ class Labels:
             torch.from_numpy(found.keep),
         )
 
-    def evaluate(self, model: Transformer) -> dict[str, float]:
+    def evaluate(self, model: Transformer) -> Measured:
         rows = min(32, self.config.train.batch // self.config.train.accumulate)
         guesses = evaluate.predict(model, self.validation, self.config, batch=rows)
         labels = torch.from_numpy(self.validation.labels)
         found = evaluate.report(guesses, labels, self.names)
-        return {"loss": found.loss, "accuracy": found.accuracy}
+        right = (guesses.argmax(dim=1) == labels).float()
+        config = self.config
+        protocol = evaluate.rows_protocol(self.validation, config.model.length, config.data.cut)
+        return Measured({"loss": found.loss, "accuracy": found.accuracy}, right.tolist(), protocol)
 
     def chance(self) -> float:
         return math.log(len(self.names))
