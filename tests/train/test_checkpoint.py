@@ -272,7 +272,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path):
         path = write(tmp_path, 1).folder / name
         path.unlink()
         os.mkfifo(path)
-        with pytest.raises(ValueError, match="is no file"):
+        with pytest.raises(ValueError, match="is a named pipe, but a regular file is needed"):
             checkpoint.verify(path.parent)
         path.unlink()
 

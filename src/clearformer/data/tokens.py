@@ -266,7 +266,7 @@ def _temporary(path: Path) -> Path:
     prefix = f".{path.name}.{socket.gethostname()}."
     for old in path.parent.glob(f"{glob.escape(prefix)}*"):
         owner = old.name.removeprefix(prefix)
-        if owner.isdecimal() and not _is_alive(int(owner)):
+        if owner.isascii() and owner.isdecimal() and not _is_alive(int(owner)):
             old.unlink(missing_ok=True)
     return path.with_name(f"{prefix}{os.getpid()}")
 
@@ -274,7 +274,7 @@ def _temporary(path: Path) -> Path:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process has a number that large
         return False
     except OSError:
         return True  # it is someone else's

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clearformer import safe_files
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
+from clearformer.explore.texts import clean
+from clearformer.train.checkpoint import MOST, numbered
+from clearformer.train.records import content, opened
 
 Point = list[Any]  # step and value
 Series = dict[str, list[Point]]
@@ -25,6 +31,7 @@ Series = dict[str, list[Point]]
 NAMES = {"loss": "train_loss", "lr": "learning_rate", "gradient_norm": "gradient_norm"}
 EVALUATED = {"loss": "val_loss"}
 LONGEST_LINE = 2**20
+LARGEST = sys.float_info.max
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
@@ -78,7 +85,7 @@ def _anew(folder: Path) -> News:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return 0
 
@@ -86,10 +93,8 @@ def _size(path: Path) -> int:
 def _lines(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
     """The whole lines from a byte on, and where they end; what is no record is passed over."""
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            data = file.read()
-    except OSError:
+        data = content(path, start)
+    except (OSError, ValueError):
         return [], start
     end = data.rfind(b"\n") + 1
     return list(_records(data[:end].split(b"\n"))), start + end
@@ -120,7 +125,7 @@ def _counting(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _samples(texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {"step": _step(each), "text": each["text"][:4000]}
+        {"step": _step(each), "text": clean(each["text"])}
         for each in texts
         if isinstance(each.get("text"), str)
     ]
@@ -128,7 +133,7 @@ def _samples(texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _step(record: Mapping[str, Any]) -> int:
     step = record.get("step", 0)
-    return step if isinstance(step, int) else 0
+    return step if type(step) is int and 0 <= step < MOST else 0
 
 
 # --- curves --------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ def series(
         if event not in (None, "evaluation"):
             continue
         for name, value in record.items():
-            shown = names.get(name) or (name if event == "evaluation" else None)
+            shown = names.get(name) or (clean(name) if event == "evaluation" else None)
             known = shown is not None and name not in ("step", "event", "best")
             if known and shown is not None and _is_number(value):
                 found.setdefault(shown, []).append([step, value])
@@ -154,7 +159,8 @@ def series(
         if now is not None:
             if before is not None and now[1] > before[1] and now[0] > before[0]:
                 rate = (now[0] - before[0]) / (now[1] - before[1])
-                found.setdefault("tokens_per_second", []).append([step, rate])
+                if _is_finite(rate):
+                    found.setdefault("tokens_per_second", []).append([step, rate])
             before = now
     return found
 
@@ -162,14 +168,19 @@ def series(
 def _clock(record: Mapping[str, Any]) -> tuple[float, float] | None:
     """Tokens and seconds so far."""
     tokens, seconds = record.get("tokens"), record.get("seconds")
-    known = isinstance(tokens, int | float) and isinstance(seconds, int | float)
+    known = _is_finite(tokens) and _is_finite(seconds)
     return (float(tokens), float(seconds)) if known else None  # type: ignore[arg-type]
 
 
 def _is_number(value: object) -> bool:
     if isinstance(value, str):
         return value in ("nan", "inf", "-inf")
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return _is_finite(value)
+
+
+def _is_finite(value: object) -> bool:
+    """Whether an answer can carry it as a number: 1e999 is none, nor is one of 400 digits."""
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST  # type: ignore[operator]
 
 
 def binned(points: list[Point], most: int = POINTS) -> list[Point]:
@@ -201,11 +212,22 @@ def metrics(folder: Path, since: str | None) -> dict[str, Any]:
         "series": {
             name: binned(points) for name, points in series(found.records, found.before).items()
         },
-        "last": last,
+        "last": _flat(last),
         "samples": found.samples[-50:],
         "next": str(found.mark),
         "reset": found.reset,
     }
+
+
+def _flat(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A record without what no trainer writes: it was read from a file."""
+    if record is None:
+        return None
+    texts = {clean(k): clean(v) for k, v in record.items() if isinstance(v, str)}
+    others = {
+        clean(k): v for k, v in record.items() if v is None or isinstance(v, bool) or _is_finite(v)
+    }
+    return {**others, **texts}
 
 
 # --- events --------------------------------------------------------------------------------
@@ -234,7 +256,7 @@ class Watch:
             events.append(("checkpoint", {"id": id}))
         for record in found.records:
             if record.get("event") == "end":
-                reason = str(record.get("reason", ""))
+                reason = clean(str(record.get("reason", "")))
                 events.append(("end", {"step": _step(record), "reason": reason}))
         return events
 
@@ -251,9 +273,10 @@ def _fitting(curves: Series) -> Series:
 
 
 def checkpoint_ids(folder: Path) -> set[str]:
-    place = folder / "checkpoints"
-    names = (each.name for each in place.iterdir()) if place.is_dir() else ()
-    return {name for name in names if re.fullmatch(r"step-\d{1,12}", name)}
+    try:
+        return {path.name for _, path in numbered(folder / "checkpoints")}
+    except (OSError, ValueError):
+        return set()
 
 
 # --- the list ------------------------------------------------------------------------------
@@ -262,7 +285,11 @@ def checkpoint_ids(folder: Path) -> set[str]:
 def state(folder: Path, now: float | None = None) -> dict[str, Any]:
     """Where a run stands, by the last lines of its metrics."""
     path = folder / "metrics.jsonl"
-    quiet = max(0.0, (time.time() if now is None else now) - path.stat().st_mtime)
+    try:
+        changed = path.lstat().st_mtime
+    except OSError:
+        changed = 0.0  # it was deleted a moment ago
+    quiet = max(0.0, (time.time() if now is None else now) - changed)
     last = _last_records(path, _size(path))
     end = last[-1] if last and last[-1].get("event") == "end" else None
     step = max((_step(record) for record in last), default=0)
@@ -270,7 +297,7 @@ def state(folder: Path, now: float | None = None) -> dict[str, Any]:
     return {
         "step": _step(end) if end is not None else step,
         "state": alive if end is None else "ended",
-        "reason": None if end is None else str(end.get("reason", "")),
+        "reason": None if end is None else clean(str(end.get("reason", ""))),
         "quiet": quiet,
     }
 
@@ -278,13 +305,16 @@ def state(folder: Path, now: float | None = None) -> dict[str, Any]:
 def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
     """The last few whole lines before a byte."""
     start = max(0, end - 2**14)
-    with path.open("rb") as file:
-        file.seek(start)
-        data = file.read(end - start)
+    try:
+        with opened(path) as file:
+            file.seek(start)
+            data = file.read(end - start)
+    except (OSError, ValueError):
+        return []
     lines = data[: data.rfind(b"\n") + 1].split(b"\n")
     return list(_records(lines[1:] if start else lines))
 
 
 def stop(folder: Path) -> None:
     """Ask the trainer to save and end at its next step."""
-    (folder / "stop").touch()
+    os.close(safe_files.open_file(folder / "stop", os.O_WRONLY | os.O_CREAT))

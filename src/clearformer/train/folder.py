@@ -5,11 +5,13 @@ A checkpoint carries its own config and tokenizer, so a model cannot be opened w
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from clearformer import safe_files
 from clearformer.build import outline
 from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
 from clearformer.core.int8 import load_int8
@@ -70,7 +72,7 @@ def open_any(
     found = best_checkpoint(Path(path))
     try:
         return _opened(found)
-    except (KeyError, TypeError, AttributeError, RecursionError) as problem:
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         # Whoever can write hashes can write anything: what does not fit is said, not trusted.
         raise ValueError(
             f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
@@ -125,9 +127,10 @@ def is_translator(path: Path) -> bool:
 
 def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
     """The best checkpoint of the run in `path`, found whole, or `path` itself if it is one."""
-    if (path / "manifest.json").exists():
+    if os.path.lexists(path / "manifest.json"):
         return checkpoint.verify(path)
     folder = path / "checkpoints"
+    safe_files.require_folder(folder)
     if not folder.is_dir():
         raise ValueError(
             f"{path} is no run: it has no checkpoints folder. Give what --out named in "
@@ -149,10 +152,10 @@ def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
     step = best.get("step") if isinstance(best, dict) else None
     if type(step) is not int or step == newest.step:
         return newest
-    if not (folder / f"step-{step}").exists():
+    if step not in dict(checkpoint.numbered(folder)):
         return newest  # whoever made room took the best one away
     try:
-        return checkpoint.verify(folder / f"step-{step}")
+        return checkpoint.verify_in_run(folder / f"step-{step}")
     except ValueError as problem:
         raise ValueError(
             f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
