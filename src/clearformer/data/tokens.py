@@ -174,7 +174,7 @@ def open_tokens(path: Path) -> TokenFile:
             raise ValueError("unknown format")
         if type(description.count) is not int or description.count < 1:
             raise ValueError("no count")
-    except (OSError, TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{source}: it does not describe a token file ({error}): delete it, "
             f"and it will be made again"

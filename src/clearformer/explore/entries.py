@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -14,6 +13,7 @@ from clearformer.build import outline
 from clearformer.config import AnyModelConfig, NextToken, RunConfig, Seq2SeqConfig, run_from_json
 from clearformer.core.layout import quicken
 from clearformer.explore.jobs import Worker
+from clearformer.explore.runs import is_finite
 from clearformer.explore.subject import Subject
 from clearformer.explore.texts import clean
 from clearformer.hub import importing
@@ -164,11 +164,7 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
     except (OSError, ValueError):
         return {}
     losses = {r["step"]: r.get("loss") for r in found if r.get("event") == "evaluation"}
-    return {
-        step: loss
-        for step, loss in losses.items()
-        if isinstance(loss, float) and math.isfinite(loss)
-    }
+    return {step: loss for step, loss in losses.items() if is_finite(loss)}
 
 
 def changed(path: Path) -> int:

@@ -159,7 +159,7 @@ def series(
         if now is not None:
             if before is not None and now[1] > before[1] and now[0] > before[0]:
                 rate = (now[0] - before[0]) / (now[1] - before[1])
-                if _is_finite(rate):
+                if is_finite(rate):
                     found.setdefault("tokens_per_second", []).append([step, rate])
             before = now
     return found
@@ -168,17 +168,17 @@ def series(
 def _clock(record: Mapping[str, Any]) -> tuple[float, float] | None:
     """Tokens and seconds so far."""
     tokens, seconds = record.get("tokens"), record.get("seconds")
-    known = _is_finite(tokens) and _is_finite(seconds)
+    known = is_finite(tokens) and is_finite(seconds)
     return (float(tokens), float(seconds)) if known else None  # type: ignore[arg-type]
 
 
 def _is_number(value: object) -> bool:
     if isinstance(value, str):
         return value in ("nan", "inf", "-inf")
-    return _is_finite(value)
+    return is_finite(value)
 
 
-def _is_finite(value: object) -> bool:
+def is_finite(value: object) -> bool:
     """Whether an answer can carry it as a number: 1e999 is none, nor is one of 400 digits."""
     return type(value) in (int, float) and -LARGEST <= value <= LARGEST  # type: ignore[operator]
 
@@ -225,7 +225,7 @@ def _flat(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     texts = {clean(k): clean(v) for k, v in record.items() if isinstance(v, str)}
     others = {
-        clean(k): v for k, v in record.items() if v is None or isinstance(v, bool) or _is_finite(v)
+        clean(k): v for k, v in record.items() if v is None or isinstance(v, bool) or is_finite(v)
     }
     return {**others, **texts}
 
@@ -256,9 +256,13 @@ class Watch:
             events.append(("checkpoint", {"id": id}))
         for record in found.records:
             if record.get("event") == "end":
-                reason = clean(str(record.get("reason", "")))
-                events.append(("end", {"step": _step(record), "reason": reason}))
+                events.append(("end", {"step": _step(record), "reason": _reason(record)}))
         return events
+
+
+def _reason(end: Mapping[str, Any]) -> str:
+    reason = end.get("reason")
+    return clean(reason) if isinstance(reason, str) else ""
 
 
 def _fitting(curves: Series) -> Series:
@@ -297,7 +301,7 @@ def state(folder: Path, now: float | None = None) -> dict[str, Any]:
     return {
         "step": _step(end) if end is not None else step,
         "state": alive if end is None else "ended",
-        "reason": None if end is None else clean(str(end.get("reason", ""))),
+        "reason": None if end is None else _reason(end),
         "quiet": quiet,
     }
 
