@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clearformer import limits
-from clearformer.reading import read_json
+from clearformer.reading import read_json, read_run_json
 
 
 def test_a_document(tmp_path):
@@ -45,3 +45,22 @@ def test_what_is_no_file_or_too_large(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "LARGEST_JSON", 2)
     with pytest.raises(ValueError, match=r"a has 3 bytes, but 2 are the most \(LARGEST_JSON\)"):
         read_json(tmp_path / "a")
+
+
+def test_inside_a_run_no_link_is_followed(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("[1]")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert read_json(tmp_path / "link") == read_run_json(tmp_path / "a") == [1]
+    with pytest.raises(ValueError, match="link is a symbolic link, but a regular file is needed"):
+        read_run_json(tmp_path / "link")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is a named pipe"):
+        read_run_json(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="none cannot be read: No such file"):
+        read_run_json(tmp_path / "none")
+    (tmp_path / "deep").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="deep is no JSON: maximum recursion depth"):
+        read_run_json(tmp_path / "deep")
+    monkeypatch.setattr(limits, "LARGEST_JSON", 2)
+    with pytest.raises(ValueError, match=r"a has 3 bytes, but 2 are the most \(LARGEST_JSON\)"):
+        read_run_json(tmp_path / "a")

@@ -7,6 +7,8 @@ published, and far below what would take a machine's memory or hours of its time
 # --- files ---------------------------------------------------------------------------------
 
 LARGEST_JSON = 64 * 2**20  # bytes of a JSON file; the largest tokenizers have some 20 million
+LARGEST_RECORDS = 2**30  # bytes of metrics.jsonl or samples.jsonl; a step has some 200
+MOST_RECORDS = 5_000_000  # lines of one of them
 LONGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as in the format's own readers
 MOST_FILES = 1000  # shards of one checkpoint
 LARGEST_PICKLE = 50 * 2**30  # bytes of a .bin or .pt file

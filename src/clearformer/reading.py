@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clearformer import limits
+from clearformer import limits, safe_files
 
 
 def read_json(path: Path) -> Any:
-    """The document in a file of reasonable size."""
+    """The document in a file of reasonable size; a link to one is followed."""
     try:
         # A pipe would keep its reader waiting for ever, and a device has no end.
         if path.exists() and not path.is_file():
@@ -25,6 +25,20 @@ def read_json(path: Path) -> Any:
         text = path.read_bytes()
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+    return parse_json(text, path)
+
+
+def read_run_json(path: Path) -> Any:
+    """The document in a file inside a run folder, where no link is followed."""
+    try:
+        text = safe_files.read(path, limits.LARGEST_JSON, "LARGEST_JSON")
+    except OSError as problem:
+        raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+    return parse_json(text, path)
+
+
+def parse_json(text: bytes, path: Path) -> Any:
+    """The document that a file of this path holds."""
     try:
         return json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:

@@ -1,11 +1,16 @@
 """Models are found, named and opened; nothing outside the given folders is."""
 
+import json
+import os
 import shutil
+from contextlib import suppress
 
 import pytest
 
+from clearformer.explore import about
 from clearformer.explore.errors import Problem
 from clearformer.explore.library import Library, slug
+from clearformer.explore.routes.runs import _about as listed
 
 
 def test_a_run_gets_an_id_that_is_no_path(one, tmp_path):
@@ -89,3 +94,83 @@ def test_few_models_are_open_at_a_time(one, monkeypatch):
 def test_nan_among_the_weights_is_counted_by_layer(opened):
     assert opened("nan").not_finite == {("self", 1): (3, 0)}
     assert opened("gpt2").not_finite == {}
+
+
+def link_to(secret):
+    return lambda path: path.symlink_to(secret)
+
+
+PLANTED = {
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "deep object": lambda path: path.write_text('{"a":' * 100_000),
+    "digits": lambda path: path.write_text("9" * 5000),
+    "empty": lambda path: path.write_text("{}"),
+    "list": lambda path: path.write_text("[1, 1e999, NaN]"),
+    "best": lambda path: path.write_text('{"best": {"step": 1e999}, "kind": [[]], "step": -1}'),
+    "bytes": lambda path: path.write_bytes(b"\xff\x00\n" * 9),
+    "pipe": os.mkfifo,
+    "folder": lambda path: path.mkdir(),
+    "zero": link_to("/dev/zero"),
+    "link": link_to("/etc/passwd"),
+    "dangling": link_to("nowhere"),
+    "loop": lambda path: path.symlink_to(path.name),
+}
+FILES = [
+    "config.json",
+    "tokenizer.json",
+    "metrics.jsonl",
+    "samples.jsonl",
+    "checkpoints",
+    "checkpoints/step-15",
+    "checkpoints/step-15/state.json",
+    "checkpoints/step-15/manifest.json",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_of_one_run_hides_the_others(one, tmp_path, name):
+    one("good")
+    for kind, plant in PLANTED.items():
+        path = one(kind.replace(" ", "-")) / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        plant(path)
+    library = Library([tmp_path / "runs"])
+    models = library.models()
+    told = [about.model(entry) for entry in models] + [listed(entry) for entry in library.runs()]
+    assert "root:" not in json.dumps([told, library.problems], allow_nan=False)
+    assert "good" in [entry.id for entry in models]
+    without = name == "checkpoints"  # one kind is an empty folder, as of a run that just began
+    assert len(library.problems) + len(models) == len(PLANTED) + 1 - without
+    if name in ("config.json", "metrics.jsonl", "samples.jsonl"):
+        for kind in ("pipe", "folder", "zero", "link", "dangling", "loop"):
+            assert f"{kind}/{name} is a " in library.problems[kind]
+    for entry in models:
+        with suppress(Problem):  # a sentence for the page, and no traceback
+            library.open(entry, library.checkpoint(entry, None))
+    good = library.entry("good")
+    assert library.open(good, library.checkpoint(good, None)).checkpoint == "step-15"
+
+
+def test_a_run_that_was_mended_is_no_problem_any_more(one, tmp_path):
+    run = one("run")
+    (run / "samples.jsonl").unlink()
+    (run / "samples.jsonl").symlink_to("/etc/passwd")
+    library = Library([tmp_path / "runs"])
+    assert library.models() == []
+    assert "run/samples.jsonl is a symbolic link" in library.problems["run"]
+    (run / "samples.jsonl").unlink()
+    assert [entry.id for entry in library.models()] == ["run"]
+    assert library.problems == {}
+
+
+def test_names_that_are_no_text_can_be_told(one, tmp_path):
+    run = one("run")
+    os.rename(os.fsencode(run), os.fsencode(run.parent) + b"/bad\xff")
+    library = Library([tmp_path / "runs"])
+    (entry,) = library.models()
+    assert entry.name == "bad?"
+    (entry.path / "config.json").write_text('{"kind": "\\ud800"}')
+    assert library.models() == []
+    json.dumps(library.problems, ensure_ascii=False).encode()

@@ -181,3 +181,65 @@ def test_marks_that_are_not_ours_are_none():
     assert str(Mark.parse("12-3")) == "12-3"
     for text in (None, "", "12", "-1-2", "1-2-3", "9" * 30 + "-1", "a-b"):
         assert Mark.parse(text) is None
+
+
+WRONG = [
+    '{"step": 1e999, "loss": 1e999, "tokens": 1e999, "seconds": 1}',
+    '{"step": 21, "loss": 1' + "0" * 400 + ', "tokens": 1' + "0" * 400 + ', "seconds": 9}',
+    '{"step": 1' + "0" * 30 + ', "loss": NaN, "tokens": -1e308, "seconds": 9.0}',
+    '{"step": 22, "tokens": 1e308, "seconds": 9.000000000001}',
+    '{"event": "evaluation", "loss": {"a": [1]}, "\\ud800": 2.0}',
+    '{"event": "evaluation", "step": [1], "loss": 1e999}',
+    '{"event": ["resume"], "step": null}',
+    '{"event": "end", "step": "9", "reason": {"a": "\\ud800"}}',
+    "[" * 100_000,
+    "9" * 5000,
+    "[]",
+    '{"deep": ' + "[" * 500 + "]" * 500 + ', "\\udfff": "\\udfff", "big": 1' + "0" * 400 + "}",
+]
+
+
+def test_records_of_somebody_else_end_nothing(run):
+    """All of them are told or left out, and what is told can be sent as JSON."""
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(f"{line}\n" for line in WRONG)
+    (run / "samples.jsonl").write_text('{"step": 1e999, "text": "a \\ud800"}\n{"text": 3}\n')
+    told = metrics(run, None)
+    json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
+    assert told["series"]["train_loss"][-1] == [0, "nan"]
+    assert told["series"]["?"] == [[0, 2.0]]
+    assert told["samples"] == [{"step": 0, "text": "a ?"}]
+    assert told["last"] == {"?": "?"}
+    events = Watch(run, Mark(), set()).poll()
+    json.dumps(events, allow_nan=False, ensure_ascii=False).encode()
+    assert ("end", {"step": 0, "reason": ""}) in events
+    json.dumps(state(run), allow_nan=False, ensure_ascii=False).encode()
+
+
+def test_what_is_no_file_is_not_read(run, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text('{"step": 1, "loss": 2.0, "text": "secret"}\n')
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        for plant in (lambda path: path.symlink_to(secret), os.mkfifo):
+            (run / name).unlink(missing_ok=True)
+            plant(run / name)
+            told = metrics(run, None)
+            assert "secret" not in str(told)
+            told_on = {event for event, _ in Watch(run, Mark(), set()).poll()}
+            assert told_on == ({"sample"} if name == "metrics.jsonl" else set())
+    assert state(run)["step"] == 0
+    assert told["series"] == {}
+    (run / "checkpoints").symlink_to(tmp_path)
+    (tmp_path / "step-3").mkdir()
+    assert Watch(run, Mark(), set()).poll() == []
+
+
+def test_a_run_that_is_gone_has_a_state(tmp_path):
+    assert state(tmp_path / "gone")["state"] == "silent"
+
+
+def test_stop_makes_no_file_elsewhere(run, tmp_path):
+    (run / "stop").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="stop is a symbolic link"):
+        stop(run)
+    assert not (tmp_path / "elsewhere").exists()

@@ -3,6 +3,8 @@
 import json
 import os
 import resource
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from clearformer.hub.importing import read
 from clearformer.hub.tensors import TensorFile
 from clearformer.selftest import hostile, payloads
 from clearformer.selftest.nursery import ask
+from clearformer.selftest.toy import Toy
 from clearformer.train import checkpoint
 
 
@@ -202,3 +205,131 @@ def test_f47_archives_write_nothing(tmp_path, monkeypatch):
     assert hostile.archives(tmp_path) == "0 of 12 archives wrote anything"
     assert "extractall" not in Path(archives.__file__).read_text()
     assert not os.path.exists(tmp_path / "archives" / "escaped")
+
+
+# --- run folders of somebody else ----------------------------------------------------------
+
+RUN_FILES = [
+    *("lock", "metrics.jsonl", "samples.jsonl", "config.json", "tokenizer.json", "README.md"),
+    *("loss.png", "stop", "checkpoints", "checkpoints/step-3", "checkpoints/step-4"),
+    *("checkpoints/.old-step-3", "checkpoints/.old-step-4", "checkpoints/.tmp-shards-4"),
+    *("checkpoints/damaged-step-3", "checkpoints/step-3/manifest.json"),
+    *("checkpoints/step-3/config.json", "checkpoints/step-3/state.json"),
+    "checkpoints/step-3/model.safetensors",
+]
+
+
+@pytest.fixture
+def elsewhere(place, trained):
+    """A file and a checkpoint outside the run folder, which must stay as they are."""
+    folder = place / "elsewhere"
+    shutil.copytree(trained / "run/checkpoints/step-3", folder)
+    (folder / "file").write_text("precious, without an end of line")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    yield folder
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def plant(path, make):
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    make(path)
+
+
+@pytest.mark.parametrize("name", RUN_FILES)
+def test_f45_a_link_in_a_run_folder_is_not_followed(train, place, elsewhere, name):
+    """The run goes on or is refused, and nothing elsewhere changes."""
+    path = place / "run" / name
+    target = (
+        elsewhere
+        if path.suffix == "" and path.parent.name == "checkpoints"
+        else (elsewhere / "file")
+    )
+    target = elsewhere.parent if name == "checkpoints" else target
+    plant(path, lambda path: path.symlink_to(target))
+    outcome = train(steps=4)
+    assert outcome.clean, outcome.err
+    if name in ("lock", "metrics.jsonl", "samples.jsonl", "config.json", "checkpoints"):
+        assert outcome.code == 2
+        assert f"run/{name} is a symbolic link" in outcome.err
+    else:
+        assert outcome.code == 0, outcome.err
+        assert checkpoint.newest(place / "run/checkpoints", print).step == 4
+        assert not (place / "run/README.md").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["lock", "metrics.jsonl", "samples.jsonl", "config.json"])
+def test_f45_a_hard_link_in_a_run_folder_keeps_its_other_name(train, place, elsewhere, name):
+    """As in a backup by `cp -al`, which must not change with the run."""
+    if name == "config.json":
+        (elsewhere / "file").unlink()
+        shutil.copy(place / "run" / name, elsewhere / "file")
+    content = (elsewhere / "file").read_bytes()
+    plant(place / "run" / name, lambda path: os.link(elsewhere / "file", path))
+    assert train(steps=4).code == 0
+    assert (elsewhere / "file").read_bytes() == content
+    (elsewhere / "file").write_text("precious, without an end of line")
+
+
+FOREIGN = {
+    "pipe": os.mkfifo,
+    "passwd": lambda path: path.symlink_to("/etc/passwd"),
+    "zero": lambda path: path.symlink_to("/dev/zero"),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "digits": lambda path: path.write_text("9" * 5000),
+    "infinity": lambda path: path.write_text('{"step": 1e999, "model": NaN, "train": Infinity}'),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_f45_a_run_of_somebody_else_is_refused_by_every_verb(command, place, refused, kind):
+    run = place / "run"
+    plant(run / "config.json", FOREIGN[kind])
+    for words in (["describe", run], ["plan", run], ["train", "--resume", "--out", run]):
+        assert "root:" not in refused(command(*words), "run/config.json ")
+    for name in ("state.json", "config.json", "tokenizer.json", "manifest.json"):
+        plant(run / "checkpoints/step-3" / name, FOREIGN[kind])
+    shutil.rmtree(run / "checkpoints/step-2", ignore_errors=True)
+    for words in (
+        ["generate", run, "x"],
+        ["evaluate", run],
+        ["average", run, "--last", "1", "--out", place / "out"],
+        ["export", run, "--out", place / "out"],
+        ["generate", run / "checkpoints/step-3", "x"],
+    ):
+        assert "root:" not in refused(command(*words))
+    assert not (place / "out").exists()
+
+
+NUMBERS = ["9" * 30, "٣", "-3", "3\n", "²"]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=ascii)
+def test_f45_names_that_are_no_steps_or_processes_end_nothing(train, command, place, number):
+    folder = place / "run/checkpoints"
+    names = ("step-{}", ".old-step-{}", "damaged-step-{}", ".tmp-step-4-{}", ".tmp-shards-{}")
+    for name in names:
+        shutil.copytree(folder / "step-3", folder / name.format(number))
+    assert command("average", place / "run", "--last", "1", "--out", place / "out").code == 0
+    outcome = train(steps=4)
+    assert (outcome.code, outcome.clean) == (0, True), outcome.err
+    assert checkpoint.newest(folder, print).step == 4
+    assert not [each.name for each in folder.iterdir() if each.name.startswith(".")]
+
+
+def test_f17_a_run_folder_that_goes_away_ends_the_run(place, refused):
+    """At its next save: a run that left nothing behind has not finished."""
+    toy = Toy(place, 10**6)
+    child = toy.start(place / "long")
+    path = place / "long/checkpoints"
+    while child.alive() and not (path.is_dir() and any(path.glob("step-*"))):
+        time.sleep(0.01)
+    (place / "long").rename(place / "moved")
+    code = child.wait()
+    said = child.said()
+    assert code == 2, said
+    assert "Traceback" not in said
+    assert f"the run folder {place / 'long'} was removed, moved or replaced" in said
+    assert not (place / "long").exists()
+    assert checkpoint.newest(place / "moved/checkpoints", print).step > 0

@@ -272,7 +272,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path):
         path = write(tmp_path, 1).folder / name
         path.unlink()
         os.mkfifo(path)
-        with pytest.raises(ValueError, match="is no file"):
+        with pytest.raises(ValueError, match="is a named pipe, but a regular file is needed"):
             checkpoint.verify(path.parent)
         path.unlink()
 
@@ -293,3 +293,142 @@ def test_short_documents_are_for_people_and_long_ones_on_a_line():
     long = {"é" * 5: list(range(20_000))}
     assert "\n" not in checkpoint.as_text(long)
     assert json.loads(checkpoint.as_text(long)) == long
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A checkpoint elsewhere, which no run may delete, rename or write to."""
+    path = write(tmp_path, 9, value=9).folder.rename(tmp_path / "outside")
+    before = {each.name: each.read_bytes() for each in path.iterdir()}
+    yield path
+    assert {each.name: each.read_bytes() for each in path.iterdir()} == before
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "checkpoints"
+    for step in (1, 2):
+        write(path, step, value=step)
+    return path
+
+
+def test_a_link_in_the_place_of_a_checkpoint_is_a_damaged_one(folder, outside):
+    (folder / "step-9").symlink_to(outside)
+    found, said = newest(folder)
+    assert found.step == 2
+    assert "step-9 is a symbolic link, but a directory is needed" in said[0]
+    checkpoint.tidy(folder, found, said.append)
+    assert (folder / "damaged-step-9").is_symlink()
+    with pytest.raises(ValueError, match="is a symbolic link"):
+        checkpoint.verify_in_run(folder / "damaged-step-9")
+    assert checkpoint.verify(folder / "damaged-step-9").step == 9  # if the user names it
+
+
+def test_a_link_in_the_place_of_all_checkpoints_is_refused(tmp_path, folder, outside):
+    (tmp_path / "run").mkdir()
+    place = tmp_path / "run" / "checkpoints"
+    place.symlink_to(folder)
+    for act in (
+        lambda: newest(place),
+        lambda: checkpoint.tidy(place, None, print),
+        lambda: checkpoint.prune(place, 2, None),
+        lambda: checkpoint.numbered(place),
+        lambda: write(place, 3),
+    ):
+        with pytest.raises(ValueError, match="run/checkpoints is a symbolic link"):
+            act()
+    assert sorted(each.name for each in folder.iterdir()) == ["step-1", "step-2"]
+
+
+@pytest.mark.parametrize("name", ["step-3", ".old-step-3", ".old-step-1", ".tmp-step-3-{pid}"])
+def test_writing_and_pruning_leave_what_a_link_leads_to(folder, outside, name):
+    (folder / name.format(pid=os.getpid())).symlink_to(outside)
+    write(folder, 3, value=3)
+    checkpoint.prune(folder, 2, None)
+    assert [step for step, _ in checkpoint.numbered(folder)] == [2, 3]
+    assert newest(folder)[0].tensors("model.safetensors")["weight"][0, 0] == 3
+    checkpoint.tidy(folder, newest(folder)[0], print)
+    assert sorted(each.name for each in folder.iterdir()) == ["step-2", "step-3"]
+
+
+def test_leftovers_that_are_links_go_and_what_they_lead_to_stays(folder, outside):
+    leftovers = [".tmp-shards-3", ".tmp-step-3-1", f".tmp-step-3-{'9' * 30}", ".old-step-4"]
+    for name in leftovers:
+        (folder / name).symlink_to(outside)
+    (folder / ".tmp-step-5-2").mkdir()
+    (folder / ".tmp-step-5-2" / "inner").symlink_to(outside)
+    (folder / "damaged-step-2").symlink_to(outside)
+    (folder / "step-2" / "state.json").write_text("{}")  # is put aside under that name
+    found, said = newest(folder)
+    checkpoint.tidy(folder, found, said.append)
+    assert sorted(each.name for each in folder.iterdir()) == ["damaged-step-2", "step-1"]
+    assert not (folder / "damaged-step-2").is_symlink()
+
+
+def test_a_link_in_the_place_of_a_file_is_not_read(folder, tmp_path):
+    for name in ("model.safetensors", "state.json", "manifest.json"):
+        path = folder / "step-2" / name
+        path.rename(tmp_path / name)
+        path.symlink_to(tmp_path / name)  # the right bytes, but elsewhere
+        with pytest.raises(ValueError, match=r"is a symbolic link"):
+            checkpoint.verify(path.parent)
+        path.unlink()
+        (tmp_path / name).rename(path)
+        found = checkpoint.verify(path.parent)
+    path = folder / "step-2" / "model.safetensors"
+    path.rename(tmp_path / "weights")
+    path.symlink_to(tmp_path / "weights")  # since it was checked
+    with pytest.raises(ValueError, match=r"model.safetensors is a symbolic link"):
+        found.tensors("model.safetensors")
+
+
+def test_parts_that_the_manifest_does_not_know_are_not_read(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/one").write_bytes(b"abc")
+    tensors = {"model.safetensors": {"a": torch.zeros(2)}}
+    found = checkpoint.write(tmp_path, 1, tensors, {}, {}, shards=tmp_path / "parts").folder
+    (found / "shards/more.safetensors").symlink_to("/etc/passwd")
+    with pytest.raises(ValueError, match=r"has the file 'more.safetensors', which the manifest"):
+        checkpoint.verify(found)
+    (found / "shards/more.safetensors").unlink()
+    (found / "shards").rename(tmp_path / "elsewhere")
+    (found / "shards").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="shards is a symbolic link"):
+        checkpoint.verify(found)
+
+
+NAMES = [
+    f"step-{'9' * 30}", "step-٣", "step-²", "step--3", "step-3\n", "step-03", "step-3.5", "step-",
+    f".old-step-{'9' * 30}", "damaged-step-3", "step-3 ", "STEP-3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_what_only_looks_like_a_checkpoint_is_none(folder, name):
+    write(folder, 5).folder.rename(folder / name)
+    found, said = newest(folder)
+    assert (found.step, said) == (2, [])
+    assert [step for step, _ in checkpoint.numbered(folder)] == [1, 2]
+    checkpoint.tidy(folder, found, said.append)
+    checkpoint.prune(folder, 2, None)
+    write(folder, 3)
+    assert newest(folder)[0].step == 3
+    assert (folder / name).exists() or name.startswith(".old-")  # which go, whatever they are
+    assert said == []
+
+
+def test_a_manifest_names_what_can_be_printed_on_a_line(folder):
+    path = folder / "step-2" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["sha256"]
+    manifest["files"]["a\nb\x1b[31m"] = {"bytes": 1, "sha256": ""}
+    path.write_text(checkpoint.sealed(manifest))
+    with pytest.raises(ValueError, match="no plain file name") as problem:
+        checkpoint.verify(path.parent)
+    assert str(problem.value).isprintable()
+
+
+def test_a_run_folder_that_is_gone_is_not_made_anew(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write(tmp_path / "gone" / "checkpoints", 1)
+    assert not (tmp_path / "gone").exists()

@@ -83,3 +83,52 @@ def test_a_lock_that_its_owner_has_removed_is_taken_anew(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="another process"):
         Lock(tmp_path)
     lock.release()
+
+
+def test_a_link_in_the_place_of_the_lock_destroys_nothing(tmp_path):
+    victim, folder = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("precious")
+    folder.mkdir()
+    (folder / "lock").symlink_to(victim)
+    with pytest.raises(ValueError, match="lock is a symbolic link, but a regular file is needed"):
+        Lock(folder)
+    (folder / "lock").unlink()
+    os.link(victim, folder / "lock")  # no link to be seen, but the same file
+    lock = Lock(folder)
+    assert victim.read_text() == "precious"
+    assert (folder / "lock").read_text().startswith(f"process {os.getpid()} on ")
+    with pytest.raises(ValueError, match="another process"):
+        Lock(folder)
+    lock.release()
+
+
+def test_a_probe_writes_into_no_file_elsewhere(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "run").mkdir()
+    for name in (f".probe-{os.getpid()}", f"..probe-{os.getpid()}-{os.getpid()}"):
+        (tmp_path / "run" / name).symlink_to(victim)
+    require_writable(tmp_path / "run")
+    assert victim.read_text() == "precious"
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_lock_says_its_owner_on_one_line(tmp_path):
+    with (tmp_path / "lock").open("w") as file:
+        file.write("you\n\x1b[31mand I")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match=r"another process \(you\?\?\[31mand I\)"):
+            Lock(tmp_path)
+
+
+def test_a_folder_that_went_away_is_noticed(tmp_path):
+    lock = Lock(tmp_path / "run")
+    lock.require_held()
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="run was removed, moved or replaced while the run was"):
+        lock.require_held()
+    Lock(tmp_path / "run")  # somebody else's
+    with pytest.raises(ValueError, match="run/lock was removed, moved or replaced"):
+        lock.require_held()
+    lock.release()

@@ -1,11 +1,14 @@
 """metrics.jsonl: appended, never torn, and a resumed curve counts once."""
 
 import json
+import os
 
 import pytest
 
+from clearformer import limits
 from clearformer.train.events import Evaluation, Step
 from clearformer.train.records import (
+    BLOCK,
     Records,
     evaluation_row,
     normalized,
@@ -122,3 +125,57 @@ def test_a_file_that_a_later_version_went_on_with_is_read_as_one(tmp_path):
     assert read(tmp_path / "m.jsonl") == [
         normalized(OLD_STEP), evaluation_row(EVALUATION), step_row(later, "texts"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("before", [b"", b"{}\n", b"{}\n" * 30_000])
+def test_a_torn_line_is_cut_wherever_it_begins(tmp_path, before, length):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(before + b"x" * length)
+    with Records(path) as records:
+        assert records.begun == bool(before)
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    victim, path = tmp_path / "victim", tmp_path / "metrics.jsonl"
+    victim.write_text("precious, without an end of line")
+    path.symlink_to(victim)
+    for use in (Records, read):
+        with pytest.raises(ValueError, match=r"metrics\.jsonl is a symbolic link"):
+            use(path)
+    path.unlink()
+    os.link(victim, path)
+    with Records(path) as records:
+        records.append({"step": 1})
+    assert victim.read_text() == "precious, without an end of line"
+    assert read(path) == [{"event": "step", "step": 1}]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"event": "resume"}', "has no step, but None"),
+        ('{"event": "evaluation", "loss": 1}', "has no step, but None"),
+        ('{"step": "3"}', "has no step, but '3'"),
+        ('{"step": [1]}', r"has no step, but \[1\]"),
+        ('{"step": 1e999}', "has no step, but inf"),
+        ("[" * 100_000, "is no JSON object"),
+        ("9" * 5000, "is no JSON object"),
+    ],
+)
+def test_records_of_somebody_else_are_refused_by_their_line(tmp_path, line, reason):
+    (tmp_path / "m.jsonl").write_text(f'{{"step": 1}}\n{line}\n')
+    with pytest.raises(ValueError, match=rf"m\.jsonl is damaged: line 2 {reason}"):
+        read(tmp_path / "m.jsonl")
+
+
+def test_more_records_than_a_run_has_are_not_read(tmp_path, monkeypatch):
+    path = tmp_path / "m.jsonl"
+    path.write_text("{}\n" * 4)
+    monkeypatch.setattr(limits, "MOST_RECORDS", 3)
+    with pytest.raises(ValueError, match=r"has 4 lines, but 3 are the most \(MOST_RECORDS\)"):
+        read(path)
+    monkeypatch.setattr(limits, "LARGEST_RECORDS", 11)
+    with pytest.raises(ValueError, match=r"has 12 bytes, but 11 are the most \(LARGEST_RECORDS\)"):
+        read(path)

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from clearformer.families import modern, xl
 from clearformer.train import checkpoint, records
 from clearformer.train.continuing import continued
 from clearformer.train.events import Ended, Evaluation, Saved, Step
+from clearformer.train.faults import Faults
 from clearformer.train.run import Run
 from clearformer.train.step import NotFiniteError
 
@@ -181,6 +183,7 @@ from pathlib import Path
 from clearformer.config import run_from_json
 from clearformer.data import Places
 from clearformer.train.faults import parse
+from clearformer.train.faults import Faults
 from clearformer.train.run import Run
 import json, os, signal
 config = run_from_json(json.loads(Path(sys.argv[1]).read_text()))
@@ -429,3 +432,84 @@ def test_a_text_too_short_for_its_segments_is_refused(remembering, tmp_path):
     Path(remembering.data.source).write_text("x" * 40)
     with pytest.raises(ValueError, match="4 streams of segments of 8 need 33: give a longer text"):
         start(remembering, tmp_path / "short")
+
+
+def gone(folder):
+    shutil.rmtree(folder)
+
+
+def moved(folder):
+    folder.rename(folder.with_name("moved"))
+
+
+def replaced(folder):
+    folder.rename(folder.with_name("moved"))
+    shutil.copytree(folder.with_name("moved"), folder)
+
+
+def without_metrics(folder):
+    (folder / "metrics.jsonl").unlink()
+
+
+@pytest.mark.parametrize("lose", [gone, moved, replaced, without_metrics])
+@pytest.mark.parametrize("at", [2, 12])
+def test_a_run_whose_folder_goes_away_does_not_finish(config, tmp_path, lose, at):
+    """Before the first checkpoint, or after the last step: no run ends well that left nothing."""
+    folder = tmp_path / "run"
+    run = start(config, folder)
+    events = run.events()
+    for event in events:
+        if isinstance(event, Step) and event.step == at:
+            break
+    lose(folder)
+    before = sorted(folder.rglob("*"))
+    what = "metrics.jsonl" if folder.exists() else f"the run folder {folder}"
+    sentence = f"{what} was removed, moved or replaced while the run was writing to it"
+    with pytest.raises(ValueError, match=sentence):
+        list(events)
+    assert sorted(folder.rglob("*")) == before  # nothing was made anew
+    if lose is moved and at == 12:
+        list(start(None, tmp_path / "moved", resume=True).events())
+        assert records.read(tmp_path / "moved" / "metrics.jsonl")[-1]["reason"] == "finished"
+
+
+def test_a_folder_that_goes_away_after_the_last_checkpoint_is_noticed(config, tmp_path):
+    folder = tmp_path / "run"
+    run = start(config, folder)
+    events = run.events()
+    saves = (event for event in events if event == Saved(12, folder / "checkpoints/step-12"))
+    next(saves), next(saves)  # before the last evaluation, and after it
+    gone(folder)
+    with pytest.raises(ValueError, match=f"the run folder {folder} was removed"):
+        list(events)
+    assert not folder.exists()
+
+
+def test_a_folder_that_goes_away_while_a_checkpoint_is_written_is_the_reason(config, tmp_path):
+    folder = tmp_path / "run"
+
+    class Removing(Faults):
+        def reached(self, step):
+            return lambda point: gone(folder) if point == "after_optimizer" else None
+
+    with pytest.raises(ValueError, match=f"the run folder {folder} was removed"):
+        list(start(config, folder, faults=Removing()).events())
+    assert not folder.exists()
+
+
+def test_a_folder_that_goes_away_before_the_first_step_is_noticed(config, tmp_path):
+    folder = tmp_path / "run"
+    run = start(config, folder)
+    replaced(folder)
+    with pytest.raises(ValueError, match="run/lock was removed, moved or replaced"):
+        list(run.events())
+    assert [each.name for each in folder.iterdir()] == ["lock"]
+
+
+def test_what_is_no_file_asks_no_run_to_stop(config, tmp_path):
+    folder = tmp_path / "run"
+    run = start(config, folder)
+    (folder / "stop").mkdir()
+    (folder / "stop" / "kept").touch()
+    assert list(run.events())[-1] == Ended(12, "finished")
+    assert (folder / "stop" / "kept").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,12 +71,12 @@ class Describe:
 def _config_of(run: Path) -> AnyModelConfig:
     """The model of a run, from the config that it wrote down."""
     from clearformer.config import run_from_json
-    from clearformer.reading import read_json
+    from clearformer.reading import read_run_json
 
     path = run / "config.json"
-    if not path.exists():
+    if not os.path.lexists(path):
         raise ValueError(f"{run} is no run: it has no config.json")
-    found = read_json(path)
+    found = read_run_json(path)
     try:
         return run_from_json(found).model
     except (ValueError, RecursionError) as problem:

@@ -453,10 +453,10 @@ def defaults(path: Path) -> train_verb.Train:
     """What a run, its config.json, or the config of a model alone says."""
     from clearformer.config import model_from_json, run_from_json
     from clearformer.families.recipes import recipe
-    from clearformer.reading import read_json
+    from clearformer.reading import read_json, read_run_json
 
     file = path / "config.json" if path.is_dir() else path
-    found = read_json(file)
+    found = read_run_json(file) if path.is_dir() else read_json(file)
     try:
         if isinstance(found, dict) and found.get("kind") == "RunConfig":
             run = run_from_json(found)

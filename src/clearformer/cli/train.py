@@ -260,6 +260,7 @@ def picture(run: Run) -> None:
 
 
 def _picture(run: Run) -> None:
+    from clearformer import safe_files
     from clearformer.explore import figures
     from clearformer.train.card import card
     from clearformer.train.records import read
@@ -267,8 +268,8 @@ def _picture(run: Run) -> None:
     records = read(run.folder / "metrics.jsonl")
     if any(record["event"] == "step" for record in records):
         drawing = figures.curve(records, run.task.figure, run.config.model.name)
-        figures.save(drawing, run.folder / "loss.png")
-    (run.folder / "README.md").write_text(card(run), encoding="utf-8")
+        safe_files.replace(run.folder / "loss.png", figures.png(drawing))
+    safe_files.replace(run.folder / "README.md", card(run).encode())
 
 
 class Stopping:
@@ -393,12 +394,12 @@ def beginning(name: str | None, source: Path) -> Train:
 def own_config(folder: Path) -> RunConfig | None:
     """The config that the run in this folder wrote down, if there is one."""
     from clearformer.config import run_from_json
-    from clearformer.reading import read_json
+    from clearformer.reading import read_run_json
 
     path = folder / "config.json"
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
-    found = read_json(path)
+    found = read_run_json(path)
     try:
         return run_from_json(found)
     except (ValueError, RecursionError) as problem:

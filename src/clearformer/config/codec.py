@@ -56,6 +56,11 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
         return float(data)
     if type(data) is not annotation:
         raise ValueError(f"{path} is {data!r:.200}, but it must be {_KINDS_OF_VALUE[annotation]}")
+    if isinstance(data, str):
+        try:
+            data.encode()
+        except UnicodeEncodeError:  # JSON can write half a surrogate pair
+            raise ValueError(f"{path} is {data!r:.200}, which is no Unicode text") from None
     return data
 
 
@@ -69,7 +74,7 @@ def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
         return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
     kind = data.get("kind") if isinstance(data, dict) else None
     if str(kind) not in kinds:
-        raise ValueError(f"{path} has kind {kind!r}: {nearest(str(kind), kinds)}")
+        raise ValueError(f"{path} has kind {kind!r:.200}: {nearest(str(kind), kinds)}")
     return _decode_dataclass(kinds[str(kind)], data, path)
 
 
@@ -78,13 +83,13 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
         raise ValueError(f"{path} is {data!r:.200}, but it must be an object")
     kind = data.get("kind", annotation.__name__)
     if kind != annotation.__name__:
-        raise ValueError(f"{path} has kind {kind!r}, but it must be {annotation.__name__!r}")
+        raise ValueError(f"{path} has kind {kind!r:.200}, but it must be {annotation.__name__!r}")
     hints = typing.get_type_hints(annotation)
     known = [f.name for f in dataclasses.fields(annotation)]
     given = {name: value for name, value in data.items() if name != "kind"}
     for name in given:
         if name not in known:
-            raise ValueError(f"{path} has an unknown field {name!r}: {nearest(name, known)}")
+            raise ValueError(f"{path} has an unknown field {name!r:.200}: {nearest(name, known)}")
     for f in dataclasses.fields(annotation):
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if required and f.name not in given:
@@ -96,6 +101,7 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
 def require(owner: object, name: str, holds: bool, wanted: str) -> None:
     """Refuse a field of `owner` that is out of range."""
     if not holds:
+        value = getattr(owner, name)
         raise ValueError(
-            f"{type(owner).__name__}: {name} is {getattr(owner, name)!r}, but it must be {wanted}"
+            f"{type(owner).__name__}: {name} is {value!r:.200}, but it must be {wanted}"
         )

@@ -70,7 +70,7 @@ def temporary_name(path: Path) -> Path:
     prefix = f".{path.name}.{socket.gethostname()}."
     for old in path.parent.glob(f"{glob.escape(prefix)}*"):
         owner = old.name.removeprefix(prefix)
-        if owner.isdecimal() and not _is_alive(int(owner)):
+        if owner.isascii() and owner.isdecimal() and not _is_alive(int(owner)):
             old.unlink(missing_ok=True)
     return path.with_name(f"{prefix}{os.getpid()}")
 
@@ -78,7 +78,7 @@ def temporary_name(path: Path) -> Path:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process has a number that large
         return False
     except OSError:
         return True  # it is someone else's

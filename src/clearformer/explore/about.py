@@ -12,6 +12,7 @@ from clearformer.config import (
     AnyModelConfig,
     Classifier,
     Features,
+    Head,
     HiddenMemory,
     MaskedToken,
     NextToken,
@@ -19,6 +20,7 @@ from clearformer.config import (
     Seq2SeqConfig,
 )
 from clearformer.explore.entries import Entry
+from clearformer.explore.texts import clean
 from clearformer.explore.views import family
 
 POSITIONS = {
@@ -63,7 +65,7 @@ def model(entry: Entry) -> dict[str, Any]:
         "norm": config.residual,
         "causal": causal(config),
         "parts": ["encoder", "decoder", "cross"] if two else ["self"],
-        "labels": list(head.names) if isinstance(head, Classifier) and head.names else None,
+        "labels": _labels(head),
         "memory": config.past.length if isinstance(config.past, HiddenMemory) else None,
         "n_params": sum(math.prod(shape) for _, shape in entry.parameters),
         "checkpoints": entry.checkpoints(),
@@ -71,6 +73,12 @@ def model(entry: Entry) -> dict[str, Any]:
         "sample": SAMPLES[does[0]],
         "sample_target": None,
     }
+
+
+def _labels(head: Head) -> list[str] | None:
+    """What a classifier tells apart, if it says so."""
+    names = head.names if isinstance(head, Classifier) else None
+    return [clean(name) for name in names] if names else None
 
 
 def tasks(config: AnyModelConfig) -> list[str]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import re
+import os
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from clearformer import safe_files
 from clearformer.build import outline
-from clearformer.config import AnyModelConfig, NextToken, Seq2SeqConfig, run_from_json
+from clearformer.config import AnyModelConfig, NextToken, RunConfig, Seq2SeqConfig, run_from_json
 from clearformer.core.layout import quicken
 from clearformer.explore.jobs import Worker
+from clearformer.explore.runs import is_finite
 from clearformer.explore.subject import Subject
+from clearformer.explore.texts import clean
 from clearformer.hub import importing
-from clearformer.train import folder, records
+from clearformer.reading import read_json, read_run_json
+from clearformer.train import checkpoint, folder, records
 from clearformer.train.choice import choose
 
 WEIGHTS = "weights"  # the only checkpoint of a folder that no run wrote
@@ -28,21 +31,32 @@ class Entry:
     def __init__(self, id: str, path: Path) -> None:
         self.id = id
         self.path = path
-        self.name = path.resolve().name
+        self.name = clean(path.resolve().name)
         self.stamp = changed(path / "config.json")
         self.worker = Worker(id)
 
     @property
     def is_run(self) -> bool:
-        return (self.path / "checkpoints").is_dir() or (self.path / "metrics.jsonl").is_file()
+        return looks_like_run(self.path)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether clearformer wrote it: then no link inside it is followed."""
+        return self.is_run or os.path.lexists(self.path / "manifest.json")
+
+    @cached_property
+    def run_config(self) -> RunConfig:
+        """Every setting of a run."""
+        path = self.path / "config.json"
+        try:
+            return run_from_json(read_run_json(path))
+        except RecursionError:
+            raise ValueError(f"{path} is no config of a run: it is nested too deeply") from None
 
     @cached_property
     def config(self) -> AnyModelConfig:
         """What the model is, without its weights."""
-        if self.is_run or (self.path / "manifest.json").is_file():
-            text = (self.path / "config.json").read_text(encoding="utf-8")
-            return run_from_json(json.loads(text)).model
-        return importing.config_of(self.path)
+        return self.run_config.model if self.is_own else importing.config_of(self.path)
 
     @cached_property
     def parameters(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -51,17 +65,18 @@ class Entry:
 
     @cached_property
     def tokenizer_kind(self) -> str | None:
-        path = self.path / "tokenizer.json"
+        read = read_run_json if self.is_own else read_json
         try:
-            kind = json.loads(path.read_text(encoding="utf-8")).get("kind")
-        except (OSError, ValueError, AttributeError):
-            kind = None
+            document = read(self.path / "tokenizer.json")
+        except ValueError:
+            document = None
+        kind = document.get("kind") if isinstance(document, dict) else None
         if kind is None and not self.is_run:
             known = ("tokenizer.json", "vocab.json", "vocab.txt")
             if self.path.is_dir() and not any((self.path / name).is_file() for name in known):
                 return None
             return {"bert": "wordpiece"}.get(self.config.name.partition("-")[0], "bpe")
-        return str(kind) if kind is not None else None
+        return clean(kind, 60) if isinstance(kind, str) else None
 
     def checkpoints(self) -> list[dict[str, Any]]:
         """The newest first, each with its loss if it was evaluated."""
@@ -75,16 +90,14 @@ class Entry:
         return found
 
     def _steps(self) -> Iterator[int]:
-        place = self.path / "checkpoints"
-        for each in place.iterdir() if place.is_dir() else ():
-            match = re.fullmatch(r"step-(\d{1,12})", each.name)
-            if match and (each / "manifest.json").is_file():
-                yield int(match[1])
+        for step, each in checkpoint.numbered(self.path / "checkpoints"):
+            if safe_files.is_folder(each) and safe_files.is_file(each / "manifest.json"):
+                yield step
 
     def _losses(self) -> dict[int, float]:
         path = self.path / "metrics.jsonl"
         try:
-            about = path.stat()
+            about = path.lstat()
         except OSError:
             return {}
         return _losses(path, about.st_size, about.st_mtime_ns)
@@ -97,12 +110,11 @@ class Entry:
         newest = self.path / "checkpoints" / several[0]
         try:
             numbers, config = (
-                json.loads((newest / name).read_text(encoding="utf-8"))
-                for name in ("state.json", "config.json")
+                read_run_json(newest / name) for name in ("state.json", "config.json")
             )
             step = int(several[0].removeprefix("step-"))
             wanted = f"step-{choose(numbers, step, run_from_json(config).train.schedule).step}"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             wanted = None
         return wanted if wanted in several else several[0]
 
@@ -118,7 +130,7 @@ class Entry:
         return Subject(model, config.model, tokenizer, self.name)
 
     def _open_weights(self) -> Subject:
-        if (self.path / "manifest.json").is_file():
+        if self.is_own:
             model, config, tokenizer, _ = folder.open_any(self.path)
             return Subject(model, config.model, tokenizer, self.name)
         found = importing.read(self.path, allow_bin=True)
@@ -142,6 +154,11 @@ class Given(Entry):
         return False
 
 
+def looks_like_run(path: Path) -> bool:
+    """Whether a folder has what only a run has, be it sound or not."""
+    return any(os.path.lexists(path / name) for name in ("checkpoints", "metrics.jsonl"))
+
+
 @lru_cache(maxsize=KNOWN_LOSSES)
 def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
     """Validation losses by step; read again when the file has grown or changed."""
@@ -149,11 +166,8 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
         found = records.read(path)
     except (OSError, ValueError):
         return {}
-    return {
-        r["step"]: r["validation_loss"]
-        for r in found
-        if r["event"] == "evaluation" and isinstance(r.get("validation_loss"), int | float)
-    }
+    losses = {r["step"]: r.get("validation_loss") for r in found if r["event"] == "evaluation"}
+    return {step: loss for step, loss in losses.items() if is_finite(loss)}
 
 
 def changed(path: Path) -> int:

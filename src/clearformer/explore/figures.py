@@ -5,6 +5,7 @@ Text stays text in SVG and PDF; colours and limits come from the data.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,6 +160,13 @@ def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], lig
 def save(figure: Figure, path: Path) -> None:
     """Write a picture; the ending says which kind."""
     figure.savefig(path, dpi=150)
+
+
+def png(figure: Figure) -> bytes:
+    """A picture as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=150, format="png")
+    return buffer.getvalue()
 
 
 def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") -> Figure:

@@ -6,23 +6,28 @@ the folders that the user named.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from torch import Tensor
 
+from clearformer import safe_files
 from clearformer.config import AnyModelConfig
-from clearformer.explore.entries import Entry, changed
+from clearformer.explore.entries import Entry, changed, looks_like_run
 from clearformer.explore.errors import Problem, unknown
 from clearformer.explore.limits import OPEN_MODELS
 from clearformer.explore.recording import blocks
 from clearformer.explore.stages import all_finite
 from clearformer.explore.subject import Subject
+from clearformer.explore.texts import clean
+from clearformer.train import records
 
 MOST_ENTRIES = 500
 
@@ -60,7 +65,7 @@ class Library:
     def __init__(self, folders: Sequence[Path], extra: Sequence[Entry] = ()) -> None:
         self.folders = [Path(each) for each in folders]
         self.entries: dict[str, Entry] = {}
-        self.problems: dict[str, str] = {}  # what could not be read, and why
+        self.problems: dict[str, str] = {}  # what could not be read, and why; of the last look
         self._by_path: dict[Path, Entry] = {}
         self._opened: OrderedDict[tuple[str, str, int], Opened] = OrderedDict()
         self._lock = threading.Lock()
@@ -97,20 +102,20 @@ class Library:
     def models(self) -> list[Entry]:
         """Those that have something to open, the newest first."""
         self.scan()
-        usable = []
-        for entry in self.entries.values():
-            try:
-                _ = entry.config
-            except (OSError, ValueError, KeyError, TypeError) as problem:
-                self.problems[entry.name] = str(problem)
-                continue
-            if entry.checkpoints():
+        usable, problems = [], {}
+        for entry in list(self.entries.values()):
+            problem = _problem(entry)
+            if problem is not None:
+                problems[entry.name] = problem
+            elif entry.checkpoints():
                 usable.append(entry)
+        self.problems = problems
         return usable
 
     def runs(self) -> list[Entry]:
         self.scan()
-        return [each for each in self.entries.values() if (each.path / "metrics.jsonl").is_file()]
+        entries = list(self.entries.values())
+        return [each for each in entries if safe_files.is_file(each.path / "metrics.jsonl")]
 
     def entry(self, id: str) -> Entry:
         found = self.entries.get(id)
@@ -167,6 +172,25 @@ class Library:
             entry.worker.close()
 
 
+def _problem(entry: Entry) -> str | None:
+    """Why an entry cannot be shown, in one sentence. Its files may be anyone's, and whatever is
+    wrong with them must not hide the others."""
+    try:
+        _ = entry.config, entry.parameters, entry.tokenizer_kind
+        entry.checkpoints()
+        if entry.is_run:
+            for name in ("metrics.jsonl", "samples.jsonl"):
+                with suppress(FileNotFoundError):
+                    records.opened(entry.path / name).close()
+    except Exception as problem:
+        reason = " ".join(str(problem).split())
+        if not isinstance(problem, OSError | ValueError):
+            kind = type(problem).__name__
+            reason = f"{entry.path} is not what clearformer writes ({kind}: {reason:.80})"
+        return clean(reason)
+    return None
+
+
 def _open_and_check(library: Library, entry: Entry, checkpoint_id: str) -> None:
     _ = library.open(entry, checkpoint_id).not_finite  # looked up once, then known
 
@@ -206,14 +230,14 @@ def is_model(path: Path) -> bool:
     """A run, a checkpoint, a Hugging Face folder, or a file of weights."""
     if path.is_file():
         return path.suffix == ".safetensors"
-    if not (path / "config.json").is_file():
+    if not os.path.lexists(path / "config.json"):
         return False
-    run = (path / "checkpoints").is_dir() or (path / "metrics.jsonl").is_file()
+    # A run that somebody spoiled is one, too: what is wrong with it is told when it is read.
     return (
-        run
-        or (path / "manifest.json").is_file()
+        looks_like_run(path)
+        or os.path.lexists(path / "manifest.json")
         or any(
-            (path / name).is_file()
+            os.path.isfile(path / name)
             for name in ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
         )
     )

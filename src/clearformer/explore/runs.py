@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clearformer import safe_files
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
-from clearformer.train.records import VALIDATION, normalized, targets
+from clearformer.explore.texts import clean
+from clearformer.train.checkpoint import MOST, numbered
+from clearformer.train.records import VALIDATION, content, normalized, opened, targets
 
 Point = list[Any]  # step and value
 Series = dict[str, list[Point]]
@@ -28,6 +33,7 @@ LEFT_OUT = ("standard_error",)  # figures that are no curve
 # What the page calls the fields of the last record: as files of version 1 had them.
 TOLD = {"train_loss": "loss", "learning_rate": "lr"}
 LONGEST_LINE = 2**20
+LARGEST = sys.float_info.max
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
@@ -82,7 +88,7 @@ def _anew(folder: Path) -> News:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return 0
 
@@ -90,10 +96,8 @@ def _size(path: Path) -> int:
 def _lines(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
     """The whole lines from a byte on, and where they end; what is no record is passed over."""
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            data = file.read()
-    except OSError:
+        data = content(path, start)
+    except (OSError, ValueError):
         return [], start
     end = data.rfind(b"\n") + 1
     return list(_records(data[:end].split(b"\n"))), start + end
@@ -129,7 +133,7 @@ def _counting(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _samples(texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {"step": _step(each), "text": each["text"][:4000]}
+        {"step": _step(each), "text": clean(each["text"])}
         for each in texts
         if isinstance(each.get("text"), str)
     ]
@@ -137,7 +141,7 @@ def _samples(texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _step(record: Mapping[str, Any]) -> int:
     step = record.get("step", 0)
-    return step if isinstance(step, int) else 0
+    return step if type(step) is int and 0 <= step < MOST else 0
 
 
 # --- curves --------------------------------------------------------------------------------
@@ -161,7 +165,8 @@ def series(
         if now is not None:
             if before is not None and now[2] > before[2] and now[1] > before[1]:
                 rate = (now[1] - before[1]) / (now[2] - before[2])
-                found.setdefault(f"{now[0]}_per_second", []).append([step, rate])
+                if is_finite(rate):
+                    found.setdefault(f"{now[0]}_per_second", []).append([step, rate])
             before = now
     return found
 
@@ -204,7 +209,12 @@ def _told(record: Mapping[str, Any]) -> dict[str, Any]:
 def _is_number(value: object) -> bool:
     if isinstance(value, str):
         return value in ("nan", "inf", "-inf")
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return is_finite(value)
+
+
+def is_finite(value: object) -> bool:
+    """Whether an answer can carry it as a number: 1e999 is none, nor is one of 400 digits."""
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST  # type: ignore[operator]
 
 
 def binned(points: list[Point], most: int = POINTS) -> list[Point]:
@@ -236,11 +246,22 @@ def metrics(folder: Path, since: str | None) -> dict[str, Any]:
         "series": {
             name: binned(points) for name, points in series(found.records, found.before).items()
         },
-        "last": None if last is None else _told(last),
+        "last": None if last is None else _flat(_told(last)),
         "samples": found.samples[-50:],
         "next": str(found.mark),
         "reset": found.reset,
     }
+
+
+def _flat(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A record without what no trainer writes: it was read from a file."""
+    if record is None:
+        return None
+    texts = {clean(k): clean(v) for k, v in record.items() if isinstance(v, str)}
+    others = {
+        clean(k): v for k, v in record.items() if v is None or isinstance(v, bool) or is_finite(v)
+    }
+    return {**others, **texts}
 
 
 # --- events --------------------------------------------------------------------------------
@@ -269,9 +290,13 @@ class Watch:
             events.append(("checkpoint", {"id": id}))
         for record in found.records:
             if record.get("event") == "end":
-                reason = str(record.get("reason", ""))
-                events.append(("end", {"step": _step(record), "reason": reason}))
+                events.append(("end", {"step": _step(record), "reason": _reason(record)}))
         return events
+
+
+def _reason(end: Mapping[str, Any]) -> str:
+    reason = end.get("reason")
+    return clean(reason) if isinstance(reason, str) else ""
 
 
 def _fitting(curves: Series) -> Series:
@@ -286,9 +311,10 @@ def _fitting(curves: Series) -> Series:
 
 
 def checkpoint_ids(folder: Path) -> set[str]:
-    place = folder / "checkpoints"
-    names = (each.name for each in place.iterdir()) if place.is_dir() else ()
-    return {name for name in names if re.fullmatch(r"step-\d{1,12}", name)}
+    try:
+        return {path.name for _, path in numbered(folder / "checkpoints")}
+    except (OSError, ValueError):
+        return set()
 
 
 # --- the list ------------------------------------------------------------------------------
@@ -297,7 +323,11 @@ def checkpoint_ids(folder: Path) -> set[str]:
 def state(folder: Path, now: float | None = None) -> dict[str, Any]:
     """Where a run stands, by the last lines of its metrics."""
     path = folder / "metrics.jsonl"
-    quiet = max(0.0, (time.time() if now is None else now) - path.stat().st_mtime)
+    try:
+        changed = path.lstat().st_mtime
+    except OSError:
+        changed = 0.0  # it was deleted a moment ago
+    quiet = max(0.0, (time.time() if now is None else now) - changed)
     last = _last_records(path, _size(path))
     end = last[-1] if last and last[-1].get("event") == "end" else None
     step = max((_step(record) for record in last), default=0)
@@ -305,7 +335,7 @@ def state(folder: Path, now: float | None = None) -> dict[str, Any]:
     return {
         "step": _step(end) if end is not None else step,
         "state": alive if end is None else "ended",
-        "reason": None if end is None else str(end.get("reason", "")),
+        "reason": None if end is None else _reason(end),
         "quiet": quiet,
     }
 
@@ -313,13 +343,16 @@ def state(folder: Path, now: float | None = None) -> dict[str, Any]:
 def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
     """The last few whole lines before a byte."""
     start = max(0, end - 2**14)
-    with path.open("rb") as file:
-        file.seek(start)
-        data = file.read(end - start)
+    try:
+        with opened(path) as file:
+            file.seek(start)
+            data = file.read(end - start)
+    except (OSError, ValueError):
+        return []
     lines = data[: data.rfind(b"\n") + 1].split(b"\n")
     return _rows(_records(lines[1:] if start else lines))
 
 
 def stop(folder: Path) -> None:
     """Ask the trainer to save and end at its next step."""
-    (folder / "stop").touch()
+    os.close(safe_files.open_file(folder / "stop", os.O_WRONLY | os.O_CREAT))

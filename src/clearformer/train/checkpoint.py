@@ -23,7 +23,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from clearformer import limits
+from clearformer import limits, safe_files
+from clearformer.reading import parse_json, read_run_json
 
 FORMAT = 2  # 1 had no seal on the manifest
 SEAL = "sha256"  # of everything else in the manifest
@@ -31,7 +32,10 @@ SHARDS = "shards"  # the folder of what several ranks wrote, in a checkpoint of 
 PASSED_OVER = "passed over a damaged checkpoint: "
 ASIDE = "damaged-"  # begins the name of a folder that does not hold and is in nobody's way
 MARGIN = 2**20  # bytes for what is no tensor
-FOLDER = re.compile(r"(?:\.old-)?step-(\d+)")
+# What a run writes, and nothing that merely looks like it: \d knows digits of all scripts.
+STEP = re.compile(r"step-(0|[1-9][0-9]{0,14})")
+MOST = 10**15  # no run has as many steps
+FOLDER = re.compile(rf"(?:\.old-)?{STEP.pattern}")
 Reached = Callable[[str], None]
 
 
@@ -48,17 +52,12 @@ class Checkpoint:
     manifest: Mapping[str, Any]
 
     def json(self, name: str) -> Any:
-        path = self._hashed(name)
-        try:
-            _require_plain(path, limits.LARGEST_JSON)
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError, OSError) as problem:
-            reason = str(problem).splitlines()[0]
-            raise ValueError(f"{path} cannot be read: {reason}") from None
+        return read_run_json(self._hashed(name))
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         # Copies: the library maps the file, and a file that changes under a map is a crash.
         path = self._hashed(name)
+        safe_files.require_file(path)
         try:
             return {key: value.clone() for key, value in load_file(path).items()}
         except (SafetensorError, OSError) as problem:
@@ -84,12 +83,13 @@ def write(
 
     `shards` is a folder that was written beforehand and is moved in.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # and not its parents: a run folder that is gone is not remade
+    safe_files.require_folder(folder)
     needed = 1.1 * sum(map(_bytes, tensors.values())) + MARGIN
     require_space(folder, needed)
     reached("before_write")
     temporary = folder / f".tmp-step-{step}-{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
+    safe_files.remove(temporary)
     temporary.mkdir()
     try:
         for name, content in tensors.items():
@@ -115,30 +115,31 @@ def write(
         for each in {(temporary / name).parent for name in (*names, "manifest.json")}:
             _sync(each)
     except (OSError, SafetensorError) as problem:
-        free = shutil.disk_usage(folder).free
-        shutil.rmtree(temporary, ignore_errors=True)
         if is_full(problem):
+            free = shutil.disk_usage(folder).free
+            safe_files.remove(temporary)
             raise no_space(folder, needed, free) from problem
+        safe_files.remove(temporary)
         raise OSError(
             f"the checkpoint of step {step} could not be written to {folder}: "
             f"{getattr(problem, 'strerror', None) or problem}; the one before it is untouched"
         ) from problem
     reached("before_rename")
     final = folder / f"step-{step}"
-    if final.exists() and _same(final, manifest):
-        shutil.rmtree(temporary, ignore_errors=True)
+    if safe_files.is_folder(final) and _same(final, manifest):
+        safe_files.remove(temporary)
         return verify(final)
-    if final.exists():
+    if os.path.lexists(final):
         # A rename onto a folder that is not empty fails: make room, without a moment in which
         # neither can be found.
         old = folder / f".old-step-{step}"
-        shutil.rmtree(old, ignore_errors=True)
+        safe_files.remove(old)
         final.rename(old)
         reached("during_swap")
     temporary.rename(final)
     _sync(folder)
     reached("after_rename")
-    shutil.rmtree(folder / f".old-step-{step}", ignore_errors=True)
+    safe_files.remove(folder / f".old-step-{step}")
     return verify(final)
 
 
@@ -157,13 +158,12 @@ def verify(folder: Path) -> Checkpoint:
     """The checkpoint in `folder`, after every size and hash was found right; else ValueError."""
     path = folder / "manifest.json"
     try:
-        _require_plain(path, limits.LARGEST_JSON)
-        text = path.read_text(encoding="utf-8")
-        manifest = json.loads(text)
+        data = safe_files.read(path, limits.LARGEST_JSON, "LARGEST_JSON")
+        text, manifest = data.decode("utf-8"), parse_json(data, path)
         version, step, files = manifest["format"], manifest["step"], dict(manifest["files"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ValueError(f"{folder} has no readable manifest.json ({problem!r:.200})") from None
-    if type(version) is not int or type(step) is not int or version < 1 or step < 0:
+    if type(version) is not int or type(step) is not int or version < 1 or not 0 <= step < MOST:
         raise ValueError(
             f"{path} has format {version!r:.20} and step {step!r:.20}, no numbers of ours"
         )
@@ -178,15 +178,15 @@ def verify(folder: Path) -> Checkpoint:
     named = _match(folder)
     if not files or (named and int(named[1]) != step):
         raise ValueError(f"{path} is of step {step} with {len(files)} files: not what was here")
+    _require_shards(folder / SHARDS, files)
     for name, recorded in files.items():
-        plain = Path(name).name == name.removeprefix(f"{SHARDS}/")
+        plain = Path(name).name == name.removeprefix(f"{SHARDS}/") and name.isprintable()
         if not plain or not isinstance(recorded, dict):
             raise ValueError(
                 f"{folder}: the manifest names {name!r:.80}, which is no plain file name, or "
                 f"says nothing of it"
             )
         try:
-            _require_plain(folder / name)
             found = _identity(folder / name)
         except OSError as problem:
             raise ValueError(
@@ -198,13 +198,19 @@ def verify(folder: Path) -> Checkpoint:
     return Checkpoint(folder, step, manifest)
 
 
+def verify_in_run(path: Path) -> Checkpoint:
+    """The same for a checkpoint that lies in a run: a link to a folder elsewhere is none."""
+    safe_files.require_folder(path)
+    return verify(path)
+
+
 def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that holds; each one passed over is said. None if there is none."""
-    found = [(int(match[1]), path) for path in _folders(folder) if (match := _match(path))]
+    found = [(int(match[1]), path) for path in _inside(folder) if (match := _match(path))]
     problems = []
     for _, path in sorted(found, key=lambda entry: (-entry[0], entry[1].name.startswith("."))):
         try:
-            return verify(path)
+            return verify_in_run(path)
         except ValueError as problem:
             problems.append(str(problem))
             say(f"{PASSED_OVER}{problem}")
@@ -216,45 +222,52 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
+def numbered(folder: Path) -> list[tuple[int, Path]]:
+    """Whatever has the name of a checkpoint in a run's folder of them, by step, oldest first."""
+    return sorted(
+        (int(match[1]), path) for path in _inside(folder) if (match := STEP.fullmatch(path.name))
+    )
+
+
 def tidy(folder: Path, chosen: Checkpoint | None, say: Callable[[str], None]) -> None:
     """Remove what an interrupted write left behind. Once a checkpoint was chosen and read, put
     damaged ones aside, too: they would be counted as some of those that are kept."""
-    for path in _folders(folder):
-        if path.name.startswith(".tmp-"):
-            shutil.rmtree(path, ignore_errors=True)
+    _remove_leftovers(folder, ".tmp-")
     if chosen is None:
         return
-    for path in _folders(folder):
-        if re.fullmatch(r"step-\d+", path.name) and path != chosen.folder:
+    for _, path in numbered(folder):
+        if path != chosen.folder:
             try:
-                verify(path)
+                verify_in_run(path)
             except ValueError:
                 aside = path.with_name(f"{ASIDE}{path.name}")
-                shutil.rmtree(aside, ignore_errors=True)
+                safe_files.remove(aside)
                 path.rename(aside)
                 say(f"note: {path} is damaged, and is now {aside.name}: delete it when you like")
     if chosen.folder.name.startswith(".old-"):
         # Its place was taken by one that did not hold: it has it back.
         chosen.folder.rename(folder / f"step-{chosen.step}")
-    for path in _folders(folder):
-        if path.name.startswith(".old-"):
-            shutil.rmtree(path, ignore_errors=True)
+    _remove_leftovers(folder, ".old-")
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    for path in _inside(folder):
+        # A link goes too, but not what it leads to: a rename onto it would fail.
+        if path.name.startswith(prefix) and (safe_files.is_folder(path) or path.is_symlink()):
+            safe_files.remove(path)
 
 
 def prune(folder: Path, keep: int, best: int | None, reached: Reached = nothing_happens) -> None:
     """Keep the last `keep` checkpoints and the best one."""
-    steps = sorted(
-        (int(match[1]), path)
-        for path in _folders(folder)
-        if (match := re.fullmatch(r"step-(\d+)", path.name))
-    )
+    steps = [(step, path) for step, path in numbered(folder) if safe_files.is_folder(path)]
     for step, path in steps[: -max(keep, 2)]:
         if step != best:
             # Renamed first: half a folder must not look like a damaged checkpoint.
             doomed = path.with_name(f".old-{path.name}")
+            safe_files.remove(doomed)
             path.rename(doomed)
             reached("during_prune")
-            shutil.rmtree(doomed, ignore_errors=True)
+            safe_files.remove(doomed)
 
 
 def require_space(folder: Path, needed: float) -> None:
@@ -296,17 +309,19 @@ def _same(final: Path, manifest: Mapping[str, Any]) -> bool:
         return False
 
 
-def _require_plain(path: Path, most: int | None = None) -> None:
-    """A regular file: a pipe under its name would keep whoever reads it waiting for ever."""
-    size = path.stat().st_size
-    if not path.is_file():
-        raise ValueError(f"{path} is no file")
-    if most is not None and size > most:
-        raise ValueError(f"{path} has {size:,} bytes, but {most:,} are the most (LARGEST_JSON)")
+def _require_shards(folder: Path, files: Mapping[str, Any]) -> None:
+    """Every file among the ranks' parts is read, so the manifest must know each of them."""
+    for path in _inside(folder):
+        if f"{SHARDS}/{path.name}" not in files:
+            raise ValueError(
+                f"{folder} has the file {path.name!r:.80}, which the manifest does not know: "
+                f"remove it"
+            )
 
 
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+def _inside(folder: Path) -> list[Path]:
+    safe_files.require_folder(folder)
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _match(path: Path) -> re.Match[str] | None:
@@ -318,9 +333,10 @@ def _bytes(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _identity(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
+    with safe_files.open_reading(path) as file:
+        size = os.fstat(file.fileno()).st_size
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
+    return {"bytes": size, "sha256": digest}
 
 
 def _settle(path: Path) -> None:

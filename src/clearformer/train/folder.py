@@ -5,12 +5,14 @@ A checkpoint carries its own config and tokenizer, so a model cannot be opened w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from clearformer import safe_files
 from clearformer.build import build
 from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
 from clearformer.core.int8 import load_int8
@@ -90,7 +92,7 @@ def open_any(
         say(f"{path}: step {choice.step}, {choice.why}; for that one give {other}")
     try:
         return _opened(found, make)
-    except (KeyError, TypeError, AttributeError, RecursionError) as problem:
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         # Whoever can write hashes can write anything: what does not fit is said, not trusted.
         raise ValueError(
             f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
@@ -153,7 +155,7 @@ def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
 
 def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]:
     """The same with why it is the one; none: `path` left no choice."""
-    if (path / "manifest.json").exists():
+    if os.path.lexists(path / "manifest.json"):
         return checkpoint.verify(path), None
     newest = _newest(path)
     numbers, config = newest.json("state.json"), run_from_json(newest.json("config.json"))
@@ -162,10 +164,10 @@ def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]
     folder = path / "checkpoints"
     if choice.step == newest.step:
         return newest, choice
-    if not (folder / f"step-{choice.step}").exists():
+    if choice.step not in dict(checkpoint.numbered(folder)):
         return newest, Choice(newest.step, "the last checkpoint; the best one is gone")
     try:
-        return checkpoint.verify(folder / f"step-{choice.step}"), choice
+        return checkpoint.verify_in_run(folder / f"step-{choice.step}"), choice
     except ValueError as problem:
         raise ValueError(
             f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
@@ -174,6 +176,7 @@ def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]
 
 def _newest(path: Path) -> checkpoint.Checkpoint:
     folder = path / "checkpoints"
+    safe_files.require_folder(folder)
     if not folder.is_dir():
         raise ValueError(
             f"{path} is no run: it has no checkpoints folder. Give what --out named in "

@@ -7,13 +7,14 @@ this needs nothing but the checkpoints, `--train.keep` of them.
 
 from __future__ import annotations
 
-import re
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from clearformer import safe_files
 from clearformer.config import run_from_json, to_json
 from clearformer.train import checkpoint
 from clearformer.train.checkpoint import Checkpoint
@@ -24,9 +25,7 @@ def last_checkpoints(run: Path, last: int) -> list[Checkpoint]:
     """The newest `last` checkpoints of a run, the newest first; each is known to hold."""
     if last < 1:
         raise ValueError(f"the last {last} checkpoints are wanted, but it must be at least 1")
-    folder = run / "checkpoints"
-    paths = folder.iterdir() if folder.is_dir() else ()
-    found = [path for path in paths if re.fullmatch(r"step-\d+", path.name)]
+    found = checkpoint.numbered(run / "checkpoints")
     if not found:
         raise ValueError(f"{run} is no run: it has no checkpoints")
     if len(found) < last:
@@ -34,8 +33,7 @@ def last_checkpoints(run: Path, last: int) -> list[Checkpoint]:
             f"{run} has {len(found)} checkpoints, but the last {last} are wanted: ask for fewer, "
             f"or train with --train.keep {last}"
         )
-    found.sort(key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
-    return [checkpoint.verify(path) for path in found[:last]]
+    return [checkpoint.verify_in_run(path) for _, path in reversed(found[-last:])]
 
 
 def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
@@ -50,7 +48,7 @@ def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
 
 def average(run: Path, last: int, out: Path) -> Checkpoint:
     """Write a run whose one checkpoint has the mean weights of the last ones of `run`."""
-    if (out / "checkpoints").exists():
+    if os.path.lexists(out / "checkpoints"):
         raise ValueError(f"{out} already holds a run: choose another --out")
     several = last_checkpoints(run, last)
     for each in several:
@@ -69,6 +67,7 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
         "config.json": to_json(config),
         "tokenizer.json": newest.json("tokenizer.json"),
     }
+    out.mkdir(parents=True, exist_ok=True)
     written = checkpoint.write(
         out / "checkpoints",
         newest.step,
@@ -77,5 +76,5 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
         {**facts, "averaged": [each.step for each in several]},
     )
     for name in ("config.json", "tokenizer.json"):
-        (out / name).write_text(checkpoint.as_text(documents[name]), encoding="utf-8")
+        safe_files.replace(out / name, checkpoint.as_text(documents[name]).encode())
     return written

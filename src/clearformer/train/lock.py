@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+from clearformer import safe_files
+
 
 @contextlib.contextmanager
 def writable(folder: Path) -> Iterator[None]:
@@ -32,7 +34,7 @@ def require_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
+        safe_files.replace(probe, b"")
         probe.unlink()
     except OSError as problem:
         raise ValueError(
@@ -50,13 +52,18 @@ class Lock:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "lock"
         descriptor = self._taken()
-        while not self._is_there(descriptor):  # whoever had it has removed it meanwhile
+        while not self._is_own(descriptor):
             os.close(descriptor)
             descriptor = self._taken()
+        self._descriptor = descriptor
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}".encode(), 0)
         # A run that is thrown away without having begun lets go of it too.
         self.release = weakref.finalize(self, os.close, descriptor)
+
+    def require_held(self) -> None:
+        """Refuse to go on if the folder was removed, moved or replaced since it was locked."""
+        safe_files.require_same(self._descriptor, self.path)
 
     def discard(self) -> None:
         """Release it, and leave no folder behind that holds nothing else."""
@@ -69,11 +76,11 @@ class Lock:
 
     def _taken(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = safe_files.open_file(self.path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            owner = os.read(descriptor, 200).decode("utf-8", "replace").strip()
+            owner = _printable(os.read(descriptor, 200).decode("utf-8", "replace").strip())
             os.close(descriptor)
             raise ValueError(
                 f"{self.path.parent} is being trained by another process ({owner}): stop it "
@@ -81,8 +88,20 @@ class Lock:
             ) from None
         return descriptor
 
-    def _is_there(self, descriptor: int) -> bool:
+    def _is_own(self, descriptor: int) -> bool:
+        """Whether the locked file still has its name, and no other."""
+        locked = os.fstat(descriptor)
         try:
-            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+            there = os.path.samestat(locked, os.lstat(self.path))
         except FileNotFoundError:
+            return False  # whoever had it has removed it meanwhile
+        if there and locked.st_nlink > 1:
+            # A hard link: under its other name it may be a backup, or any file at all, and
+            # writing our name into it would destroy that. This folder gets a file of its own.
+            self.path.unlink()
             return False
+        return there
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from clearformer import limits, safe_files
 from clearformer.build import build
 from clearformer.config import (
     Classifier,
@@ -81,7 +82,9 @@ def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> fol
 
 
 def identity(found: Checkpoint) -> str:
-    return hashlib.sha256((found.folder / "manifest.json").read_bytes()).hexdigest()
+    manifest = found.folder / "manifest.json"
+    data = safe_files.read(manifest, limits.LARGEST_JSON, "LARGEST_JSON")
+    return hashlib.sha256(data).hexdigest()
 
 
 def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> None:

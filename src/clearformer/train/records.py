@@ -25,9 +25,11 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from clearformer import limits, safe_files
 from clearformer.train.events import Evaluation, Step
 
 VERSION = 2
@@ -35,6 +37,8 @@ VALIDATION = "validation_"
 PLAIN = ("event", "step", "best")  # what an evaluation has besides figures
 # What the targets of a step are called; `targets` in version 1, which had one name for all.
 COUNTED = ("tokens", "texts", "hidden_tokens", "target_tokens", "targets")
+NUMBERED = ("resume", "evaluation")  # events that mean nothing without a step
+BLOCK = 2**16  # bytes that are looked at in one piece for the end of the last line
 
 
 class Records:
@@ -42,9 +46,10 @@ class Records:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        _cut_torn_tail(path)
-        self._file = path.open("ab", buffering=0)
-        self.begun = path.stat().st_size > 0  # by an earlier start
+        descriptor = safe_files.open_in_place(path)
+        self._file = os.fdopen(descriptor, "ab", buffering=0)
+        _cut_torn_tail(descriptor)
+        self.begun = os.fstat(descriptor).st_size > 0  # by an earlier start
 
     def append(self, record: Mapping[str, Any]) -> None:
         data = as_line(record).encode() + b"\n"
@@ -53,6 +58,11 @@ class Records:
 
     def sync(self) -> None:
         os.fsync(self._file.fileno())
+
+    def require_there(self) -> None:
+        """Refuse to go on if the file was removed, or the run folder moved: nothing would be
+        kept."""
+        safe_files.require_same(self._file.fileno(), self.path)
 
     def close(self) -> None:
         self._file.close()
@@ -74,6 +84,9 @@ class Unwritten(Records):
         pass
 
     def sync(self) -> None:
+        pass
+
+    def require_there(self) -> None:
         pass
 
     def close(self) -> None:
@@ -148,6 +161,24 @@ def read(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+def opened(path: Path) -> BufferedReader:
+    """A file of records, if it is a regular file of reasonable size."""
+    return safe_files.open_limited(path, limits.LARGEST_RECORDS, "LARGEST_RECORDS")
+
+
+def content(path: Path, start: int = 0) -> bytes:
+    """The bytes of a file of records from a place on; anyone may have written it."""
+    with opened(path) as file:
+        file.seek(start)
+        data = file.read()
+    lines = data.count(b"\n")
+    if lines > limits.MOST_RECORDS:
+        raise ValueError(
+            f"{path} has {lines:,} lines, but {limits.MOST_RECORDS:,} are the most (MOST_RECORDS)"
+        )
+    return data
+
+
 def _evaluated_again(record: Mapping[str, Any], before: list[dict[str, Any]]) -> bool:
     """A checkpoint is saved before its step is evaluated, so a resume evaluates it again."""
     if record.get("event") != "evaluation":
@@ -157,26 +188,36 @@ def _evaluated_again(record: Mapping[str, Any], before: list[dict[str, Any]]) ->
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
+    try:
+        data = content(path)
+    except FileNotFoundError:
         return
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        # A resume says from where, or nobody knows which records count.
-        resumes = isinstance(record, dict) and record.get("event") == "resume"
-        if not isinstance(record, dict) or (resumes and type(record.get("step")) is not int):
+        if not isinstance(record, dict):
             raise ValueError(f"{path} is damaged: line {number} is no JSON object")
+        # A resume says from where, or nobody knows which records count.
+        step = record.get("step", None if record.get("event") in NUMBERED else 0)
+        if type(step) is not int:
+            raise ValueError(f"{path} is damaged: line {number} has no step, but {step!r:.40}")
         yield record
 
 
-def _cut_torn_tail(path: Path) -> None:
-    if path.exists():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(path, whole)
+def _cut_torn_tail(descriptor: int) -> None:
+    """Cut off what follows the last end of a line."""
+    size = end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - BLOCK)
+        found = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if found >= 0:
+            end = start + found + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -22,6 +21,7 @@ from typing import Any
 
 import torch
 
+from clearformer import safe_files
 from clearformer.build import build, outline
 from clearformer.config import RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
@@ -314,25 +314,7 @@ class Run:
         losses: list[float] = []
 
         def save() -> Saved:
-            self._require_finite()
-            now.seconds = time.monotonic() - began
-            for each in (metrics, samples):
-                each.sync()
-            reached = self.faults.reached(now.step)
-            written = state.save(
-                self.checkpoints,
-                now,
-                self.config,
-                self.task.tokenizer.to_json(),
-                {**self.data, **self._about()},
-                reached,
-                self.spread,
-            )
-            self.saved_step = now.step
-            best = now.best["step"] if now.best else None
-            self.ranks.lead(lambda: checkpoint.prune(self.checkpoints, train.keep, best, reached))
-            metrics.append({"event": "checkpoint", "step": now.step})
-            return Saved(now.step, written.folder)
+            return self._save(metrics, samples, time.monotonic() - began)
 
         while True:
             self.ranks.reached(now.step)
@@ -362,7 +344,7 @@ class Run:
             if done or wanted:
                 if self.saved_step != now.step or done:
                     yield save()
-                self.ranks.lead(lambda: (self.folder / "stop").unlink(missing_ok=True))
+                self.ranks.lead(lambda: self._close(metrics))
                 ended = Ended(now.step, "finished") if done else Ended(now.step, "stopped", code)
                 metrics.append({"event": "end", **vars(ended)})
                 yield ended
@@ -395,9 +377,44 @@ class Run:
             if len(losses) == 200:
                 self._look_for_trouble(losses)
 
+    def _save(self, metrics: Records, samples: Records, seconds: float) -> Saved:
+        """A checkpoint of this step; those that need not be kept any longer go."""
+        now, ranks = self.state, self.ranks
+        self._require_finite()
+        ranks.lead(metrics.require_there)  # a folder that was removed is not made anew
+        now.seconds = seconds
+        for each in (metrics, samples):
+            each.sync()
+        reached = self.faults.reached(now.step)
+        best = now.best["step"] if now.best else None
+        try:
+            written = state.save(
+                self.checkpoints,
+                now,
+                self.config,
+                self.task.tokenizer.to_json(),
+                {**self.data, **self._about()},
+                reached,
+                self.spread,
+            )
+            self.saved_step = now.step
+            keep = self.config.train.keep
+            ranks.lead(lambda: checkpoint.prune(self.checkpoints, keep, best, reached))
+        except (OSError, ValueError):
+            metrics.require_there()  # if the folder is gone, that is the reason
+            raise
+        metrics.append({"event": "checkpoint", "step": now.step})
+        return Saved(now.step, written.folder)
+
     def _asked(self) -> bool:
         """Whether somebody wants the run to end, without a signal."""
-        return self.ranks.leads and (self.folder / "stop").exists()
+        return self.ranks.leads and safe_files.is_file(self.folder / "stop")
+
+    def _close(self, metrics: Records) -> None:
+        """A run whose folder is gone has not finished, whatever it computed."""
+        metrics.require_there()
+        if self._asked():
+            (self.folder / "stop").unlink(missing_ok=True)
 
     def _deserted(self) -> int:
         """The code to leave with if whoever started the ranks is gone: nobody asked for an end."""
@@ -597,11 +614,12 @@ class Run:
 
     def _write_identity(self) -> None:
         """What the folder needs besides checkpoints, to be opened by any verb."""
-        write_json(self.folder / "config.json", to_json(self.config))
-        write_json(self.folder / "tokenizer.json", self.task.tokenizer.to_json())
-
-
-def write_json(path: Path, value: Any) -> None:
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False))
-    temporary.replace(path)
+        if self.lock is not None:
+            self.lock.require_held()  # reading the data may have taken long
+        documents = {
+            "config.json": to_json(self.config),
+            "tokenizer.json": self.task.tokenizer.to_json(),
+        }
+        for name, document in documents.items():
+            text = json.dumps(document, indent=1, ensure_ascii=False)
+            safe_files.replace(self.folder / name, text.encode())

@@ -1,5 +1,6 @@
 """Runs over HTTP: the list, increments, a stream that goes on where it was, and stop."""
 
+import os
 import shutil
 
 import pytest
@@ -53,3 +54,28 @@ def test_stop_leaves_a_file_for_the_trainer(client, live):
     assert client.post("/api/runs/live/stop", {}, status=202) == {"id": "live"}
     assert (live / "stop").exists()
     client.post("/api/runs/nan/stop", {}, status=404)  # a model that no run wrote
+
+
+@pytest.fixture
+def bad(explorer_server, tiny):
+    """A run of somebody else, with a pipe, a link and numbers that are none."""
+    folder = explorer_server.runs / "bad"
+    folder.mkdir()
+    os.mkfifo(folder / "config.json")
+    tiny.write_metrics(folder, 2)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 1e999, "loss": 1e999, "tokens": 1e999, "\\ud800": "\\ud800"}\n')
+    (folder / "samples.jsonl").symlink_to("/etc/passwd")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_bad_run_is_told_and_the_others_work(client, bad):
+    assert "gpt2" in [row["id"] for row in client.get("/api/models")]
+    assert "bad/config.json is a named pipe" in client.get("/api/info")["problems"]["bad"]
+    rows = {row["id"]: row for row in client.get("/api/runs")}
+    assert (rows["bad"]["family"], rows["bad"]["model"]) == (None, None)
+    assert rows["gpt2"]["model"] == "gpt2"
+    told = client.get("/api/runs/bad/metrics")
+    assert [step for step, _ in told["series"]["train_loss"]] == [1, 2]
+    assert told["samples"] == []

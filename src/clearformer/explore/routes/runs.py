@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from fastapi.sse import KEEPALIVE_COMMENT
 
+from clearformer import safe_files
 from clearformer.explore import runs
 from clearformer.explore.answers import Metrics, RunTold, Stopping
 from clearformer.explore.entries import Entry
@@ -32,13 +32,13 @@ def listed(here: Here) -> Any:
 
 
 def _about(entry: Entry) -> dict[str, Any]:
-    kind, steps = None, None
+    kind, steps, usable = None, None, False
     try:
-        config = json.loads((entry.path / "config.json").read_text(encoding="utf-8"))
-        kind, steps = family(entry.config.name), config["train"].get("steps")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        config = entry.run_config
+        kind, steps = family(config.model.name), config.train.steps
+        usable = bool(entry.checkpoints())
+    except (OSError, ValueError):
         pass  # the curves can be shown without
-    usable = kind is not None and bool(entry.checkpoints())
     about = {"id": entry.id, "name": entry.name, "family": kind, "steps": steps}
     return {**about, "model": entry.id if usable else None, **runs.state(entry.path)}
 
@@ -84,6 +84,6 @@ def stop(here: Here, id: Id, asked: Nothing) -> Any:
 
 def _run(here: Explorer, id: str) -> Entry:
     entry = here.library.entry(id)
-    if not (entry.path / "metrics.jsonl").is_file():
+    if not safe_files.is_file(entry.path / "metrics.jsonl"):
         raise unknown("run", id)
     return entry

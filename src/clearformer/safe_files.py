@@ -1,0 +1,176 @@
+"""Guarded access to the files of a run folder, which anyone may have made.
+
+Inside a run folder symbolic links are never followed, only regular files are opened, and nothing
+waits for a named pipe. The run folder itself may be a link, because the user named it. Without
+torch, and below everything else, so that every file of a run is opened in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from io import BufferedReader, BufferedWriter
+from pathlib import Path
+
+# Not every system has every flag. O_NONBLOCK: opening a pipe does not wait for its other end.
+GUARDED = sum(
+    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
+)
+
+KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFREG: "a regular file",
+}
+
+
+# --- what is there -------------------------------------------------------------------------
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file has this name; a link to one is not one."""
+    return _mode(path) == stat.S_IFREG
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a directory has this name; a link to one is not one."""
+    return _mode(path) == stat.S_IFDIR
+
+
+def require_folder(path: Path) -> None:
+    """Refuse anything but a directory under this name; that there is nothing is no error."""
+    if _mode(path) not in (0, stat.S_IFDIR):
+        raise _refusal(path, _mode(path), "a directory")
+
+
+def require_file(path: Path) -> None:
+    """Refuse anything but a regular file under this name; that there is nothing is no error."""
+    if _mode(path) not in (0, stat.S_IFREG):
+        raise _refusal(path, _mode(path), "a regular file")
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
+    """The descriptor of a regular file. ValueError for anything else, OSError as of `os.open`."""
+    require_file(path)  # before it is opened: opening a device can already do something
+    descriptor = os.open(path, flags | GUARDED, 0o666)
+    mode = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if mode != stat.S_IFREG:  # it was put there in between
+        os.close(descriptor)
+        raise _refusal(path, mode, "a regular file")
+    return descriptor
+
+
+def open_reading(path: Path) -> BufferedReader:
+    """A regular file, to read bytes from."""
+    return os.fdopen(open_file(path), "rb")
+
+
+def open_limited(path: Path, most: int, limit: str) -> BufferedReader:
+    """The same if it has at most so many bytes; `limit` is what this limit is called."""
+    file = open_reading(path)
+    size = os.fstat(file.fileno()).st_size
+    if size > most:
+        file.close()
+        raise ValueError(f"{path} has {size:,} bytes, but {most:,} are the most ({limit})")
+    return file
+
+
+def read(path: Path, most: int, limit: str) -> bytes:
+    """All of a regular file that has at most so many bytes."""
+    with open_limited(path, most, limit) as file:
+        return file.read()
+
+
+# --- writing -------------------------------------------------------------------------------
+
+
+def open_in_place(path: Path) -> int:
+    """The descriptor of a file to append to or to cut, made if there is none.
+
+    A file with a second hard link is copied first: its other name may be a backup (`cp -al`), or
+    a file that has nothing to do with the run, and what is written must not appear there.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    descriptor = open_file(path, flags)
+    if os.fstat(descriptor).st_nlink <= 1:
+        return descriptor
+    with os.fdopen(descriptor, "rb") as shared, _replacing(path) as own:
+        shutil.copyfileobj(shared, own)
+    return open_file(path, flags)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all. A link of this name is replaced, and not its target."""
+    with _replacing(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BufferedWriter]:
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # of a killed process that had this number
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | GUARDED, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove(path: Path) -> None:
+    """Delete a directory with all that is in it, a file, or a link but not what it leads to.
+
+    What cannot be deleted stays, without an error.
+    """
+    if is_folder(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def require_same(descriptor: int, path: Path) -> None:
+    """Refuse to go on if an open file of a run has lost its name: what is written would be lost."""
+    try:
+        if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    what = path if path.parent.is_dir() else f"the run folder {path.parent}"
+    raise ValueError(
+        f"{what} was removed, moved or replaced while the run was writing to it, so nothing more "
+        f"is saved: if it was moved, go on with --resume and its new place as --out"
+    )
+
+
+# --- helpers -------------------------------------------------------------------------------
+
+
+def _mode(path: Path) -> int:
+    """The kind of file that has this name; 0 if there is none, or none that can be reached."""
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return 0
+
+
+def _refusal(path: Path, mode: int, wanted: str) -> ValueError:
+    kind = KINDS.get(mode, "a special file")
+    why = ", and links inside a run folder are not followed" if mode == stat.S_IFLNK else ""
+    return ValueError(
+        f"{path} is {kind}, but {wanted} is needed{why}: delete it, or put the real one there"
+    )
