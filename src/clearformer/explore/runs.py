@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clearformer.explore.errors import Problem
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
+from clearformer.train.stop import request
 
 Point = list[Any]  # step and value
 Series = dict[str, list[Point]]
@@ -286,5 +288,12 @@ def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
 
 
 def stop(folder: Path) -> None:
-    """Ask the trainer to save and end at its next step."""
-    (folder / "stop").touch()
+    """Ask the trainer to save and end at its next step; a Problem if none is at work."""
+    try:
+        request(folder)
+    except ValueError as problem:
+        raise Problem(409, "not_running", str(problem)) from None
+    except OSError as problem:
+        raise Problem(
+            409, "cannot_stop", f"the file stop cannot be created: {problem.strerror}"
+        ) from None

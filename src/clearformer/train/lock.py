@@ -9,9 +9,12 @@ import contextlib
 import fcntl
 import os
 import platform
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+
+TRIES, TRY_SECONDS = 20, 0.01
 
 
 @contextlib.contextmanager
@@ -39,6 +42,24 @@ def require_writable(folder: Path) -> None:
             f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "
             f"--out"
         ) from None
+
+
+def held(folder: Path) -> bool:
+    """Whether a process holds the lock of this folder; nothing is created or changed."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(folder / "lock", flags)
+    except OSError:  # never locked
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 class Lock:
@@ -71,7 +92,7 @@ class Lock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock(descriptor)
         except OSError:
             owner = os.read(descriptor, 200).decode("utf-8", "replace").strip()
             os.close(descriptor)
@@ -80,6 +101,15 @@ class Lock:
                 f"first, or choose another --out"
             ) from None
         return descriptor
+
+    def _flock(self, descriptor: int) -> None:
+        """Take it; if somebody has it, try for a moment: `held` has it for an instant."""
+        for _ in range(TRIES):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(TRY_SECONDS)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _is_there(self, descriptor: int) -> bool:
         try:

@@ -46,6 +46,7 @@ from clearformer.train import (
     structure,
     tasks,
 )
+from clearformer.train import stop as stop_file
 from clearformer.train.average import Average
 from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
@@ -95,6 +96,13 @@ class Run:
 
     def _lock(self) -> None:
         self.lock = Lock(self.folder)
+        # One from before this run was not meant for it. Workers that are started again continue
+        # the run that was asked to stop.
+        if not self.ranks.restarts and stop_file.clear(self.folder):
+            self.say(
+                "note: a file `stop` from before this start was removed: create it again to end "
+                "this run"
+            )
 
     def _discard(self) -> None:
         if self.lock is not None:
@@ -329,7 +337,7 @@ class Run:
             if done or wanted:
                 if self.saved_step != now.step or done:
                     yield save()
-                self.ranks.lead(lambda: (self.folder / "stop").unlink(missing_ok=True))
+                self.ranks.lead(lambda: stop_file.clear(self.folder))
                 ended = Ended(now.step, "finished") if done else Ended(now.step, "stopped", code)
                 metrics.append({"event": "end", **vars(ended)})
                 yield ended
@@ -364,7 +372,7 @@ class Run:
 
     def _asked(self) -> bool:
         """Whether somebody wants the run to end, without a signal."""
-        return self.ranks.leads and (self.folder / "stop").exists()
+        return self.ranks.leads and stop_file.requested(self.folder)
 
     def _deserted(self) -> int:
         """The code to leave with if whoever started the ranks is gone: nobody asked for an end."""
