@@ -24,9 +24,10 @@ KNOWN_LOSSES = 500  # runs whose validation losses are remembered
 class Entry:
     """One model that can be looked at: a run, or weights."""
 
-    def __init__(self, id: str, path: Path) -> None:
+    def __init__(self, id: str, path: Path, allow_bin: bool = False) -> None:
         self.id = id
         self.path = path
+        self.allow_bin = allow_bin  # whether weights may be read from a pickle, as in `import`
         self.name = path.resolve().name
         self.stamp = changed(path / "config.json")
         self.worker = Worker(id)
@@ -41,7 +42,7 @@ class Entry:
         if self.is_run or (self.path / "manifest.json").is_file():
             text = (self.path / "config.json").read_text(encoding="utf-8")
             return run_from_json(json.loads(text)).model
-        return importing.config_of(self.path)
+        return importing.config_of(self.path, allow_bin=self.allow_bin)
 
     @cached_property
     def parameters(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -116,7 +117,7 @@ class Entry:
         if (self.path / "manifest.json").is_file():
             model, config, tokenizer, _ = folder.open_any(self.path)
             return Subject(model, config.model, tokenizer, self.name)
-        found = importing.read(self.path, allow_bin=True)
+        found = importing.read(self.path, allow_bin=self.allow_bin)
         return Subject(found.model(), found.config, found.tokenizer, self.name)
 
 
