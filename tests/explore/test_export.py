@@ -52,6 +52,15 @@ def test_text_cannot_leave_its_element():
     assert text.count("</script>") == 2
 
 
+def test_the_file_carries_the_licences_of_the_code_in_it():
+    text = exported(lambda *asked: None, [])
+    assert text.startswith("<!doctype html>\n<!--\n")
+    comment = text.split("<!--")[1].split("-->")[0]
+    assert comment.strip() == export.static("LICENSES.txt").decode().strip()
+    for name in ("svelte", "uplot", "clsx"):
+        assert f"\n{name} " in comment
+
+
 def test_a_policy_forbids_the_network():
     text = exported(lambda *asked: None, [])
     assert "default-src 'none'" in text.split("<body>")[0]

@@ -108,8 +108,11 @@ def document(payload: Mapping[str, Any]) -> str:
     data = json.dumps(payload, allow_nan=False).replace("<", "\\u003c")
     script = base64.b64encode(static("explorer.js")).decode("ascii")
     style = static("explorer.css").decode("utf-8").replace("</", "<\\/")
+    # The file hands out the code of others, so it carries their licences; the build refuses a
+    # text that would end the comment.
+    licenses = static("LICENSES.txt").decode("utf-8")
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!doctype html>\n<!--\n{licenses}-->\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{CSP}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
