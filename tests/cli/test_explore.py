@@ -132,3 +132,51 @@ def test_no_browser_is_opened_where_nobody_sees_it(monkeypatch):
     monkeypatch.setenv("DISPLAY", ":0")
     assert explore._has_screen()
     assert os.environ["DISPLAY"] == ":0"
+
+
+@pytest.fixture
+def pickled(tmp_path, monkeypatch):
+    """A folder whose only weights are a pickle, which nobody may open."""
+    folder = tmp_path / "models" / "old"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02}.")
+    monkeypatch.setattr("clearformer.hub.importing.PickledFile", None)
+    return folder
+
+
+def test_a_pickle_is_named_and_not_opened(clearformer, served, pickled):
+    done = clearformer("explore", str(pickled.parent), "--no-browser")
+    assert done.code == 0, done.err
+    assert "note: old cannot be opened: " in done.err
+    assert "is a pickle, a format that can carry code: add --allow-bin" in done.err
+    assert done.out.startswith("explore 0 models at ")
+
+
+def test_the_flag_of_import_opens_it(clearformer, served, pickled, monkeypatch):
+    opened = []
+
+    def noted(path):
+        opened.append(path.name)
+        raise ValueError("opened")
+
+    monkeypatch.setattr("clearformer.hub.importing.PickledFile", noted)
+    done = clearformer("explore", str(pickled), "--no-browser", "--allow-bin")
+    assert "note: old cannot be opened: opened" in done.err
+    assert opened == ["pytorch_model.bin"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "generate {} a", "embed {} a", "classify {} a", "fill {} a", "translate {} a",
+        "evaluate {}", "average {} --out {}-new", "export {} --out {}-new", "describe {}",
+        "plan {}", "train --from {} --out {}-new", "import {} --out {}-new",
+        "import {}/pytorch_model.bin --out {}-new", "explore {}/pytorch_model.bin",
+    ],
+)  # fmt: skip
+def test_no_other_verb_opens_a_pickle_either(clearformer, pickled, words):
+    done = clearformer(*(each.format(pickled) for each in words.split()))
+    assert done.code == 2
+    assert str(pickled) in done.err
+    assert "Traceback" not in done.err

@@ -194,8 +194,8 @@ class Client:
         assert answer.status == status, answer.body[:500]
         return json.loads(answer.body)
 
-    def events(self, path, body=None, most=1000, headers=None):
-        """Events of a stream: (name, data, id); the connection is closed after `most`."""
+    def stream(self, path, body=None, headers=None):
+        """A stream of events that has begun: its connection, to be closed, and its answer."""
         connection = http.client.HTTPConnection(self.place, timeout=300)
         own = {"Content-Type": "application/json"} if body is not None else {}
         data = None if body is None else json.dumps(body)
@@ -204,6 +204,11 @@ class Client:
         )
         answer = connection.getresponse()
         assert answer.status == 200, answer.read()
+        return connection, answer
+
+    def events(self, path, body=None, most=1000, headers=None):
+        """Events of a stream: (name, data, id); the connection is closed after `most`."""
+        connection, answer = self.stream(path, body, headers)
         found, event = [], {}
         try:
             while len(found) < most:

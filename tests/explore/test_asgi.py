@@ -1,17 +1,24 @@
 """A request without a network."""
 
 import asyncio
+import json
+
+import pytest
 
 from clearformer.explore.asgi import ask
+from clearformer.explore.errors import Problem
+
+
+def told(*arguments):
+    return json.loads(asyncio.run(ask(*arguments)))
 
 
 def test_an_application_is_asked_directly(explorer_server):
     app = explorer_server.app
-    assert asyncio.run(ask(app, "GET", "/api/info", None))["limits"]["max_tokens"] == 512
-    told = asyncio.run(ask(app, "GET", "/api/patterns?kind=causal&n=3", None))
-    assert told["edges"] == 6
+    assert told(app, "GET", "/api/info", None)["limits"]["max_tokens"] == 512
+    assert told(app, "GET", "/api/patterns?kind=causal&n=3", None)["edges"] == 6
     body = {"model": "gpt2", "text": "the cat", "permutation": [1, 0, 2]}
-    assert asyncio.run(ask(app, "POST", "/api/permute", body))["permutation"] == [1, 0, 2]
+    assert told(app, "POST", "/api/permute", body)["permutation"] == [1, 0, 2]
 
 
 def test_a_refusal_is_none(explorer_server):
@@ -19,3 +26,45 @@ def test_a_refusal_is_none(explorer_server):
     assert asyncio.run(ask(app, "GET", "/api/traces/none", None)) is None
     evil = [(b"host", b"evil.test")]
     assert asyncio.run(ask(app, "GET", "/api/info", None, evil)) is None
+
+
+@pytest.mark.parametrize("path", ["/api/runs/gpt2/events", "/api/runs/gpt2/%65vents"])
+def test_a_stream_is_none_and_is_not_waited_for(explorer_server, path):
+    assert asyncio.run(ask(explorer_server.app, "GET", path, None)) is None
+    assert explorer_server.app.state.explorer.streams.in_use == 0
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for():
+    cancelled = []
+
+    async def silent(scope, receive, send):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(scope["path"])
+            raise
+
+    with pytest.raises(Problem, match="/api/x gave no answer in 0 s") as refusal:
+        asyncio.run(ask(silent, "GET", "/api/x", None, seconds=0.01))
+    assert refusal.value.status == 503
+    assert cancelled == ["/api/x"]
+
+
+def test_an_answer_that_is_too_large_is_not_kept():
+    async def endless(scope, receive, send):
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for _ in range(5):
+            await send({"type": "http.response.body", "body": b"x" * 10, "more_body": True})
+
+    with pytest.raises(Problem, match="the answer to /api/x has more than 30 bytes") as refusal:
+        asyncio.run(ask(endless, "GET", "/api/x", None, largest=30))
+    assert (refusal.value.status, refusal.value.body["error"]["limit"]) == (413, 30)
+
+
+def test_a_defect_is_passed_on():
+    async def broken(scope, receive, send):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(ask(broken, "GET", "/api/x", None))

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "clearformer" / "explore" / "static"
-FILES = ["BUILD.json", "explorer.css", "explorer.js", "index.html"]
+LICENSES = STATIC / "LICENSES.txt"
+LOADED = ["BUILD.json", "explorer.css", "explorer.js", "index.html"]
+FILES = ["BUILD.json", "LICENSES.txt", "explorer.css", "explorer.js", "index.html"]
+# What builds and checks the page, and leaves nothing in it.
+TOOLS = {"@sveltejs/vite-plugin-svelte", "svelte-check", "typescript", "vite"}
 
 
 def sources():
@@ -43,13 +48,13 @@ def test_no_file_more_and_none_less():
 
 
 def test_the_bundle_is_small():
-    content = [(STATIC / name).read_bytes() for name in FILES]
+    content = [(STATIC / name).read_bytes() for name in LOADED]
     assert sum(map(len, content)) <= 350 * 1024
     assert sum(len(gzip.compress(each, 9)) for each in content) <= 120 * 1024
 
 
 def test_the_bundle_names_no_other_host():
-    for name in FILES:
+    for name in LOADED:
         text = (STATIC / name).read_text()
         hosts = set(re.findall(r"https?://([\w.-]+)", text))
         assert hosts <= {"www.w3.org"}, name  # the names of SVG and MathML, never fetched
@@ -68,6 +73,50 @@ def test_the_lock_names_no_registry():
     assert not [name for name, package in lock["packages"].items() if "resolved" in package]
     wanted = json.loads((WEB / "package.json").read_text())["devDependencies"]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
+
+
+def licenses():
+    """Name -> (version, licence, text), as LICENSES.txt has them."""
+    parts = re.split(r"^=+\n(\S+) (\S+) \((.+)\)\n=+\n", LICENSES.read_text(), flags=re.MULTILINE)
+    told = zip(parts[1::4], parts[2::4], parts[3::4], parts[4::4], strict=True)
+    return {name: tuple(more) for name, *more in told}
+
+
+def test_the_bundle_carries_the_licences_of_what_is_in_it():
+    packages = json.loads((WEB / "package-lock.json").read_text())["packages"]
+    wanted = json.loads((WEB / "package.json").read_text())["devDependencies"]
+    found = licenses()
+    assert set(wanted) - TOOLS <= set(found)
+    assert {"clsx", "d3-interpolate"} <= set(found)  # which come with svelte and with d3
+    for name, (version, kind, text) in found.items():
+        locked = packages[f"node_modules/{name}"]
+        assert (version, kind) == (locked["version"], locked["license"])
+        assert "copyright" in text.lower(), name
+        assert len(text) > 500, name
+        assert 'provided "as is"' in text.lower().replace("\n", " "), name
+    # Whose colours we draw with asks to be named.
+    assert "Cynthia Brewer" in found["d3-scale-chromatic"][2]
+
+
+def test_the_page_leads_to_the_licences():
+    assert (
+        '<link rel="license" href="/static/LICENSES.txt" />' in (STATIC / "index.html").read_text()
+    )
+    assert (STATIC / "explorer.js").read_text().startswith("/*! Licences of the packages")
+    # They stand in a comment of exported files, which they must not end.
+    assert not re.search(r"<!--|--!?>", LICENSES.read_text())
+
+
+def test_the_wheel_includes_every_file_of_the_page():
+    """hatchling takes all of a package but what git ignores."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["src/clearformer"]}
+    assert STATIC.is_relative_to(ROOT / "src" / "clearformer")
+    if shutil.which("git") and (ROOT / ".git").exists():
+        names = [str(STATIC / name) for name in FILES]
+        ignored = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True)
+        assert ignored.stdout == b""
 
 
 def test_building_again_gives_the_same_bytes(tmp_path):

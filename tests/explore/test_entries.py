@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from clearformer.explore.errors import Problem
 from clearformer.explore.library import Library, is_model
 
 
@@ -53,3 +54,50 @@ def test_weights_of_hugging_face_are_opened_as_they_are(kind, tmp_path):
         logits = found.model(ids)
         logits = logits[0] if isinstance(logits, tuple) else logits
         torch.testing.assert_close(logits, theirs(ids).logits, rtol=0, atol=1e-4)
+
+
+@pytest.fixture
+def pickled(tmp_path):
+    """A folder of weights whose only weights are a pickle."""
+    from safetensors.torch import load_file
+
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path / "models" / "old"
+    config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=60)
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    return folder
+
+
+def test_a_pickle_is_not_opened_unasked(pickled, monkeypatch):
+    """As `import` has it: without the flag it is listed with the reason and what to do."""
+    monkeypatch.setattr("clearformer.hub.importing.PickledFile", None)  # to call it would fail
+    for place in (pickled, pickled.parent):
+        library = Library([place])
+        assert library.models() == []
+        assert (
+            "is a pickle, a format that can carry code: add --allow-bin"
+            in (library.problems["old"])
+        )
+        with pytest.raises(Problem, match="add --allow-bin") as refusal:
+            library.open(library.entry("old"), "weights")
+        assert refusal.value.status == 409
+
+
+def test_a_pickle_is_opened_if_asked(pickled):
+    library = Library([pickled.parent], allow_bin=True)
+    (entry,) = library.models()
+    assert library.problems == {}
+    assert library.open(entry, "weights").config.layers == 2
+
+
+def test_safetensors_beside_a_pickle_are_taken(pickled, monkeypatch):
+    from safetensors.torch import save_file
+
+    tensors = torch.load(pickled / "pytorch_model.bin", weights_only=True)
+    save_file(tensors, pickled / "model.safetensors")
+    monkeypatch.setattr("clearformer.hub.importing.PickledFile", None)
+    library = Library([pickled])
+    (entry,) = library.models()
+    assert library.open(entry, "weights").config.layers == 2

@@ -17,7 +17,8 @@ def payload_of(text):
 
 def exported(answers, requests, state=None, given=None):
     async def ask(method, path, body):
-        return answers(method, path, body)
+        answer = answers(method, path, body)
+        return None if answer is None else json.dumps(answer).encode()
 
     return asyncio.run(export.page(ask, "attention", state or {}, requests, given or {}))
 
@@ -25,26 +26,39 @@ def exported(answers, requests, state=None, given=None):
 def test_answers_are_found_by_their_sorted_query():
     text = exported(
         lambda method, path, body: {"asked": [method, path, body]},
-        [("/api/a?z=1&b=2", None, None), ("/api/b", {"x": 1}, None), ("/api/c", None, "own key")],
+        [
+            ("/api/scaling?seed=1&d=2", None, None),
+            ("/api/probe", {"x": 1}, None),
+            ("/api/info", None, "own key"),
+        ],
         {"layer": 1},
-        {"mine": 7, "GET /api/a?b=2&z=1": "loses"},
+        {"mine": 7, "GET /api/scaling?d=2&seed=1": "loses"},
     )
     found = payload_of(text)
     assert found["state"] == {"layer": 1}
     assert found["responses"] == {
         "mine": 7,
-        "GET /api/a?b=2&z=1": {"asked": ["GET", "/api/a?z=1&b=2", None]},
-        "POST /api/b": {"asked": ["POST", "/api/b", {"x": 1}]},
-        "own key": {"asked": ["GET", "/api/c", None]},
+        "GET /api/scaling?d=2&seed=1": {"asked": ["GET", "/api/scaling?d=2&seed=1", None]},
+        "POST /api/probe": {"asked": ["POST", "/api/probe", {"x": 1}]},
+        "own key": {"asked": ["GET", "/api/info", None]},
     }
 
 
 def test_text_cannot_leave_its_element():
     evil = "</script><img src=x onerror=alert(1)>"
-    text = exported(lambda *asked: evil, [("/api/a", None, None)], {"text": evil})
+    text = exported(lambda *asked: evil, [("/api/info", None, None)], {"text": evil})
     assert "<img" not in text
     assert payload_of(text)["state"]["text"] == evil
     assert text.count("</script>") == 2
+
+
+def test_the_file_carries_the_licences_of_the_code_in_it():
+    text = exported(lambda *asked: None, [])
+    assert text.startswith("<!doctype html>\n<!--\n")
+    comment = text.split("<!--")[1].split("-->")[0]
+    assert comment.strip() == export.static("LICENSES.txt").decode().strip()
+    for name in ("svelte", "uplot", "clsx"):
+        assert f"\n{name} " in comment
 
 
 def test_a_policy_forbids_the_network():
@@ -63,12 +77,47 @@ def test_what_is_too_large_keeps_the_query_that_is_looked_at():
     assert found["only_query"]
     assert list(found["responses"]) == ["GET /api/traces/t/query?head=0&i=3&layer=1"]
     with pytest.raises(Problem, match="the file would have"):
-        exported(lambda *asked: "x" * (6 * 2**20), [("/api/a", None, None)])
+        exported(lambda *asked: "x" * (6 * 2**20), [("/api/info", None, None)])
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/export", "/api/generate", "/api/runs/r/stop", "/api/runs/r/events", "/etc"]
-)
-def test_streams_and_deeds_cannot_be_put_into_a_file(path):
+def test_nothing_is_asked_if_one_request_is_refused():
+    asked = []
     with pytest.raises(Problem, match="cannot be put into a file"):
-        exported(lambda *asked: None, [(path, {}, None)])
+        exported(
+            lambda *each: asked.append(each),
+            [("/api/info", None, None), ("/api/runs/r/%73top", {}, None)],
+        )
+    assert asked == []
+
+
+def test_answers_are_not_gathered_without_end():
+    asked = []
+
+    def answers(method, path, body):
+        asked.append(path)
+        return "x" * 2**20
+
+    requests = [(f"/api/traces/t{n}/logits", None, None) for n in range(100)]
+    with pytest.raises(Problem, match="the answers for this file are too large") as refusal:
+        exported(answers, requests)
+    assert refusal.value.status == 413
+    assert len(asked) == 20
+
+
+def test_a_file_has_a_deadline(monkeypatch):
+    monkeypatch.setattr(export, "EXPORT_SECONDS", 0.01)
+
+    async def ask(method, path, body):
+        await asyncio.Event().wait()
+
+    with pytest.raises(Problem, match="the file was not complete in 0 s") as refusal:
+        asyncio.run(export.page(ask, "attention", {}, [("/api/info", None, None)], {}))
+    assert refusal.value.status == 503
+
+
+def test_a_state_that_is_nested_too_deeply_is_refused():
+    state = {}
+    for _ in range(100_000):
+        state = {"x": state}
+    with pytest.raises(Problem, match="the state of the page is nested too deeply"):
+        exported(lambda *asked: None, [], state)

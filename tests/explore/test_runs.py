@@ -6,9 +6,11 @@ import time
 
 import pytest
 
+from clearformer.explore.errors import Problem
 from clearformer.explore.runs import Mark, Watch, binned, metrics, news, series, state, stop
 from clearformer.train import records
 from clearformer.train.events import Step
+from clearformer.train.lock import Lock
 
 
 @pytest.fixture
@@ -173,8 +175,17 @@ def test_a_quiet_run_is_silent_and_not_finished(run):
 
 
 def test_stop_is_an_empty_file(run):
+    lock = Lock(run)
     stop(run)
     assert (run / "stop").read_bytes() == b""
+    lock.release()
+
+
+def test_a_run_that_nobody_trains_cannot_be_stopped(run):
+    with pytest.raises(Problem, match="so there is nothing to stop") as refusal:
+        stop(run)
+    assert (refusal.value.status, refusal.value.body["error"]["code"]) == (409, "not_running")
+    assert not (run / "stop").exists()
 
 
 def test_marks_that_are_not_ours_are_none():

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from clearformer.train.lock import Lock, require_writable, writable
+from clearformer.train.lock import Lock, held, require_writable, writable
 
 
 def test_one_at_a_time_and_its_owner_is_named(tmp_path):
@@ -132,3 +132,34 @@ def test_a_folder_that_went_away_is_noticed(tmp_path):
     with pytest.raises(ValueError, match="run/lock was removed, moved or replaced"):
         lock.require_held()
     lock.release()
+
+
+def test_a_lock_is_held_as_long_as_its_owner_has_it(tmp_path):
+    assert not held(tmp_path)
+    assert list(tmp_path.iterdir()) == []  # looking creates nothing
+    lock = Lock(tmp_path)
+    assert held(tmp_path)
+    lock.release()
+    assert (tmp_path / "lock").exists()
+    assert not held(tmp_path)
+    assert not held(tmp_path / "nowhere")
+    (tmp_path / "odd").mkdir()
+    os.mkfifo(tmp_path / "odd" / "lock")
+    assert not held(tmp_path / "odd")  # and it does not wait for a writer
+
+
+def test_somebody_who_looks_does_not_keep_a_run_from_starting(tmp_path, monkeypatch):
+    """Looking takes the lock for an instant: the one who wants it tries again."""
+    Lock(tmp_path).release()
+    looking = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    waited = []
+
+    def done_looking(seconds):
+        waited.append(seconds)
+        if len(waited) == 2:
+            os.close(looking)
+
+    monkeypatch.setattr("clearformer.train.lock.time.sleep", done_looking)
+    Lock(tmp_path).release()
+    assert len(waited) == 2

@@ -31,6 +31,7 @@ from clearformer.train.events import Ended, Evaluation, Saved, Step
 from clearformer.train.faults import Faults
 from clearformer.train.run import Run
 from clearformer.train.step import NotFiniteError
+from clearformer.train.together import Alone
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 200
 
@@ -175,6 +176,38 @@ def test_a_stop_file_ends_a_run_and_is_taken_away(config, tmp_path):
     assert isinstance(rest[-1], Ended)
     assert rest[-1].reason == "stopped"
     assert not (folder / "stop").exists()
+
+
+def test_a_stop_file_from_before_a_run_does_not_end_it(config, tmp_path):
+    """Asked for when nothing was running: the next start says so, and goes on."""
+    folder = tmp_path / "left"
+    run = start(config, folder)
+    list(run.events(lambda: 143 if run.state.step >= 4 else 0))
+    (folder / "stop").touch()
+    said = []
+    again = start(None, folder, resume=True, say=said.append)
+    assert not (folder / "stop").exists()
+    assert [each for each in said if "stop" in each] == [
+        "note: a file `stop` from before this start was removed: create it again to end this run"
+    ]
+    assert list(again.events())[-1].reason == "finished"
+
+
+def test_a_stop_file_from_while_a_run_loads_ends_it(config, tmp_path):
+    folder = tmp_path / "early"
+    run = start(config, folder)
+    (folder / "stop").touch()  # before its first step, but after its start
+    assert list(run.events())[-1] == Ended(0, "stopped", 0)
+    assert not (folder / "stop").exists()
+
+
+def test_workers_that_are_started_again_still_obey_the_stop_file(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(Alone, "restarts", 1)
+    folder = tmp_path / "restarted"
+    folder.mkdir()
+    (folder / "stop").touch()
+    run = start(config, folder)
+    assert list(run.events())[-1] == Ended(0, "stopped", 0)
 
 
 KILLED = """

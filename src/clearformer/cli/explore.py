@@ -33,6 +33,8 @@ class Explore:
     """Only who opens the printed address may look; at least 16 characters."""
     max_tokens: int = 512
     """Longest text, in tokens; up to 1024."""
+    allow_bin: bool = False
+    """Also read .bin files: the tensors in them, and nothing else."""
 
     def run(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -52,7 +54,7 @@ class Explore:
 
         require_token(self.host, self.token)
         limits = with_tokens(self.max_tokens)
-        library = Library(self._places())
+        library = Library(self._places(), allow_bin=self.allow_bin)
         app = create_app(library, token=self.token, hosts=allowed_hosts(self.host), limits=limits)
         server = Server(app, self.host, self.port)
         address = self._address(server.port)

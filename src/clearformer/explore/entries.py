@@ -28,9 +28,10 @@ KNOWN_LOSSES = 500  # runs whose validation losses are remembered
 class Entry:
     """One model that can be looked at: a run, or weights."""
 
-    def __init__(self, id: str, path: Path) -> None:
+    def __init__(self, id: str, path: Path, allow_bin: bool = False) -> None:
         self.id = id
         self.path = path
+        self.allow_bin = allow_bin  # whether weights may be read from a pickle, as in `import`
         self.name = clean(path.resolve().name)
         self.stamp = changed(path / "config.json")
         self.worker = Worker(id)
@@ -56,7 +57,9 @@ class Entry:
     @cached_property
     def config(self) -> AnyModelConfig:
         """What the model is, without its weights."""
-        return self.run_config.model if self.is_own else importing.config_of(self.path)
+        if self.is_own:
+            return self.run_config.model
+        return importing.config_of(self.path, allow_bin=self.allow_bin)
 
     @cached_property
     def parameters(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -133,7 +136,7 @@ class Entry:
         if self.is_own:
             model, config, tokenizer, _ = folder.open_any(self.path)
             return Subject(model, config.model, tokenizer, self.name)
-        found = importing.read(self.path, allow_bin=True)
+        found = importing.read(self.path, allow_bin=self.allow_bin)
         return Subject(found.model(), found.config, found.tokenizer, self.name)
 
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from clearformer.explore.entries import Entry
 from clearformer.explore.kept import Kept, KeptTraces
 from clearformer.explore.library import Library, Opened
-from clearformer.explore.limits import Limits
+from clearformer.explore.limits import EXPORTS, STREAMS, Limits
+from clearformer.explore.slots import Slots
 
 Result = TypeVar("Result")
 
@@ -26,14 +29,20 @@ class Explorer:
     traces: KeptTraces = field(default_factory=KeptTraces)
     generating: set[Any] = field(default_factory=set)
     closing: bool = False  # streams end by themselves
+    exports: Slots = field(default_factory=lambda: Slots(EXPORTS, "files are being made"))
+    streams: Slots = field(default_factory=lambda: Slots(STREAMS, "streams of events are open"))
 
     async def on_model(
         self, model: str, checkpoint: str | None, call: Callable[[Opened], Result]
     ) -> Result:
         """Run a call on a model's own thread, opening the model first if need be."""
-        entry = self.library.entry(model)
-        chosen = self.library.checkpoint(entry, checkpoint)
+        # In a thread: it looks at files, and the loop serves everybody else meanwhile.
+        entry, chosen = await run_in_threadpool(self._chosen, model, checkpoint)
         return await entry.worker.run(lambda: call(self.library.open(entry, chosen)))
+
+    def _chosen(self, model: str, checkpoint: str | None) -> tuple[Entry, str]:
+        entry = self.library.entry(model)
+        return entry, self.library.checkpoint(entry, checkpoint)
 
     async def on_trace(self, id: str, call: Callable[[Kept], Result]) -> Result:
         """The same for a trace that is kept."""

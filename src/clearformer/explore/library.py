@@ -62,8 +62,11 @@ class Opened:
 class Library:
     """Everything below the folders that were given; runs that appear later are found too."""
 
-    def __init__(self, folders: Sequence[Path], extra: Sequence[Entry] = ()) -> None:
+    def __init__(
+        self, folders: Sequence[Path], extra: Sequence[Entry] = (), *, allow_bin: bool = False
+    ) -> None:
         self.folders = [Path(each) for each in folders]
+        self.allow_bin = allow_bin
         self.entries: dict[str, Entry] = {}
         self.problems: dict[str, str] = {}  # what could not be read, and why; of the last look
         self._by_path: dict[Path, Entry] = {}
@@ -95,7 +98,7 @@ class Library:
         return entry
 
     def _new(self, path: Path) -> Entry:
-        entry = Entry(_free(slug(path.resolve().name), self.entries), path)
+        entry = Entry(_free(slug(path.resolve().name), self.entries), path, self.allow_bin)
         self.entries[entry.id] = entry
         return entry
 

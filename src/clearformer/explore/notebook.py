@@ -69,7 +69,7 @@ def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
         *((f"/api/source?symbol={symbol}", None, None) for symbol in SHOWN),
     ]
 
-    async def ask(method: str, path: str, body: Any) -> Any:
+    async def ask(method: str, path: str, body: Any) -> bytes | None:
         return await asgi.ask(app, method, path, body)
 
     return _run(export.page(ask, "attention", state, requests, {}))

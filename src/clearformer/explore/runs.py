@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import sys
 import time
@@ -18,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clearformer import safe_files
+from clearformer.explore.errors import Problem
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
 from clearformer.explore.texts import clean
 from clearformer.train.checkpoint import MOST, numbered
 from clearformer.train.records import VALIDATION, content, normalized, opened, targets
+from clearformer.train.stop import request
 
 Point = list[Any]  # step and value
 Series = dict[str, list[Point]]
@@ -354,5 +354,12 @@ def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
 
 
 def stop(folder: Path) -> None:
-    """Ask the trainer to save and end at its next step."""
-    os.close(safe_files.open_file(folder / "stop", os.O_WRONLY | os.O_CREAT))
+    """Ask the trainer to save and end at its next step; a Problem if none is at work."""
+    try:
+        request(folder)
+    except ValueError as problem:
+        raise Problem(409, "not_running", str(problem)) from None
+    except OSError as problem:
+        raise Problem(
+            409, "cannot_stop", f"the file stop cannot be created: {problem.strerror}"
+        ) from None

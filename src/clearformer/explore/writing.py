@@ -89,6 +89,7 @@ class Text:
             require_room(len(prompt), config, limit(rule, config))
         except ValueError as problem:
             raise bad_field("prompt", str(problem)) from None
+        self.opened = opened
         self.subject = subject
         self.forced = len(forced)
         self.row = WatchedRow(prompt, task, subject.tokenizer, asked.seed)

@@ -115,7 +115,7 @@ def _already_ours(folder: Path) -> ValueError:
     return ValueError(f"{folder} is a run of clearformer already: use it as it is")
 
 
-def config_of(path: Path) -> AnyModelConfig:
+def config_of(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
     """What a checkpoint is, by its settings and the names of its tensors; no number is read."""
     if path.is_file():
         file = TensorFile(path)
@@ -126,7 +126,7 @@ def config_of(path: Path) -> AnyModelConfig:
     if not isinstance(data, dict):
         raise ValueError(f"{folder / 'config.json'} is no object")
     family = family_of(data, str(folder / "config.json"))
-    weights = TensorFile(path) if path.is_file() else _weights_of_folder(path, allow_bin=True)
+    weights = TensorFile(path) if path.is_file() else _weights_of_folder(path, allow_bin)
     present = family.canonical(list(weights.names()))
     config = family.read(Settings(data, str(folder / "config.json")), present)
     return replace(config, name=_name(family, folder))

@@ -9,11 +9,14 @@ import contextlib
 import fcntl
 import os
 import platform
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 from clearformer import safe_files
+
+TRIES, TRY_SECONDS = 20, 0.01
 
 
 @contextlib.contextmanager
@@ -41,6 +44,24 @@ def require_writable(folder: Path) -> None:
             f"the run folder {folder} cannot be written to: {problem.strerror}; choose another "
             f"--out"
         ) from None
+
+
+def held(folder: Path) -> bool:
+    """Whether a process holds the lock of this folder; nothing is created or changed."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(folder / "lock", flags)
+    except OSError:  # never locked
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 class Lock:
@@ -78,7 +99,7 @@ class Lock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = safe_files.open_file(self.path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock(descriptor)
         except OSError:
             owner = _printable(os.read(descriptor, 200).decode("utf-8", "replace").strip())
             os.close(descriptor)
@@ -87,6 +108,15 @@ class Lock:
                 f"first, or choose another --out"
             ) from None
         return descriptor
+
+    def _flock(self, descriptor: int) -> None:
+        """Take it; if somebody has it, try for a moment: `held` has it for an instant."""
+        for _ in range(TRIES):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(TRY_SECONDS)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _is_own(self, descriptor: int) -> bool:
         """Whether the locked file still has its name, and no other."""

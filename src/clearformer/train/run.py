@@ -47,6 +47,7 @@ from clearformer.train import (
     structure,
     tasks,
 )
+from clearformer.train import stop as stop_file
 from clearformer.train.average import Average
 from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
@@ -104,6 +105,13 @@ class Run:
 
     def _lock(self) -> None:
         self.lock = Lock(self.folder)
+        # One from before this run was not meant for it. Workers that are started again continue
+        # the run that was asked to stop.
+        if not self.ranks.restarts and stop_file.clear(self.folder):
+            self.say(
+                "note: a file `stop` from before this start was removed: create it again to end "
+                "this run"
+            )
 
     def _discard(self) -> None:
         if self.lock is not None:
@@ -408,13 +416,12 @@ class Run:
 
     def _asked(self) -> bool:
         """Whether somebody wants the run to end, without a signal."""
-        return self.ranks.leads and safe_files.is_file(self.folder / "stop")
+        return self.ranks.leads and stop_file.requested(self.folder)
 
     def _close(self, metrics: Records) -> None:
         """A run whose folder is gone has not finished, whatever it computed."""
         metrics.require_there()
-        if self._asked():
-            (self.folder / "stop").unlink(missing_ok=True)
+        stop_file.clear(self.folder)
 
     def _deserted(self) -> int:
         """The code to leave with if whoever started the ranks is gone: nobody asked for an end."""

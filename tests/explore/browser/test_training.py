@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from clearformer.train.lock import Lock
+
 pytestmark = pytest.mark.xdist_group("explorer")
 
 
@@ -38,12 +40,26 @@ def test_a_run_grows_on_the_page(growing, visit, tiny):
 
 
 def test_stop_asks_once_and_leaves_a_file(growing, visit):
+    lock = Lock(growing)
     page = visit.go("training", run="growing", ready="#stop-run")
     page.click("#stop-run")
     assert not (growing / "stop").exists()
     page.click("#stop-sure")
     page.wait_for_selector("[role=status].note")
     assert (growing / "stop").exists()
+    lock.release()
+
+
+def test_stop_says_that_nothing_is_running(growing, visit):
+    page = visit.go("training", run="growing", ready="#stop-run")
+    page.click("#stop-run")
+    page.click("#stop-sure")
+    page.wait_for_selector("[role=status].note")
+    assert "nothing to stop" in page.inner_text("[role=status].note")
+    assert not (growing / "stop").exists()
+    (refusal,) = visit.errors  # the browser's own word about the answer
+    assert "409" in refusal
+    visit.errors.clear()
 
 
 def test_checkpoints_are_a_film(visit):

@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import time
 
 import pytest
+
+from clearformer.train.lock import Lock
 
 
 @pytest.fixture
@@ -51,8 +54,10 @@ def test_a_stream_goes_on_from_its_last_event(client, live, tiny):
 
 
 def test_stop_leaves_a_file_for_the_trainer(client, live):
+    lock = Lock(live)
     assert client.post("/api/runs/live/stop", {}, status=202) == {"id": "live"}
     assert (live / "stop").exists()
+    lock.release()
     client.post("/api/runs/nan/stop", {}, status=404)  # a model that no run wrote
 
 
@@ -79,3 +84,33 @@ def test_a_bad_run_is_told_and_the_others_work(client, bad):
     told = client.get("/api/runs/bad/metrics")
     assert [step for step, _ in told["series"]["train_loss"]] == [1, 2]
     assert told["samples"] == []
+
+
+def test_a_run_that_has_ended_cannot_be_stopped(client, live, explorer_server):
+    for name, folder in (("live", live), ("gpt2", explorer_server.runs / "gpt2")):
+        told = client.post(f"/api/runs/{name}/stop", {}, status=409)
+        assert told["error"]["code"] == "not_running"
+        assert "so there is nothing to stop" in told["error"]["message"]
+        assert not (folder / "stop").exists()
+
+
+def test_so_many_streams_and_no_more(client, live, explorer_server):
+    """Streams have a limit of their own, so that pages are answered however many are open."""
+    streams = explorer_server.app.state.explorer.streams
+    limit = streams.limit
+    streams.limit = 2
+    try:
+        opened = [client.stream("/api/runs/live/events") for _ in range(2)]
+        told = client.get("/api/runs/live/events", status=429)
+        assert told["error"]["message"] == "2 streams of events are open already"
+        asked = {"model": "gpt2", "prompt": "the"}
+        assert client.post("/api/generate", asked, status=429)["error"]["code"] == "busy"
+        assert client.get("/api/runs/live/metrics")["next"]
+        for connection, answer in opened:
+            answer.close()
+            connection.close()
+        while streams.in_use:  # until the server has noticed
+            time.sleep(0.01)
+        assert client.events("/api/runs/live/events", most=1)
+    finally:
+        streams.limit = limit

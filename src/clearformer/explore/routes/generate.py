@@ -9,11 +9,14 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import Explorer, Here
 from clearformer.explore.jobs import Worker
 from clearformer.explore.schemas import GenerateAsked
+from clearformer.explore.security import answer
+from clearformer.explore.slots import Slots
 from clearformer.explore.writing import Text
 
 router = APIRouter(prefix="/api")
@@ -23,20 +26,37 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 class EventStream(StreamingResponse):
+    """Events as they come, as long as a slot is free for one more stream."""
+
     media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], slots: Slots) -> None:
+        super().__init__(events)
+        self.slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self.slots.require()
+        except Problem as problem:
+            await answer(problem)(scope, receive, send)
+            return
+        with self.slots.taken():
+            await super().__call__(scope, receive, send)
 
 
 def event(name: str, data: dict[str, Any], id: str | None = None) -> bytes:
     return format_sse_event(event=name, data_str=json.dumps(data), id=id)
 
 
-@router.post("/generate", response_class=EventStream, responses=EVENTS)
+@router.post("/generate", status_code=200, response_class=EventStream, responses=EVENTS)
 async def generate(here: Here, asked: GenerateAsked) -> EventStream:
     # What is wrong with the request is told before the stream begins.
+    here.streams.require()
     text = await here.on_model(
         asked.model, asked.checkpoint, lambda opened: Text(opened, asked, here.limits)
     )
-    return EventStream(_events(here, here.library.entry(asked.model).worker, text))
+    worker = text.opened.entry.worker
+    return EventStream(_events(here, worker, text), here.streams)
 
 
 async def _events(here: Explorer, worker: Worker, text: Text) -> AsyncIterator[bytes]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from fastapi.sse import KEEPALIVE_COMMENT
+from starlette.concurrency import run_in_threadpool
 
 from clearformer import safe_files
 from clearformer.explore import runs
@@ -48,17 +49,23 @@ def metrics(here: Here, id: Id, since: Since = None) -> Any:
     return runs.metrics(_run(here, id).path, since)
 
 
-@router.get("/{id}/events", response_class=EventStream, responses=EVENTS)
+@router.get("/{id}/events", status_code=200, response_class=EventStream, responses=EVENTS)
 async def events(
     here: Here,
     id: Id,
     since: Since = None,
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
 ) -> EventStream:
-    path = _run(here, id).path
+    here.streams.require()
     mark = runs.Mark.parse(last_event_id) or runs.Mark.parse(since)
+    watch = await run_in_threadpool(_watch, here, id, mark)  # it looks at files
+    return EventStream(_events(here, watch), here.streams)
+
+
+def _watch(here: Explorer, id: str, mark: runs.Mark | None) -> runs.Watch:
+    path = _run(here, id).path
     known = runs.checkpoint_ids(path) if mark is not None else set()
-    return EventStream(_events(here, runs.Watch(path, mark or runs.Mark(), known)))
+    return runs.Watch(path, mark or runs.Mark(), known)
 
 
 async def _events(here: Explorer, watch: runs.Watch) -> AsyncIterator[bytes]:

@@ -1,0 +1,123 @@
+"""The allow list of requests whose answers a saved page may hold."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clearformer.explore import replay
+from clearformer.explore.errors import Problem
+
+WEB = Path(__file__).parents[2] / "web" / "src"
+# Everything that once passed a check of the path as it was written, or could pass a careless one.
+FORGED = [
+    "/api/export",
+    "/api/generate",
+    "/api/traces",
+    "/api/runs/r/stop",
+    "/api/runs/r/events",
+    "/api/runs/r/%65vents",
+    "/api/runs/r/%2565vents",
+    "/api/runs/r/%73top",
+    "/api/%65xport",
+    "/api/runs/r/EVENTS",
+    "/api/runs/r/events/",
+    "/api/runs/r//events",
+    "/api/runs/r/./events",
+    "/api/runs/r/x/../events",
+    "/api/runs/r/metrics/../events",
+    "/api/runs/r%2fevents",
+    "/api/runs/r\\events",
+    "/api/runs/r/metrics%3f/../events",
+    "/api/runs/r/metrics/",
+    "/api/runs/r/metrics\n",
+    "/api/runs/é/metrics",
+    "//evil.test/api/info",
+    "http://evil.test/api/info",
+    "http://127.0.0.1/api/info",
+    "/api/info#events",
+    "/api/info;x",
+    "/api/../api/info",
+    "/api//info",
+    "/API/info",
+    "/Api/info",
+    "/api/openapi.json",
+    "/static/explorer.js",
+    "/",
+    "",
+    "/etc/passwd",
+    "api/info",
+    f"/api/traces/{'x' * 101}",
+    # The right path with the wrong parameters.
+    "/api/info?a=1",
+    "/api/source?symbol=a&symbol=b",
+    "/api/source?symbol=a&other=b",
+    "/api/patterns?n=1&n=2",
+    "/api/traces/t/head?layer=0&head=0&i=1",
+    "/api/traces/t/head?layer=0&head=0&part=self&" + "x=1&" * 1000,
+]
+
+
+@pytest.mark.parametrize("target", FORGED)
+@pytest.mark.parametrize("body", [None, {}, {"model": "m"}], ids=["get", "empty", "post"])
+def test_what_is_not_on_the_list_is_refused(target, body):
+    with pytest.raises(Problem, match="cannot be put into a file") as refusal:
+        replay.parse(target, body)
+    assert refusal.value.status == 422
+    assert len(str(refusal.value)) < 120
+
+
+@pytest.mark.parametrize("target", ["/api/probe", "/api/permute?x=1", "/api/%70robe"])
+def test_a_method_is_part_of_the_list(target):
+    with pytest.raises(Problem, match="cannot be put into a file"):
+        replay.parse(target, None if target == "/api/probe" else {})
+    with pytest.raises(Problem, match="cannot be put into a file"):
+        replay.parse("/api/info", {})
+
+
+def test_the_request_is_made_of_what_was_checked():
+    found = replay.parse("/api/traces/t-1/head?part=self&layer=1&head=0")
+    assert (found.method, found.target) == ("GET", "/api/traces/t-1/head?head=0&layer=1&part=self")
+    assert found.key == f"GET {found.target}"
+    odd = replay.parse("/api/source?symbol=a%26symbol%3Db%2F..%23")
+    assert odd.query == (("symbol", "a&symbol=b/..#"),)
+    assert odd.target == "/api/source?symbol=a%26symbol%3Db%2F..%23"
+    posted = replay.parse("/api/probe", {"model": "m"})
+    assert (posted.method, posted.key) == ("POST", "POST /api/probe")
+
+
+def test_the_list_is_what_the_routes_take(explorer_server):
+    """Each entry is a route, with that method and all of its parameters; none of them streams."""
+    schema = explorer_server.app.openapi()["paths"]
+    for path, names in replay.READ.items():
+        declared = [each["name"] for each in schema[path]["get"].get("parameters", [])]
+        wanted = [name for name in declared if name not in ("id", "last-event-id")]
+        assert sorted(wanted) == sorted(names), path
+    for path in replay.COMPUTED:
+        assert not schema[path]["post"].get("parameters")
+    streams = {p for p in schema if "text/event-stream" in str(schema[p])}
+    deeds = {"/api/export", "/api/runs/{id}/stop", "/api/traces"}
+    assert len(streams) == 2
+    assert set(schema) - {*replay.READ, *replay.COMPUTED} == streams | deeds
+
+
+def test_an_id_is_one_that_the_server_gives():
+    for good in ("gpt2", "a-b_C", "0123456789ab"):
+        assert replay.is_id(good)
+    for bad in ("", "a/b", "a.b", "..", "%2e", "a b", "x" * 101, "a\n", None, 3, ["a"]):
+        assert not replay.is_id(bad)
+    assert re.fullmatch(replay.ID, "gpt2")
+
+
+def test_every_path_in_the_page_is_known():
+    """A path that the page reads must be on the list, or its saved form would be refused."""
+    known = {*replay.READ, *replay.COMPUTED}
+    apart = {"/api/traces", "/api/traces/", "/api/generate", "/api/export"}
+    apart |= {"/api/runs/{id}", "/api/runs/{id}/stop"}
+    found = set()
+    for path in WEB.rglob("*"):
+        if path.suffix in (".svelte", ".ts"):
+            named = re.findall(r"""["`](/api/[^"`?]*)""", path.read_text(encoding="utf-8"))
+            found |= {re.sub(r"\$\{[^}]*\}", "{id}", each) for each in named}
+    assert len(found) > 20
+    assert found - known - apart == set()

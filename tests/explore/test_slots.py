@@ -1,0 +1,24 @@
+"""So many at once, and no more."""
+
+import pytest
+
+from clearformer.explore.errors import Problem
+from clearformer.explore.slots import Slots
+
+
+def test_one_more_than_the_limit_is_told_to_wait():
+    slots = Slots(2, "files are being made")
+    with slots.taken(), slots.taken():
+        with pytest.raises(Problem, match="2 files are being made already") as refusal:
+            slots.require()
+        assert (refusal.value.status, refusal.value.body["error"]["limit"]) == (429, 2)
+        with pytest.raises(Problem), slots.taken():
+            pass
+    slots.require()
+
+
+def test_a_slot_is_free_again_after_a_failure():
+    slots = Slots(1, "x")
+    with pytest.raises(ZeroDivisionError), slots.taken():
+        raise ZeroDivisionError
+    assert slots.in_use == 0
