@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clearformer.cli.given import announce
+from clearformer.cli.output import say, tell
+from clearformer.escape import escape_line
+
 if TYPE_CHECKING:
     from clearformer.core.model import Transformer
     from clearformer.data import Pairs
@@ -51,16 +55,21 @@ class Evaluate:
     length_penalty: float = 1.0
     """A translator: above 0 helps long translations."""
     out: Path | None = None
-    """A translator: write the translations here, a line for each."""
+    """A translator: write the translations here, a line for each; as a table with both sides if it
+    ends in .csv, .tsv, .jsonl or .json."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
         from clearformer.cli.show import require_place
         from clearformer.config import Classifier, Features, MaskedToken, Pretraining
+        from clearformer.data.write_tables import require_lines_or_table
         from clearformer.train.folder import is_translator, open_run, open_translator
 
         require_place(self.out)
+        announce(self.data, "data")
+        if self.out is not None:
+            require_lines_or_table(self.out)
         if is_translator(self.run_folder):
             for flag, default in (("weights", "float32"), ("against", None)):
                 if getattr(self, flag) != default:
@@ -78,7 +87,7 @@ class Evaluate:
                 f"{self.run_folder} gives vectors and no scores, so there is nothing to evaluate: "
                 f"use clearformer embed, or give it a head with clearformer train classify --from"
             )
-        print(f"{opened.found.folder}: {opened.config.model.name}, step {opened.found.step}")
+        say(f"{opened.found.folder}: {opened.config.model.name}, step {opened.found.step}")
         if isinstance(opened.config.model.head, Classifier):
             self._labels(opened)
         elif isinstance(opened.config.model.head, MaskedToken | Pretraining):
@@ -98,13 +107,14 @@ class Evaluate:
 
     def _pairs(self, opened: OpenedTranslator) -> None:
         from clearformer import data
+        from clearformer.data.write_tables import require_fields, write_translations
         from clearformer.generate.beam import Beam
         from clearformer.train.overlap import overlap
         from clearformer.train.pairs import fitting_rows, loss
 
         how = Beam(width=self.beam, penalty=self.length_penalty)
         translator = opened.translator
-        print(f"{opened.found.folder}: {translator.config.name}, step {opened.found.step}")
+        say(f"{opened.found.folder}: {translator.config.name}, step {opened.found.step}")
         pairs, notes = self._read_pairs(opened)
         marks = translator.config.marks
         assert marks is not None
@@ -118,19 +128,21 @@ class Evaluate:
         if not fitting:
             raise ValueError(f"{pairs.name}: {notes[-1]}, and nothing is left to evaluate")
         for note in notes:
-            print(f"note: {note}")
+            say(f"note: {note}")
         pairs = pairs.select(fitting)
+        if self.out is not None:
+            require_fields(self.out, (*pairs.sources, *pairs.targets))
         translations = translator.translate(pairs.sources, how, batch=64)
         texts = [each[0].text for each in translations]
         found = overlap(texts, pairs.targets)
-        print(f"BLEU         {found.bleu:.2f}   {found.bleu_signature}")
-        print(f"chrF         {found.chrf:.2f}   {found.chrf_signature}")
-        print(f"exact match  {found.exact:.4f} on {found.sentences:,} pairs")
+        say(f"BLEU         {found.bleu:.2f}   {found.bleu_signature}")
+        say(f"chrF         {found.chrf:.2f}   {found.chrf_signature}")
+        say(f"exact match  {found.exact:.4f} on {found.sentences:,} pairs")
         nats = loss(translator.model, encoded.select(fitting))
-        print(f"loss         {nats:.4f} nats a target token, end mark included, not smoothed")
-        print(f"protocol: beam {self.beam}, length penalty {self.length_penalty:g}, {pairs.name}")
+        say(f"loss         {nats:.4f} nats a target token, end mark included, not smoothed")
+        say(f"protocol: beam {self.beam}, length penalty {self.length_penalty:g}, {pairs.name}")
         if self.out is not None:
-            self.out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+            write_translations(self.out, pairs, texts)
 
     def _read_pairs(self, opened: OpenedTranslator) -> tuple[Pairs, tuple[str, ...]]:
         from clearformer import data
@@ -210,15 +222,15 @@ class Evaluate:
             quantize(opened.model)
         found = measure(opened.model)
         if before is not None:
-            print(f"in float32          {before:.4f} bits per byte")
-            print(f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte")
+            say(f"in float32          {before:.4f} bits per byte")
+            say(f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte")
         packed = len(lzma.compress(text.read(), preset=9 | lzma.PRESET_EXTREME))
-        print(f"bits per byte       {found.bits_per_byte:.4f}")
-        print(f"bits per character  {found.bits_per_character:.4f}")
-        print(f"loss per token      {found.loss:.4f}")
-        print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
-        print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
-        print(f"protocol: {found.protocol}; {text.name}")
+        say(f"bits per byte       {found.bits_per_byte:.4f}")
+        say(f"bits per character  {found.bits_per_character:.4f}")
+        say(f"loss per token      {found.loss:.4f}")
+        say(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
+        say(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
+        say(f"protocol: {found.protocol}; {text.name}")
 
     def _in_floats(self, opened: Opened) -> Transformer | None:
         """The model in float32 that one in int8 is to be measured beside, if there is one."""
@@ -238,7 +250,7 @@ class Evaluate:
         except ValueError:
             if self.against is not None:
                 raise
-            print(f"note: {made_from} is gone, so what int8 costs cannot be told: see --against")
+            say(f"note: {made_from} is gone, so what int8 costs cannot be told: see --against")
             return None
         require_floats(other.found)
         if other.config.model != opened.config.model:
@@ -261,13 +273,13 @@ class Evaluate:
         batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
         if self.weights == "int8":
             for name, value in measure(opened.model, batches).figures().items():
-                print(f"{name.replace('_', ' ') + ', in float32':24}{value:.4f}")
+                say(f"{name.replace('_', ' ') + ', in float32':24}{value:.4f}")
             quantize(opened.model)
         found = measure(opened.model, batches)
         for name, value in found.figures().items():
-            print(f"{name.replace('_', ' '):24}{value:.4f}")
+            say(f"{name.replace('_', ' '):24}{value:.4f}")
         assert config.data.masking is not None
-        print(
+        say(
             f"protocol: {found.masked[2]:,} hidden tokens in {found.rows:,} rows of up to "
             f"{config.model.length} tokens of {held_back.name}, hidden as in training "
             f"({config.data.masking.share:.0%}, by {config.data.masking.unit}), the same at "
@@ -280,6 +292,7 @@ class Evaluate:
         from clearformer import data
         from clearformer.cli.train import places
         from clearformer.core.int8 import quantize
+        from clearformer.data.rows import cut_note
         from clearformer.train.evaluate import predict, report
         from clearformer.train.tasks import tables
 
@@ -303,25 +316,30 @@ class Evaluate:
         if self.unknown_label == "skip" and table.labels is not None:
             known = [row for row, label in enumerate(table.labels) if label in names]
             if len(known) < len(table):
-                print(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
+                say(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
             table = table.select(known)
         rows = data.encode_rows(table, opened.tokenizer, names)
         labels = torch.from_numpy(rows.labels)
         if self.weights == "int8":
             before = report(predict(opened.model, rows, opened.config), labels, names)
-            print(f"in float32   {before.accuracy:.4f}, loss {before.loss:.4f}")
+            say(f"in float32   {before.accuracy:.4f}, loss {before.loss:.4f}")
             quantize(opened.model)
         guesses = predict(opened.model, rows, opened.config)
+        if note := cut_note(rows, opened.config.model.length):
+            tell(f"note: {note}")
         found = report(guesses, labels, names)
-        print(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts")
-        print(f"loss         {found.loss:.4f}")
-        print(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)\n")
-        width = max(len(name) for name in (*names, "class"))
-        print(f"{'class':{width}}   texts  precision  recall      F1")
-        for name, count, precision, recall, f1 in found.by_class():
-            print(f"{name:{width}} {count:7,}     {precision:.4f}  {recall:.4f}  {f1:.4f}")
-        print("\nconfusion: a row for each true class, a column for each guess")
+        say(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts")
+        say(f"loss         {found.loss:.4f}")
+        say(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)")
+        say()
+        shown = [escape_line(name) for name in names]
+        width = max(len(name) for name in (*shown, "class"))
+        say(f"{'class':{width}}   texts  precision  recall      F1")
+        for name, (_, count, precision, recall, f1) in zip(shown, found.by_class(), strict=True):
+            say(f"{name:{width}} {count:7,}     {precision:.4f}  {recall:.4f}  {f1:.4f}")
+        say()
+        say("confusion: a row for each true class, a column for each guess")
         cell = max(width, 7)
-        print(" " * width + "".join(f" {name:>{cell}}" for name in names))
-        for name, row in zip(names, found.confusion.tolist(), strict=True):
-            print(f"{name:{width}}" + "".join(f" {count:>{cell},}" for count in row))
+        say(" " * width + "".join(f" {name:>{cell}}" for name in shown))
+        for name, row in zip(shown, found.confusion.tolist(), strict=True):
+            say(f"{name:{width}}" + "".join(f" {count:>{cell},}" for count in row))

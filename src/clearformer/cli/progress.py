@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 import sys
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
+
+from clearformer.cli import output
 
 if TYPE_CHECKING:
     from clearformer.train.events import Event
@@ -31,7 +32,7 @@ class Reporter:
     """Says the result and nothing else; the others say more."""
 
     def say(self, sentence: str) -> None:
-        print(f"clearformer: {sentence}", file=sys.stderr)
+        output.tell(f"clearformer: {sentence}")
 
     def start(self, run: Run) -> None:
         self.figure, self.counted = run.task.figure, run.task.counted
@@ -44,7 +45,7 @@ class Reporter:
         pass
 
     def samples(self, step: int, ids: list[int]) -> None:
-        print(f"step {step}: samples {' '.join(map(str, ids))}", flush=True)
+        output.say(f"step {step}: samples {' '.join(map(str, ids))}", flush=True)
 
     def close(self) -> None:
         pass
@@ -55,7 +56,7 @@ class Reporter:
         best = run.state.best
         if best is not None:
             name = self.figure.replace("_", " ")
-            print(f"{run.folder}: {name} {best['value']:.4f} at step {best['step']}")
+            output.say(f"{run.folder}: {name} {best['value']:.4f} at step {best['step']}")
 
 
 class Nobody(Reporter):
@@ -73,10 +74,10 @@ class JsonLines(Reporter):
 
     def event(self, event: Event) -> None:
         fields = {k: str(v) if k == "folder" else v for k, v in vars(event).items()}
-        print(json_module.dumps({"event": type(event).__name__.lower(), **fields}), flush=True)
+        output.write_json({"event": type(event).__name__.lower(), **fields})
 
     def samples(self, step: int, ids: list[int]) -> None:
-        print(json_module.dumps({"event": "samples", "step": step, "ids": ids}), flush=True)
+        output.write_json({"event": "samples", "step": step, "ids": ids})
 
     def end(self, run: Run) -> None:
         pass
@@ -89,7 +90,7 @@ class Plain(Reporter):
         super().start(run)
         self.last = 0.0
         for line in summary(run):
-            print(line)
+            output.say(line)
         sys.stdout.flush()
 
     def event(self, event: Event) -> None:
@@ -102,11 +103,12 @@ class Plain(Reporter):
                 self.pace.add(event)
                 if time.monotonic() - self.last > PLAIN_SECONDS:
                     self.last = time.monotonic()
-                    print(self.line(event), flush=True)
+                    output.say(self.line(event), flush=True)
             case Evaluation():
-                print(evaluation_line(event), flush=True)
+                for line in evaluation_lines(event):
+                    output.say(line, flush=True)
             case Ended(reason=reason, step=step):
-                print(f"{reason} at step {step}", flush=True)
+                output.say(f"{reason} at step {step}", flush=True)
 
     def line(self, event: Any) -> str:
         shown = f"step {event.step}: loss {event.loss:.4f}"
@@ -146,10 +148,12 @@ class Live(Plain):
     def start(self, run: Run) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
+        from clearformer.cli.show import Terminal
+
         super().start(run)
-        self.bar = Progress(
-            BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f}%  {task.description}")
-        )
+        self.terminal = Terminal()
+        numbers = TextColumn("{task.percentage:3.0f}%  {task.description}", markup=False)
+        self.bar = Progress(BarColumn(bar_width=30), numbers, console=self.terminal)
         self.bar.start()
         self.row = self.bar.add_task("starting", total=1.0)
 
@@ -165,16 +169,15 @@ class Live(Plain):
                     self.row, completed=min(event.progress, 1.0), description=self.line(event)
                 )
             case Evaluation():
-                # A sample may hold what rich takes for markup: [/b].
-                self.bar.console.print(evaluation_line(event), highlight=False, markup=False)
+                for line in evaluation_lines(event):
+                    self.terminal.say(line)
 
     def samples(self, step: int, ids: list[int]) -> None:
-        shown = f"step {step}: samples {' '.join(map(str, ids))}"
-        self.bar.console.print(shown, highlight=False, markup=False)
+        self.terminal.say(f"step {step}: samples {' '.join(map(str, ids))}")
 
     def say(self, sentence: str) -> None:
         if hasattr(self, "bar"):
-            self.bar.console.print(sentence, highlight=False, markup=False)
+            self.terminal.say(sentence)
         else:
             super().say(sentence)
 
@@ -202,14 +205,12 @@ def left_out(event: Any) -> str:
     )
 
 
-def evaluation_line(event: Any) -> str:
+def evaluation_lines(event: Any) -> list[str]:
     figures = ", ".join(f"{name.replace('_', ' ')} {v:.4f}" for name, v in event.figures.items())
     line = f"step {event.step}: validation {figures}{'  (best)' if event.best else ''}"
     if event.sample is None:
-        return line
-    # A model that has learned little writes anything, also what would command a terminal.
-    sample = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(event.sample.split()))
-    return f"{line}\n    {sample[:100]}"
+        return [line]
+    return [line, f"    {' '.join(event.sample.split())[:100]}"]
 
 
 def clock(seconds: float) -> str:
