@@ -7,8 +7,8 @@ from pathlib import Path
 
 import tyro
 
-from clearformer.cli.given import given_table
-from clearformer.cli.output import say, tell
+from clearformer.cli.given import given_table, tell_cut
+from clearformer.cli.output import say
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Classify:
         from clearformer import data
         from clearformer.cli.show import require_place
         from clearformer.config import Classifier
-        from clearformer.data.rows import cut_note
+        from clearformer.data.rows import count_cut
         from clearformer.data.write_tables import require_ending, require_fields
         from clearformer.train.evaluate import predict
         from clearformer.train.folder import open_run
@@ -49,8 +49,8 @@ class Classify:
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config).tolist()
         labels = [head.names[row.index(max(row))] for row in guesses]
-        if note := cut_note(rows, opened.config.model.length):
-            tell(f"note: {note}")
+        length = opened.config.model.length
+        tell_cut(count_cut(rows, length), len(rows), length)
         found = [
             (text, label, dict(zip(head.names, row, strict=True)))
             for text, label, row in zip(table.texts, labels, guesses, strict=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clearformer.cli.given import given_table
-from clearformer.cli.output import say, tell, write_json
+from clearformer.cli.given import given_table, tell_cut
+from clearformer.cli.output import say, write_json
 from clearformer.cli.show import require_place
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Embed:
         if self.json and self.out is not None:
             raise ValueError("give either --json or --out, and not both")
         require_place(self.out, self.file)
-        texts = given_table(self.texts, self.file, self.text).texts
         opened = open_run(self.run_folder)
+        texts = given_table(self.texts, self.file, self.text).texts
         length = opened.config.model.length
         vectors = embed(
             opened.model,
@@ -63,8 +63,7 @@ class Embed:
             pool=self.pool,
             normalised=self.normalised,
         )
-        if note := too_long(opened.tokenizer, texts, length):
-            tell(f"note: {note}")
+        tell_cut(too_long(opened.tokenizer, texts, length), len(texts), length)
         found: list[dict[str, object]] = [
             {"text": text, "embedding": [round(x, 7) for x in row]}
             for text, row in zip(texts, vectors.tolist(), strict=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clearformer.cli.given import announce
-from clearformer.cli.output import say, tell
+from clearformer.cli.given import announce, tell_cut
+from clearformer.cli.output import say
 from clearformer.escape import escape_line
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class Evaluate:
         from clearformer import data
         from clearformer.cli.train import places
         from clearformer.core.int8 import quantize
-        from clearformer.data.rows import cut_note
+        from clearformer.data.rows import count_cut
         from clearformer.train.evaluate import predict, report
         from clearformer.train.tasks import tables
 
@@ -325,8 +325,8 @@ class Evaluate:
             say(f"in float32   {before.accuracy:.4f}, loss {before.loss:.4f}")
             quantize(opened.model)
         guesses = predict(opened.model, rows, opened.config)
-        if note := cut_note(rows, opened.config.model.length):
-            tell(f"note: {note}")
+        length = opened.config.model.length
+        tell_cut(count_cut(rows, length), len(rows), length)
         found = report(guesses, labels, names)
         say(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts")
         say(f"loss         {found.loss:.4f}")

@@ -50,6 +50,15 @@ def given_table(texts: Sequence[str], file: str | Path | None, column: str) -> T
         return data.read_texts(source, column)
 
 
+def tell_cut(cut: int, total: int, length: int) -> None:
+    """Say how many texts lost a part, because a model reads `length` tokens at a time."""
+    if cut:
+        tell(
+            f"note: texts longer than {length:,} tokens were cut to that length: {cut:,} of "
+            f"{total:,}"
+        )
+
+
 def is_piped() -> bool:
     """Whether something is meant to come through standard input: a pipe, a file or a socket.
 

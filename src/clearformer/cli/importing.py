@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -56,7 +57,7 @@ class Import:
         )
         for note in found.notes:
             say(f"note: {note}")
-        say(f"next: clearformer {_next(config).format(out)}")
+        say(f"next: clearformer {_next(config).format(shlex.quote(str(out)))}")
 
 
 def _next(config: AnyModelConfig) -> str:

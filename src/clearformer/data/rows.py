@@ -203,15 +203,6 @@ def count_cut(rows: Rows, length: int) -> int:
     return int((rows.lengths > length - len(rows.before) - len(rows.after)).sum())
 
 
-def cut_note(rows: Rows, length: int) -> str | None:
-    """What to say of texts that lose a part because the model reads `length` tokens at a time."""
-    count = count_cut(rows, length)
-    if not count:
-        return None
-    are = "text is longer than" if len(rows) == 1 else "texts are longer than"
-    return f"{count:,} of {len(rows):,} {are} {length:,} tokens and were cut to that length"
-
-
 def _row(rows: Rows, row: int, length: int, cut: Cut) -> NDArray[np.int64]:
     """One row, cut to `length` and with its opening and closing ids."""
     room = length - len(rows.before) - len(rows.after)

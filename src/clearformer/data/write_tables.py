@@ -8,6 +8,7 @@ from pathlib import Path
 
 from clearformer.data.read_texts import NOT_LINES
 from clearformer.data.tables import Pairs
+from clearformer.escape import json_line
 
 WRITTEN = (".csv", ".tsv", ".jsonl", ".json")
 Row = Mapping[str, object]  # a field may be a mapping: in .csv and .tsv each of its own is a column
@@ -38,7 +39,7 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
     if ending == ".json":
         content = json.dumps(rows, ensure_ascii=False, indent=1) + "\n"
     elif ending == ".jsonl":
-        content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+        content = "".join(f"{json_line(row)}\n" for row in rows)
     else:
         content = _delimited(path, [_flat(row) for row in rows])
     # Half of a surrogate pair cannot be written; a text from the command line may have one.

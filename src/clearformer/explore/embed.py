@@ -18,7 +18,7 @@ from torch import Tensor
 from clearformer import data
 from clearformer.core.heads import first_pool, max_pool, mean_pool
 from clearformer.core.model import Transformer
-from clearformer.data.rows import cut_note
+from clearformer.data.rows import count_cut
 from clearformer.text import Tokenizer
 
 POOLS = {"mean": mean_pool, "max": max_pool, "first": first_pool}
@@ -55,9 +55,9 @@ def embed(
     return F.normalize(vectors, dim=-1) if normalised else vectors
 
 
-def too_long(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> str | None:
-    """What to say of texts that `embed` cuts, if there are any."""
-    return cut_note(_rows(tokenizer, texts), length)
+def too_long(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> int:
+    """How many texts `embed` would cut."""
+    return count_cut(_rows(tokenizer, texts), length)
 
 
 def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> data.Rows:
