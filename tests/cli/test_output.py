@@ -218,7 +218,8 @@ def test_training(terminal, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("verb", ["generate", "classify", "embed", "fill", "translate", "evaluate"])
 def test_an_error_is_one_line(terminal, tmp_path, verb):
-    screen = terminal(verb, tmp_path / NAME, "x").require_harmless()
+    words = () if verb == "evaluate" else ("x",)
+    screen = terminal(verb, tmp_path / NAME, *words).require_harmless()
     assert screen.code == 2
     assert screen.text.startswith("clearformer: ")
     assert screen.text.count("\n") == 1
