@@ -56,7 +56,7 @@ class Translate:
         source = chosen(self.texts, self.file)
         if self.picture is not None and (source is not None or len(self.texts) != 1):
             count = len(self.texts) if source is None else "those of a file"
-            raise ValueError(f"a picture shows one text, but there are {count}: give one text")
+            raise ValueError(f"a picture shows one text, but there are {count}")
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"the batch is {self.batch}, but it must be at least 1")
         if self.length is not None and self.length < 1:
