@@ -44,16 +44,17 @@ def test_json_and_files_hold_the_same(clearformer, run, tmp_path):
 
 
 def test_what_is_cut_is_said(clearformer, run):
-    assert (
-        "note: 1 texts are longer than 12 tokens"
-        in clearformer("embed", str(run), "a text of more than twelve bytes", "b").out
-    )
+    done = clearformer("embed", str(run), "a text of more than twelve bytes", "b", "--json")
+    assert done.err == "note: texts longer than 12 tokens were cut to that length: 1 of 2\n"
+    assert clearformer("embed", str(run), "a", "b").err == ""
 
 
 def test_mistakes_are_one_line(clearformer, run, tmp_path):
-    assert "give either texts or --file" in clearformer("embed", str(run)).complaint
+    assert clearformer("embed", str(run)).complaint.startswith("there is no text: give texts, ")
+    both = clearformer("embed", str(run), "x", "--file", "y").complaint
+    assert both == "give either texts or --file, and not both"
     wrong = clearformer("embed", str(run), "x", "--out", str(tmp_path / "x.csv")).complaint
-    assert wrong.endswith("must end in .npy or .jsonl")
+    assert wrong.endswith("must end in .npy, .jsonl or .json")
     both = clearformer("embed", str(run), "x", "--json", "--out", str(tmp_path / "x.npy")).complaint
     assert both == "give either --json or --out, and not both"
     assert "text 1 is empty" in clearformer("embed", str(run), "").complaint

@@ -76,7 +76,9 @@ def test_classify_texts_and_files(clearformer, run, folder):
 
 
 def test_wrong_uses_are_one_sentence(clearformer, run, folder):
-    assert clearformer("classify", run).complaint == "give either texts or --file, and not both"
+    assert clearformer("classify", run).complaint == (
+        "there is no text: give texts, name a --file, or pipe texts in"
+    )
     complaint = clearformer("generate", run, "x").complaint
     assert "is no generator: use clearformer classify" in complaint
     reviews = str(folder / "reviews.csv")

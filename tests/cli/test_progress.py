@@ -37,7 +37,7 @@ def test_a_sample_cannot_command_the_terminal(monkeypatch, capsys):
     live.event(Evaluation(3, {"loss": 1.0}, True, "[/b] [red]x\x1b[2J"))
     live.close()
     shown = capsys.readouterr().out
-    assert "[/b] [red]x\ufffd[2J" in shown
+    assert "[/b] [red]x\\x1b[2J" in shown
 
 
 def steps(pace, first, count, seconds, began=0.0):

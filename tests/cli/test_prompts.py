@@ -13,18 +13,26 @@ def test_prompts_may_be_json(tmp_path):
     assert read_prompts(tmp_path / "p.txt") == ["a\u2028b\x85c", "", "d"]
     (tmp_path / "bad.jsonl").write_text('{"prompt": "a"}\n[1]\n')
     with pytest.raises(
-        ValueError, match=r"bad.jsonl, line 2: it must be a JSON object with a text"
+        ValueError, match=r"bad.jsonl, line 2: it is \[1\], but an object is needed"
     ):
         read_prompts(tmp_path / "bad.jsonl")
     (tmp_path / "none.txt").write_text("")
-    with pytest.raises(ValueError, match=r"none.txt is empty, but it must have a prompt on each"):
+    with pytest.raises(ValueError, match=r"none.txt: it is empty, but a text is needed"):
         read_prompts(tmp_path / "none.txt")
     (tmp_path / "latin.txt").write_bytes(b"one\ncaf\xe9\n")
     with pytest.raises(
-        ValueError, match=r"latin.txt: byte 7 is 0xE9, which is not UTF-8 there: "
-    ) as it:
+        ValueError, match=r"latin.txt, line 2: byte 7 is 0xE9, which is not UTF-8 there: save the"
+    ):
         read_prompts(tmp_path / "latin.txt")
-    assert str(it.value).endswith(": prompts are texts, so save the file as UTF-8")
+
+
+def test_prompts_may_be_a_table(tmp_path):
+    """Of a table only the column of prompts is read: its raw lines are no prompts."""
+    (tmp_path / "p.csv").write_text('prompt,id\n"a, b",1\nc,2\n')
+    (tmp_path / "p.tsv").write_text("prompt\tid\na, b\t1\nc\t2\n")
+    (tmp_path / "p.json").write_text('[{"prompt": "a, b"}, "c"]')
+    for name in ("p.csv", "p.tsv", "p.json"):
+        assert read_prompts(tmp_path / name) == ["a, b", "c"]
 
 
 def test_a_mark_at_the_beginning_is_no_part_of_a_prompt(tmp_path):

@@ -76,7 +76,7 @@ def test_standard_input():
     assert text.read() == text.read() == b"piped"
     assert text.measured().size == 5
     with pytest.raises(
-        ValueError, match="standard input is empty, but a text is needed: pipe one in"
+        ValueError, match="standard input is empty, but a text is needed: give one, or pipe one in"
     ):
         open_text("-", io.BytesIO(b""))
 

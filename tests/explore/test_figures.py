@@ -60,3 +60,25 @@ def test_all_heads_and_the_next_token(opened):
     (axes,) = figures.next_token(found, most=5).axes
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == found.logits[-1].softmax(-1).topk(5).values.tolist()
+
+
+def test_no_name_is_set_as_a_formula(tmp_path):
+    """`$` begins a formula in matplotlib, and a broken one ends the drawing of a run's curve."""
+    name = "$\\frac{$ \x1b[2J\n"
+    records = [
+        {"step": 1, "loss": 2.0},
+        {"step": 1, "loss": 2.0, "event": "evaluation", "accuracy": 0.5},
+    ]
+    drawings = {
+        "curve": figures.curve(records, "accuracy", name),
+        "pattern": figures.pattern(Causal(), 4, name),
+        "reach": figures.reach(torch.eye(3), name),
+        "ladder": figures.ladder([("weights", torch.eye(2))], [name, "b"], name),
+        "alignment": figures.alignment(torch.rand(1, 1), [name], [name], name),
+    }
+    for each, drawing in drawings.items():
+        figures.save(drawing, tmp_path / f"{each}.svg")
+        shown = (tmp_path / f"{each}.svg").read_text()
+        assert r"$\frac{$" in shown
+        assert r"\x1b[2J" in shown
+        assert "\x1b" not in shown  # which no XML may have

@@ -1,14 +1,16 @@
 """A port, and connections that must not wait."""
 
 import http.client
+import logging
 import socket
+import sys
 import time
 
 import pytest
 
 from clearformer.explore.app import create_app
 from clearformer.explore.library import Library
-from clearformer.explore.server import PromptProtocol, Server, bound
+from clearformer.explore.server import EscapedFormatter, PromptProtocol, Server, bound
 
 
 @pytest.fixture
@@ -92,3 +94,18 @@ def test_a_connection_is_used_again_after_its_first_request(impatient, monkeypat
                 answer += part
             assert answer.startswith(b"HTTP/1.1 200")
             time.sleep(1)  # longer than the limit in all, but not for one request
+
+
+def test_what_is_logged_commands_no_terminal():
+    """A defect is logged with its traceback, which may quote a request or a file."""
+    try:
+        raise RuntimeError("\x1b[2J\x9b3J")
+    except RuntimeError:
+        record = logging.LogRecord("uvicorn.error", 40, "", 1, "x\r\ny", (), sys.exc_info())
+    shown = EscapedFormatter("%(levelname)s: %(message)s").format(record)
+    assert shown.startswith("ERROR: x\\r\ny\nTraceback")
+    assert shown.endswith(r"RuntimeError: \x1b[2J\x9b3J")
+    server = Server(create_app(Library([])), "127.0.0.1", 0)
+    server.socket.close()
+    (handler,) = logging.getLogger("uvicorn").handlers
+    assert isinstance(handler.formatter, EscapedFormatter)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clearformer.cli.output import say
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -63,7 +65,8 @@ class Attend:
                 ("softmax: weights", ladder.stages["weights"]),
             ]
             figures.save(figures.ladder(tables, words, ladder.title), self.picture)
-            print(f"\npicture: {self.picture}")
+            say()
+            say(f"picture: {self.picture}")
 
 
 class Ladder:
@@ -183,14 +186,14 @@ def _require_below(limit: int, value: int, name: str, model: str) -> None:
 
 
 def _print_ladder(ladder: Ladder, words: list[str], query: int) -> None:
-    from rich.text import Text
-
     from clearformer.cli.show import Terminal, numbers, numbers_table
 
-    console = Terminal(highlight=False)
+    console = Terminal()
     stages = ladder.stages
-    console.print(Text(f"\n{ladder.title}", style="bold"))
-    console.print(Text.assemble("the word ", (words[query], "bold"), " looks at every word:\n"))
+    console.say()
+    console.say((ladder.title, "bold"))
+    console.say("the word ", (words[query], "bold"), " looks at every word:")
+    console.say()
     rows = [
         ("q·k   raw dot products", stages["scores_raw"][query]),
         (f"÷ {ladder.divisor}   scaled", stages["scores_scaled"][query]),
@@ -199,16 +202,20 @@ def _print_ladder(ladder: Ladder, words: list[str], query: int) -> None:
     ]
     if "bias" in stages:
         rows.insert(2, ("+ bias of distance", stages["bias"][query]))
-    console.print(numbers_table(words, rows, console.width))
+    console.draw(numbers_table(words, rows, console.width))
     total = float(stages["weights"][query].sum())
-    console.print(f"\nthe weights sum to {total:.3f}, and mix the values:\n")
+    console.say()
+    console.say(f"the weights sum to {total:.3f}, and mix the values:")
+    console.say()
     for word, weight, value in zip(words, stages["weights"][query], stages["v"], strict=True):
-        console.print(Text(f"  {weight:.2f} × {numbers(value)}  {word}"))
+        console.say(f"  {weight:.2f} × {numbers(value)}  {word}")
     output = numbers(stages["head_out"][query])
-    console.print(Text.assemble(("     = " + output, "bold"), f"  the output for {words[query]}"))
-    console.print("\nall weights, a row for each word that looks:\n")
+    console.say(("     = " + output, "bold"), f"  the output for {words[query]}")
+    console.say()
+    console.say("all weights, a row for each word that looks:")
+    console.say()
     everyone = list(zip(words, stages["weights"], strict=True))
-    console.print(numbers_table(words, everyone, console.width, total="sum", shade=True))
+    console.draw(numbers_table(words, everyone, console.width, total="sum", shade=True))
 
 
 def _print_shuffle(ladder: Ladder, words: list[str], seed: int) -> None:
@@ -216,7 +223,8 @@ def _print_shuffle(ladder: Ladder, words: list[str], seed: int) -> None:
 
     order = list(range(len(words)))
     random.Random(seed + 1).shuffle(order)
-    print(f"\nshuffled: {' '.join(words[i] for i in order)}")
+    say()
+    say(f"shuffled: {' '.join(words[i] for i in order)}")
     for setting, error in ladder.shuffle_errors(order):
         verdict = "the outputs moved with the words" if error < 1e-5 else "order matters"
-        print(f"  {setting}: max |f(Px) − P f(x)| = {error:.1e}, {verdict}")
+        say(f"  {setting}: max |f(Px) − P f(x)| = {error:.1e}, {verdict}")

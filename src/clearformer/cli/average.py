@@ -7,6 +7,8 @@ from pathlib import Path
 
 import tyro
 
+from clearformer.cli.output import say
+
 
 @dataclass(frozen=True)
 class Average:
@@ -26,4 +28,4 @@ class Average:
         out = self.out or folder.with_name(f"{folder.name}-average")
         found = average(folder, self.last, out)
         steps = ", ".join(map(str, found.manifest["averaged"]))
-        print(f"{out}: the mean of the steps {steps}")
+        say(f"{out}: the mean of the steps {steps}")

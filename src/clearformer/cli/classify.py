@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tyro
 
-if TYPE_CHECKING:
-    from clearformer.data import Table
+from clearformer.cli.given import given_table, tell_cut
+from clearformer.cli.output import say
 
 
 @dataclass(frozen=True)
@@ -21,61 +18,60 @@ class Classify:
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), or one of its checkpoints."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts to classify."""
+    """Texts to classify; - or none: the lines that are piped in."""
     file: Path | None = None
-    """A .csv, .tsv or .jsonl table, or a text file with a text on each line."""
+    """A .csv, .tsv, .jsonl or .json table, or a text file with a text on each line."""
     text: str | None = None
     """Column of the texts, in a table; none: as in training."""
     out: Path | None = None
-    """Write a table with the probability of each class here; none: to the terminal."""
+    """Write a table with the probability of each class here (.csv, .tsv, .jsonl or .json); none: to
+    the terminal."""
 
     def run(self) -> None:
         from clearformer import data
         from clearformer.cli.show import require_place
         from clearformer.cli.shown import note
         from clearformer.config import Classifier
+        from clearformer.data.rows import count_cut
+        from clearformer.data.write_tables import require_ending, require_fields
         from clearformer.train.evaluate import predict
         from clearformer.train.folder import open_run
 
-        if bool(self.texts) == (self.file is not None):
-            raise ValueError("give either texts or --file, and not both")
         require_place(self.out, self.file)
+        if self.out is not None:
+            require_ending(self.out)
         opened = open_run(self.run_folder)
         head = opened.config.model.head
         if not isinstance(head, Classifier) or head.names is None:
             raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
-        table = table_of(self.texts, self.file, self.text or opened.config.data.text)
-        rows = data.encode_rows(table, opened.tokenizer, head.names)
-        guesses = predict(opened.model, rows, opened.config)
+        table = given_table(self.texts, self.file, self.text or opened.config.data.text)
         note(opened.note)
         if self.out is not None:
-            with self.out.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(["text", "label", *head.names])
-                for text, row in zip(table.texts, guesses.tolist(), strict=True):
-                    label = head.names[row.index(max(row))]
-                    writer.writerow([text, label, *(f"{p:.6f}" for p in row)])
-            print(f"{len(table):,} texts: {self.out}")
+            require_fields(self.out, (*head.names, *table.texts))
+        rows = data.encode_rows(table, opened.tokenizer, head.names)
+        guesses = predict(opened.model, rows, opened.config).tolist()
+        labels = [head.names[row.index(max(row))] for row in guesses]
+        length = opened.config.model.length
+        tell_cut(count_cut(rows, length), len(rows), length)
+        found = [
+            (text, label, dict(zip(head.names, row, strict=True)))
+            for text, label, row in zip(table.texts, labels, guesses, strict=True)
+        ]
+        if self.out is not None:
+            data.write_table(
+                self.out,
+                [
+                    {
+                        "text": text,
+                        "label": label,
+                        "probabilities": {name: round(share, 6) for name, share in shares.items()},
+                    }
+                    for text, label, shares in found
+                ],
+            )
+            say(f"{len(table):,} texts: {self.out}")
             return
-        for text, row in zip(table.texts, guesses.tolist(), strict=True):
-            shares = ", ".join(f"{n} {p:.3f}" for n, p in zip(head.names, row, strict=True))
-            label = head.names[row.index(max(row))]
+        for text, label, shares in found:
+            listed = ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
             shown = text if len(text) <= 60 else f"{text[:59]}…"
-            sys.stdout.write(f"{label}  ({shares})  {shown!r}\n")
-
-
-def table_of(texts: tuple[str, ...], file: Path | None, column: str) -> Table:
-    """Texts from the command line, from a table, or from the lines of a text file."""
-    from clearformer import data
-
-    if file is None:
-        return data.Table("the given texts", texts, None)
-    if data.is_table(str(file)):
-        return data.read_table(file, column, None)
-    # Only a line feed ends a line, and none is left out: row i of the answer is line i.
-    lines = "".join(data.open_text(file).decoded()).rstrip("\n").split("\n")
-    found = tuple(line.removesuffix("\r") for line in lines)
-    for place, line in enumerate(found, start=1):
-        if not line.strip():
-            raise ValueError(f"{file}, line {place} is empty, but every line must be a text")
-    return data.Table(str(file), found, None)
+            say(f"{label}  ({listed})  {shown!r}")

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from clearformer.cli.given import announce
+from clearformer.cli.output import say
+
 if TYPE_CHECKING:
     from clearformer.data import Pairs, Places
 
@@ -37,7 +40,7 @@ class Data:
             raise ValueError(f"--show is {self.show}, but it must be at least 0")
         if self.source is None:
             for each in data.CORPORA.values():
-                print(f"{each.name:12} {each.about}; parts: {', '.join(each.parts)}")
+                say(f"{each.name:12} {each.about}; parts: {', '.join(each.parts)}")
             return
         where = places(self.data_dir)
         if self.prepare is not None:
@@ -52,6 +55,7 @@ class Data:
         elif data.is_table(self.source):
             self._show_table(self.source)
         else:
+            announce(self.source, "a text")
             self._show(data.open_text(self.source), self.source)
 
     def _show_table(self, source: str) -> None:
@@ -72,7 +76,7 @@ class Data:
     def _show_pairs(self, pairs: Pairs, notes: tuple[str, ...]) -> None:
         self._show(pairs, pairs.name)
         for note in notes:
-            print(f"note: {note}")
+            say(f"note: {note}")
 
     def _prepare(self, name: str, where: Places) -> None:
         """Tokenizer and token files, kept where a later run finds them; then one batch."""
@@ -87,19 +91,19 @@ class Data:
         settings = replace(settings, source=self.source, text=self.text, label=self.label)
         task = tasks.load(RunConfig(model=model, data=settings, train=train), where)
         for note in task.notes:
-            print(f"note: {note}")
+            say(f"note: {note}")
         kind, size = task.tokenizer.kind, task.tokenizer.size
-        print(f"tokenizer: {kind}, {size:,} entries; {task.steps_per_epoch:,} steps an epoch")
+        say(f"tokenizer: {kind}, {size:,} entries; {task.steps_per_epoch:,} steps an epoch")
         batch = task.batch(0)
         for field in fields(batch):
             value = getattr(batch, field.name)
             for each in value if isinstance(value, tuple) else (value,):
                 if each is not None:
-                    print(f"batch 0, {field.name}: {tuple(each.shape)}")
+                    say(f"batch 0, {field.name}: {tuple(each.shape)}")
         tokens = next(getattr(batch, field.name) for field in fields(batch))
         for row in tokens[: self.show]:
             # The marks of pairs (start, end) come after the tokenizer's ids, and have no text.
-            print(f"  {task.tokenizer.decode(row[row < size].numpy())[:90]!r}")
+            say(f"  {task.tokenizer.decode(row[row < size].numpy())[:90]!r}")
 
     def _show(self, found: object, name: str) -> None:
         from collections import Counter
@@ -108,18 +112,18 @@ class Data:
 
         match found:
             case data.Text():
-                print(f"{name}: {found.size:,} bytes, sha256 {found.sha256}")
+                say(f"{name}: {found.size:,} bytes, sha256 {found.sha256}")
                 beginning = found.part(0, min(found.size, 2000)).read()
                 for line in beginning.decode("utf-8", "replace").splitlines()[: self.show]:
-                    print(f"  {line[:100]}")
+                    say(f"  {line[:100]}")
             case data.Table():
                 counts = Counter(found.labels or ())
                 labels = ", ".join(f"{label} {count:,}" for label, count in sorted(counts.items()))
-                print(f"{name}: {len(found):,} texts; labels: {labels or 'none'}")
+                say(f"{name}: {len(found):,} texts; labels: {labels or 'none'}")
                 for text, label in zip(found.texts[: self.show], found.labels or (), strict=False):
-                    print(f"  {label}: {text[:90]!r}")
+                    say(f"  {label}: {text[:90]!r}")
             case data.Pairs():
-                print(f"{name}: {len(found):,} pairs")
+                say(f"{name}: {len(found):,} pairs")
                 pairs = zip(found.sources, found.targets, strict=True)
                 for _, (source, target) in zip(range(self.show), pairs, strict=False):
-                    print(f"  {source[:60]!r} -> {target[:60]!r}")
+                    say(f"  {source[:60]!r} -> {target[:60]!r}")

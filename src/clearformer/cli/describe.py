@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from clearformer.cli.output import say
+
 if TYPE_CHECKING:
-    from rich.tree import Tree
     from torch import nn
 
+    from clearformer.cli.show import Branch
     from clearformer.config import AnyModelConfig, Pattern
     from clearformer.core.model import Seq2Seq, Transformer
 
@@ -37,35 +39,39 @@ class Describe:
         require_picture(self.picture)
         if self.batch < 1:
             raise ValueError(f"batch is {self.batch}, but it must be at least 1")
-        console = Terminal(highlight=False)
+        console = Terminal()
         if self.model is None:
             _print_presets()
             return
         folder = Path(self.model)
         config = _config_of(folder) if folder.is_dir() else preset(self.model)
         model = outline(config)
-        console.print(_tree(config, model))
+        console.draw(_tree(config, model).tree)
         for line in _counts(model) + _memory(config, model, self.batch):
-            console.print(line, soft_wrap=True)
+            console.say(line, soft_wrap=True)
         for position, each in enumerate(config.patterns):
             every = len(config.patterns)
             where = "every layer" if every == 1 else f"layers {position}, {position + every}, …"
             length = _telling_length(each, config.length)
             value = pattern(each)
             share = value.count(config.length) / config.length**2
-            console.print(
-                f"\npattern, {where}: {pattern_name(each)}, {share:.1%} of {config.length}² pairs; "
-                f"the first {length} positions:\n",
+            console.say()
+            console.say(
+                f"pattern, {where}: {pattern_name(each)}, {share:.1%} of {config.length}² pairs; "
+                f"the first {length} positions:",
                 soft_wrap=True,
             )
-            console.print(value.draw(length, cells=16), style="blue")
+            console.say()
+            for line in value.draw(length, cells=16).split("\n"):
+                console.say((line, "blue"))
         if self.picture is not None:
             from clearformer.explore import figures
 
             first = config.patterns[0]
             shown = _telling_length(first, config.length)
             figures.save(figures.pattern(pattern(first), shown, config.name), self.picture)
-            console.print(f"\npicture: {self.picture}")
+            console.say()
+            console.say(f"picture: {self.picture}")
 
 
 def _config_of(run: Path) -> AnyModelConfig:
@@ -94,21 +100,21 @@ def _print_presets() -> None:
 
     for name in presets():
         config = preset(name)
-        print(
+        say(
             f"{name:16} {parameters(outline(config)):>13,} parameters, {config.layers} layers, "
             f"width {config.width}, {config.heads} heads, length {config.length}"
         )
 
 
-def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Tree:
-    from rich.tree import Tree
+def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Branch:
+    from clearformer.cli.show import Branch
 
-    tree = Tree(f"[bold]{config.name}[/bold]  {parameters(model):,} parameters")
+    tree = Branch.root((config.name, "bold"), f"  {parameters(model):,} parameters")
     _grow(tree, model, owners={})
     return tree
 
 
-def _grow(tree: Tree, module: nn.Module, owners: dict[int, str], path: str = "") -> None:
+def _grow(tree: Branch, module: nn.Module, owners: dict[int, str], path: str = "") -> None:
     """Parts with their shapes; blocks that are all alike are shown once."""
     from torch import nn
 
@@ -128,9 +134,7 @@ def _grow(tree: Tree, module: nn.Module, owners: dict[int, str], path: str = "")
             owner = owners.setdefault(id(value), place)
             shared = "" if owner == place else f" (the same as {owner})"
             shapes.append(f"{own} {' × '.join(str(side) for side in value.shape)}{shared}")
-        branch = tree.add(
-            f"{name}  {type(part).__name__}  {count:,}  [dim]{', '.join(shapes)}[/dim]"
-        )
+        branch = tree.add(f"{name}  {type(part).__name__}  {count:,}  ", (", ".join(shapes), "dim"))
         _grow(branch, part, owners, f"{place}.")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clearformer.cli.classify import table_of
+from clearformer.cli.given import given_table, tell_cut
+from clearformer.cli.output import say, write_json
 from clearformer.cli.show import require_place
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class Embed:
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), an imported one, or a checkpoint."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts to embed."""
+    """Texts to embed; - or none: the lines that are piped in."""
     file: Path | None = None
-    """A .csv, .tsv or .jsonl table, or a text file with a text on each line."""
+    """A .csv, .tsv, .jsonl or .json table, or a text file with a text on each line."""
     text: str = "text"
     """Column of the texts, in a table."""
     pool: Literal["mean", "max", "first"] = "mean"
@@ -35,7 +35,7 @@ class Embed:
     normalised: bool = True
     """Give vectors of length one."""
     out: Path | None = None
-    """Write the vectors here: .npy, or .jsonl with the texts; none: to the terminal."""
+    """Write the vectors here: .npy, or .jsonl or .json with the texts; none: to the terminal."""
     json: bool = False
     """Say every text and its vector as a line of JSON."""
 
@@ -43,18 +43,18 @@ class Embed:
         import numpy as np
 
         from clearformer.cli.shown import note
+        from clearformer.data import write_table
+        from clearformer.data.write_tables import require_ending
         from clearformer.explore.embed import embed, too_long
         from clearformer.train.folder import open_run
 
-        if bool(self.texts) == (self.file is not None):
-            raise ValueError("give either texts or --file, and not both")
-        if self.out is not None and self.out.suffix not in (".npy", ".jsonl"):
-            raise ValueError(f"{self.out} must end in .npy or .jsonl")
+        if self.out is not None:
+            require_ending(self.out, (".npy", ".jsonl", ".json"))
         if self.json and self.out is not None:
             raise ValueError("give either --json or --out, and not both")
         require_place(self.out, self.file)
-        texts = table_of(self.texts, self.file, self.text).texts
         opened = open_run(self.run_folder)
+        texts = given_table(self.texts, self.file, self.text).texts
         length = opened.config.model.length
         vectors = embed(
             opened.model,
@@ -65,23 +65,23 @@ class Embed:
             normalised=self.normalised,
         )
         note(opened.note)
-        lines = (
-            json.dumps({"text": text, "embedding": [round(x, 7) for x in row]}, ensure_ascii=False)
+        tell_cut(too_long(opened.tokenizer, texts, length), len(texts), length)
+        found: list[dict[str, object]] = [
+            {"text": text, "embedding": [round(x, 7) for x in row]}
             for text, row in zip(texts, vectors.tolist(), strict=True)
-        )
+        ]
         if self.json:
-            print("\n".join(lines))
-            return
-        if self.out is not None:
-            if self.out.suffix == ".npy":
-                np.save(self.out, vectors.numpy())
-            else:
-                self.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            print(f"{len(texts):,} vectors of {vectors.shape[1]}: {self.out}")
-        else:
+            for each in found:
+                write_json(each)
+        elif self.out is None:
             _show(texts, vectors)
-        if cut := too_long(opened.tokenizer, texts, length):
-            print(f"note: {cut:,} texts are longer than {length} tokens and were cut")
+        else:
+            if self.out.suffix.lower() == ".npy":
+                with self.out.open("wb") as file:  # numpy would add an ending to X.NPY
+                    np.save(file, vectors.numpy())
+            else:
+                write_table(self.out, found)
+            say(f"{len(texts):,} vectors of {vectors.shape[1]}: {self.out}")
 
 
 def _show(texts: tuple[str, ...], vectors: Tensor) -> None:
@@ -90,9 +90,10 @@ def _show(texts: tuple[str, ...], vectors: Tensor) -> None:
     for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), start=1):
         shown = text if len(text) <= 50 else f"{text[:49]}…"
         numbers = " ".join(f"{x:+.3f}" for x in vector[:6].tolist())
-        print(f"{number:3}  {numbers} …  {shown!r}")
+        say(f"{number:3}  {numbers} …  {shown!r}")
     if 2 <= len(texts) <= SHOWN:
         directions = F.normalize(vectors, dim=-1)
-        print("\nlikeness (cosine):")
+        say()
+        say("likeness (cosine):")
         for number, row in enumerate((directions @ directions.T).tolist(), start=1):
-            print(f"{number:3}  " + " ".join(f"{x:+.2f}" for x in row))
+            say(f"{number:3}  " + " ".join(f"{x:+.2f}" for x in row))

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clearformer.cli.given import announce, tell_cut
+from clearformer.cli.output import say
+from clearformer.escape import escape_line
+
 if TYPE_CHECKING:
     from clearformer.core.model import Transformer
     from clearformer.data import Pairs, Text
@@ -53,16 +57,21 @@ class Evaluate:
     length_penalty: float = 1.0
     """A translator: above 0 helps long translations."""
     out: Path | None = None
-    """A translator: write the translations here, a line for each."""
+    """A translator: write the translations here, a line for each; as a table with both sides if it
+    ends in .csv, .tsv, .jsonl or .json."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
         from clearformer.cli.show import require_place
         from clearformer.config import Classifier, Features, MaskedToken, Pretraining
+        from clearformer.data.write_tables import require_lines_or_table
         from clearformer.train.folder import is_translator, open_run, open_translator
 
         require_place(self.out)
+        announce(self.data, "data")
+        if self.out is not None:
+            require_lines_or_table(self.out)
         if is_translator(self.run_folder):
             for flag, default in (("weights", "float32"), ("against", None)):
                 if getattr(self, flag) != default:
@@ -109,9 +118,9 @@ class Evaluate:
             weights = f"averaged weights (train.ema {train.ema:g})"
         else:
             weights = "weights as trained"
-        print(f"{found.folder}: {opened.config.model.name}, step {found.step}, {weights}")
+        say(f"{found.folder}: {opened.config.model.name}, step {found.step}, {weights}")
         if opened.note is not None:
-            print(f"note: {opened.note}")
+            say(f"note: {opened.note}")
 
     @property
     def _own(self) -> int | None:
@@ -125,14 +134,15 @@ class Evaluate:
         from clearformer.train.seen import lineage, remarks
 
         if self._own == 0:
-            print("training part: the figures are of data that the run was trained on")
+            say("training part: the figures are of data that the run was trained on")
         known = lineage(opened.found, opened.config)
         held_back = self._own is not None
         for each in remarks(known, evaluated, places(self.data_dir), held_back=held_back):
-            print(f"note: {each}")
+            say(f"note: {each}")
 
     def _pairs(self, opened: OpenedTranslator) -> None:
         from clearformer import data
+        from clearformer.data.write_tables import require_fields, write_translations
         from clearformer.generate.beam import Beam
         from clearformer.train.overlap import overlap
         from clearformer.train.pairs import fitting_rows, loss
@@ -154,21 +164,23 @@ class Evaluate:
         if not fitting:
             raise ValueError(f"{pairs.name}: {notes[-1]}, and nothing is left to evaluate")
         for note in notes:
-            print(f"note: {note}")
+            say(f"note: {note}")
         pairs = pairs.select(fitting)
         self._remark(opened, of_pairs(pairs))
+        if self.out is not None:
+            require_fields(self.out, (*pairs.sources, *pairs.targets))
         translations = translator.translate(pairs.sources, how, batch=64)
         texts = [each[0].text for each in translations]
         found = overlap(texts, pairs.targets)
-        print(f"BLEU         {found.bleu:.2f}   {found.bleu_signature}")
-        print(f"chrF         {found.chrf:.2f}   {found.chrf_signature}")
-        print(f"exact match  {found.exact:.4f} on {found.sentences:,} pairs")
+        say(f"BLEU         {found.bleu:.2f}   {found.bleu_signature}")
+        say(f"chrF         {found.chrf:.2f}   {found.chrf_signature}")
+        say(f"exact match  {found.exact:.4f} on {found.sentences:,} pairs")
         nats = loss(translator.model, encoded.select(fitting))
-        print(f"loss         {nats:.4f} nats a target token, end mark included, not smoothed")
+        say(f"loss         {nats:.4f} nats a target token, end mark included, not smoothed")
         search = f"beam {self.beam}, length penalty {self.length_penalty:g}"
-        print(f"protocol: {search}, {self._data(pairs.name)}")
+        say(f"protocol: {search}, {self._data(pairs.name)}")
         if self.out is not None:
-            self.out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+            write_translations(self.out, pairs, texts)
 
     def _read_pairs(self, opened: OpenedTranslator) -> tuple[Pairs, tuple[str, ...]]:
         from clearformer import data
@@ -251,15 +263,15 @@ class Evaluate:
             quantize(opened.model)
         found = measure(opened.model)
         if before is not None:
-            print(f"in float32          {before:.4f} bits per byte")
-            print(f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte")
+            say(f"in float32          {before:.4f} bits per byte")
+            say(f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte")
         packed = len(lzma.compress(text.read(), preset=9 | lzma.PRESET_EXTREME))
-        print(f"bits per byte       {found.bits_per_byte:.4f}")
-        print(f"bits per character  {found.bits_per_character:.4f}")
-        print(f"loss per token      {found.loss:.4f}")
-        print(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
-        print(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
-        print(f"protocol: {found.protocol}; {self._data(text.name)}")
+        say(f"bits per byte       {found.bits_per_byte:.4f}")
+        say(f"bits per character  {found.bits_per_character:.4f}")
+        say(f"loss per token      {found.loss:.4f}")
+        say(f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}")
+        say(f"xz -9e, beside it   {8 * packed / text.size:.4f} bits per byte")
+        say(f"protocol: {found.protocol}; {self._data(text.name)}")
 
     def _data(self, name: str) -> str:
         """What was evaluated, by its part of the run's own data or by its name."""
@@ -274,7 +286,7 @@ class Evaluate:
         known = opened.found.manifest.get("data")
         found = prepare(beginning(text, MOST_VALIDATION), opened.tokenizer, cache)
         if isinstance(known, str) and found.sha256 not in known.split():
-            print(
+            say(
                 "note: the text that is held back is not the one of the training: the file was "
                 "changed since, and some of this text may have been learned"
             )
@@ -297,7 +309,7 @@ class Evaluate:
         except ValueError:
             if self.against is not None:
                 raise
-            print(f"note: {made_from} is gone, so what int8 costs cannot be told: see --against")
+            say(f"note: {made_from} is gone, so what int8 costs cannot be told: see --against")
             return None
         require_floats(other.found)
         if other.config.model != opened.config.model:
@@ -322,12 +334,12 @@ class Evaluate:
         batches = evaluation_batches(config, documents, opened.tokenizer, self.most)
         if self.weights == "int8":
             for name, value in measure(opened.model, batches).figures().items():
-                print(f"{name.replace('_', ' ') + ', in float32':24}{value:.4f}")
+                say(f"{name.replace('_', ' ') + ', in float32':24}{value:.4f}")
             quantize(opened.model)
         found = measure(opened.model, batches)
         for name, value in found.figures().items():
-            print(f"{name.replace('_', ' '):24}{value:.4f}")
-        print(f"protocol: {found.protocol(config)}; {self._data(source.name)}")
+            say(f"{name.replace('_', ' '):24}{value:.4f}")
+        say(f"protocol: {found.protocol(config)}; {self._data(source.name)}")
 
     def _labels(self, opened: Opened) -> None:
         import torch
@@ -335,6 +347,7 @@ class Evaluate:
         from clearformer import data
         from clearformer.cli.train import places
         from clearformer.core.int8 import quantize
+        from clearformer.data.rows import count_cut
         from clearformer.train.evaluate import predict, report, rows_protocol, standard_error
         from clearformer.train.tasks import tables
 
@@ -358,30 +371,35 @@ class Evaluate:
         if self.unknown_label == "skip" and table.labels is not None:
             known = [row for row, label in enumerate(table.labels) if label in names]
             if len(known) < len(table):
-                print(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
+                say(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
             table = table.select(known)
         self._remark(opened, table.texts)
         rows = data.encode_rows(table, opened.tokenizer, names)
         labels = torch.from_numpy(rows.labels)
         if self.weights == "int8":
             before = report(predict(opened.model, rows, opened.config), labels, names)
-            print(f"in float32   {before.accuracy:.4f}, loss {before.loss:.4f}")
+            say(f"in float32   {before.accuracy:.4f}, loss {before.loss:.4f}")
             quantize(opened.model)
         guesses = predict(opened.model, rows, opened.config)
+        length = opened.config.model.length
+        tell_cut(count_cut(rows, length), len(rows), length)
         found = report(guesses, labels, names)
         error = standard_error((guesses.argmax(dim=1) == labels).float().tolist())
         sure = "" if error is None else f", standard error {error:.4f}"
-        print(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts{sure}")
-        print(f"loss         {found.loss:.4f}")
-        print(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)")
-        how = rows_protocol(rows, opened.config.model.length, trained.cut)
-        print(f"protocol: {how}; {self._data(table.name)}\n")
-        width = max(len(name) for name in (*names, "class"))
-        print(f"{'class':{width}}   texts  precision  recall      F1")
-        for name, count, precision, recall, f1 in found.by_class():
-            print(f"{name:{width}} {count:7,}     {precision:.4f}  {recall:.4f}  {f1:.4f}")
-        print("\nconfusion: a row for each true class, a column for each guess")
+        say(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts{sure}")
+        say(f"loss         {found.loss:.4f}")
+        say(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)")
+        how = rows_protocol(rows, length, trained.cut)
+        say(f"protocol: {how}; {self._data(table.name)}")
+        say()
+        shown = [escape_line(name) for name in names]
+        width = max(len(name) for name in (*shown, "class"))
+        say(f"{'class':{width}}   texts  precision  recall      F1")
+        for name, (_, count, precision, recall, f1) in zip(shown, found.by_class(), strict=True):
+            say(f"{name:{width}} {count:7,}     {precision:.4f}  {recall:.4f}  {f1:.4f}")
+        say()
+        say("confusion: a row for each true class, a column for each guess")
         cell = max(width, 7)
-        print(" " * width + "".join(f" {name:>{cell}}" for name in names))
-        for name, row in zip(names, found.confusion.tolist(), strict=True):
-            print(f"{name:{width}}" + "".join(f" {count:>{cell},}" for count in row))
+        say(" " * width + "".join(f" {name:>{cell}}" for name in shown))
+        for name, row in zip(shown, found.confusion.tolist(), strict=True):
+            say(f"{name:{width}}" + "".join(f" {count:>{cell},}" for count in row))

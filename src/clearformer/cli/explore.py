@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from clearformer.cli.output import say, tell
+
 if TYPE_CHECKING:
     from clearformer.config import RunConfig
 
@@ -59,13 +61,13 @@ class Explore:
         server = Server(app, self.host, self.port)
         address = self._address(server.port)
         if self.port not in (0, server.port):
-            print(f"note: port {self.port} is taken, so another one was chosen", file=sys.stderr)
+            tell(f"note: port {self.port} is taken, so another one was chosen")
         count = len(library.models())
         for name, problem in library.problems.items():
-            print(f"note: {name} cannot be opened: {problem}", file=sys.stderr)
+            tell(f"note: {name} cannot be opened: {problem}")
         if not count:
-            print("note: there is no model in it yet; runs that appear are shown", file=sys.stderr)
-        print(f"explore {_count(count)} at {address} (Ctrl-C ends)", flush=True)
+            tell("note: there is no model in it yet; runs that appear are shown")
+        say(f"explore {_count(count)} at {address} (Ctrl-C ends)", flush=True)
         if self.browser and _has_screen():
             import threading
             import webbrowser
@@ -75,7 +77,7 @@ class Explore:
         try:
             server.serve_here()
         except KeyboardInterrupt:
-            print()
+            say()
 
     def _address(self, port: int) -> str:
         from urllib.parse import quote
@@ -115,7 +117,7 @@ def first_model() -> Path:
     try:
         best_checkpoint(folder)
     except ValueError:
-        print(
+        say(
             "there are no runs here, so a small model is trained on Python's documentation "
             "(some seconds, once)",
             flush=True,
@@ -124,7 +126,7 @@ def first_model() -> Path:
         for event in run.events():
             if isinstance(event, Evaluation):
                 loss = event.figures["loss"]
-                print(f"  step {event.step} of {FIRST_STEPS}: loss {loss:.2f}", flush=True)
+                say(f"  step {event.step} of {FIRST_STEPS}: loss {loss:.2f}", flush=True)
     return folder
 
 

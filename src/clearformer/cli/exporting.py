@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clearformer.cli.output import say
+
 if TYPE_CHECKING:
     from clearformer.hub.exporting import Exported
 
@@ -44,6 +46,6 @@ class Export:
         compared = f"opened again: logits within {done.difference:.1g}"
         if done.tokens:
             compared += f", {done.tokens} greedy tokens the same"
-        print(f"{done.path}: {done.form}; {compared}")
+        say(f"{done.path}: {done.form}; {compared}")
         for note in done.notes:
-            print(f"note: {note}")
+            say(f"note: {note}")

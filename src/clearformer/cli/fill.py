@@ -7,15 +7,19 @@ from pathlib import Path
 
 import tyro
 
+from clearformer.cli.given import given_table
+from clearformer.cli.output import say
+
 
 @dataclass(frozen=True)
 class Fill:
-    """Guess the hidden words of a text with a masked model."""
+    """Guess the hidden words of texts with a masked model."""
 
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), or one of its checkpoints."""
-    text: tyro.conf.Positional[str]
-    """A text with [MASK] in the place of each word to guess."""
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts with [MASK] in the place of each word to guess; - or none: the lines that are piped
+    in."""
     top: int = 5
     """How many candidates to show for each."""
 
@@ -25,10 +29,14 @@ class Fill:
         from clearformer.train.folder import open_run
 
         opened = open_run(self.run_folder)
-        found = fill(opened.model, opened.config.model, opened.tokenizer, self.text, self.top)
+        texts = given_table(self.texts, None, "text").texts
         note(opened.note)
-        for number, candidates in enumerate(found, start=1):
-            if len(found) > 1:
-                print(f"[MASK] {number}")
-            for each in candidates:
-                print(f"{each.probability:7.4f}  {each.piece}")
+        for text in texts:
+            found = fill(opened.model, opened.config.model, opened.tokenizer, text, self.top)
+            if len(texts) > 1:
+                say(text)
+            for number, candidates in enumerate(found, start=1):
+                if len(found) > 1:
+                    say(f"[MASK] {number}")
+                for each in candidates:
+                    say(f"{each.probability:7.4f}  {each.piece}")

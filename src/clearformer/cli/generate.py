@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clearformer.cli.prompts import read_prompts, split_choices, token_id
+from clearformer.cli.output import tell, write, write_json
+from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split_choices, token_id
 from clearformer.cli.shown import Clock, as_json, as_line, numbers, shower
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ class Generate:
 
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), or one of its checkpoints."""
-    prompt: tyro.conf.Positional[str] = "\n"
-    """The text to continue."""
+    prompt: tyro.conf.Positional[str] = NO_PROMPT
+    """The text to continue; - or none: all that is piped in, or else a line break."""
     file: Path | None = None
-    """Continue each line of this file instead (- is standard input); in a .jsonl each "prompt"."""
+    """Continue each line of this file instead (- is standard input); of a .csv, .tsv, .jsonl or
+    .json table its column "prompt"."""
     jsonl: bool = False
     """One result a line, as JSON."""
     samples: int = 1
@@ -122,12 +124,12 @@ class Generate:
         for name in ("batch", "samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
-        if self.file is not None and self.prompt != "\n":
+        if self.file is not None and self.prompt is not NO_PROMPT:
             raise ValueError("give either a prompt or --file, and not both")
         if self.show_probabilities and not self.jsonl and (self.file or self.samples > 1):
             raise ValueError("--show-probabilities shows one text: add --jsonl for several")
         beam = self.search()
-        prompts = [self.prompt] if self.file is None else read_prompts(self.file)
+        prompts = [given_prompt(self.prompt)] if self.file is None else read_prompts(self.file)
         writer = self.writer(self.run_folder)
         assert writer.tokenizer is not None
         task = self.task(writer, writer.tokenizer)
@@ -149,7 +151,7 @@ class Generate:
                 if beam is not None:
                     self.likeliest(clock, writing, beam, prompts)
                 elif self.file is None and self.samples == 1 and not self.jsonl:
-                    self.live(clock, writing)
+                    self.live(clock, writing, prompts[0])
                 else:
                     self.texts(clock, writing, prompts)
         finally:
@@ -159,20 +161,22 @@ class Generate:
         if interrupt.asked:
             raise KeyboardInterrupt
 
-    def live(self, clock: Clock, writing: Writing) -> None:
+    def live(self, clock: Clock, writing: Writing, prompt: str) -> None:
         """One text, as it comes."""
         show = shower() if self.show_probabilities else None
-        text = writing.text(self.prompt)
+        text = writing.text(prompt)
         tokens = writing.tokens([text])
         first = next(tokens, None)  # what cannot be written is said before anything is
-        sys.stdout.write(self.prompt if show is None else "")
+        write(prompt if show is None else "")
         try:
             for _, token in chain(() if first is None else (first,), tokens):
                 clock.count()
-                sys.stdout.write(token.text if show is None else show(token))
-                sys.stdout.flush()
+                if show is None:
+                    write(token.text)
+                else:
+                    show(token)
         finally:
-            sys.stdout.write("\n")
+            write("\n")
         self.complain(writing.task, text)
 
     def texts(self, clock: Clock, writing: Writing, prompts: list[str]) -> None:
@@ -186,7 +190,7 @@ class Generate:
             ]
             for text in writing.whole(texts):
                 clock.count(len(text.tokens))
-                print(self.line(text), flush=True)
+                self.show(text)
                 self.complain(writing.task, text)
             if writing.interrupt.asked:
                 return
@@ -211,8 +215,10 @@ class Generate:
                 for sample, text in enumerate(several):
                     clock.count(len(text.tokens))
                     more = {"score": text.score}
-                    shown = as_json(text, sample, more) if self.jsonl else as_line(text)
-                    print(shown, flush=True)
+                    if self.jsonl:
+                        write_json(as_json(text, sample, more))
+                    else:
+                        write(as_line(text))
             if writing.interrupt.asked:
                 return
 
@@ -252,13 +258,14 @@ class Generate:
             state = form.after(state, token.id)
         if not form.may_end(state):
             cut = CUTS[text.reason].format(length=self.length, tokens=len(text.tokens))
-            print(f"note: the form is not complete {cut}", file=sys.stderr)
+            tell(f"note: the form is not complete {cut}")
 
-    def line(self, text: Text) -> str:
+    def show(self, text: Text) -> None:
         if not self.jsonl:
-            return as_line(text)
+            write(as_line(text))
+            return
         more = numbers(text.tokens) if self.show_probabilities else {}
-        return as_json(text, text.row.number % self.samples, more)
+        write_json(as_json(text, text.row.number % self.samples, more))
 
     def writer(self, folder: Path) -> Writer:
         from clearformer.cli.shown import note

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import tyro
+
+from clearformer.cli.output import say
 
 if TYPE_CHECKING:
     from clearformer.config import AnyModelConfig
@@ -47,14 +50,14 @@ class Import:
         config, tokenizer = found.config, found.tokenizer
         assert tokenizer is not None
         count = sum(tensor.numel() for tensor in found.tensors.values())
-        print(
+        say(
             f"{config.name}: {count:,} parameters, {config.layers} layers, width {config.width}, "
             f"{config.heads} heads, length {config.length}; {tokenizer.kind} of "
             f"{tokenizer.size:,}; head {type(config.head).__name__}"
         )
         for note in found.notes:
-            print(f"note: {note}")
-        print(f"next: clearformer {_next(config).format(out)}")
+            say(f"note: {note}")
+        say(f"next: clearformer {_next(config).format(shlex.quote(str(out)))}")
 
 
 def _next(config: AnyModelConfig) -> str:

@@ -13,6 +13,8 @@ import uuid
 import warnings
 from collections.abc import Sequence
 
+from clearformer.cli.output import tell
+
 
 def launch(processes: int, words: Sequence[str]) -> int:
     """Run `clearformer WORDS` in so many processes; the exit code of all together."""
@@ -42,10 +44,9 @@ def launch(processes: int, words: Sequence[str]) -> int:
         rank, failure = problem.get_first_failure()
         if failure.exitcode >= 0:
             return failure.exitcode
-        print(
+        tell(
             f"clearformer: rank {rank} was ended by signal {-failure.exitcode}; what was saved is "
-            f"kept: go on with --resume",
-            file=sys.stderr,
+            f"kept: go on with --resume"
         )
         return 128 - failure.exitcode
     except SignalException as problem:

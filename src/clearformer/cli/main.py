@@ -28,6 +28,7 @@ from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
+from clearformer.cli.output import Help, escape_reports, say, tell
 from clearformer.cli.plan import Plan
 from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     settle_streams()
     if arguments == ["--version"]:
-        print(f"clearformer {__version__}")
+        say(f"clearformer {__version__}")
         sys.exit(0)
     try:
         # Without a verb there is nothing to correct: show what there is.
@@ -84,20 +85,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def settle_streams() -> None:
-    """Output that is closed, or that knows few letters, is no reason to stop."""
-    for name in ("stdout", "stderr"):
+    """A stream that is closed, or that knows few letters, is no reason to stop."""
+    escape_reports()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
 
 
 def parse(arguments: Sequence[str]) -> Verb:
     arguments = with_picture(arguments)
-    complaint = io.StringIO()
+    complaint, help_text = io.StringIO(), Help()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(help_text):
             # The flags of `train` depend on the preset, so it reads its own words.
             if arguments[:1] == ["train"]:
                 return parse_train(arguments[1:])
@@ -130,6 +132,7 @@ def parse(arguments: Sequence[str]) -> Verb:
     except SystemExit as leaving:
         if leaving.code == 2:
             fail(one_line(complaint.getvalue()))
+        help_text.release()
         raise
 
 
@@ -202,5 +205,5 @@ def by_the_system(mistake: OSError) -> str:
 
 
 def fail(sentence: str) -> None:
-    print(f"clearformer: {sentence}", file=sys.stderr)
+    tell(f"clearformer: {sentence}")
     sys.exit(2)

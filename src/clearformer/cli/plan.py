@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from clearformer.cli import train as train_verb
+from clearformer.cli.output import say
 from clearformer.cli.overrides import at, kinds, name
 from clearformer.config import (
     Classifier,
@@ -77,7 +78,7 @@ class Plan:
         config = RunConfig(model=self.model, data=self.data, train=self.train)
         if self.gpus is not None:
             for line in on_paper(config, self):
-                print(line)
+                say(line)
             return
         from clearformer.train import plan, tidy
 
@@ -93,23 +94,24 @@ class Plan:
         found = plan.plan(config, limit, sides=largest)
         usual, unknown = at_usual_length(found, usual_sides, self.data_dir)
         for line in (*memory(found, limit), *work(usual, self.data_dir)):
-            print(line)
+            say(line)
         notes += more + unknown
         if limit is not None and found.fits_untidied(limit):
             notes.append(UNTIDIED)
         for note in notes:
-            print(f"note: {note}")
-        print("\nrun it:")
+            say(f"note: {note}")
+        say()
+        say("run it:")
         try:
             words, unsaid = command(self, found)
         except ValueError as problem:
-            print(f"  (no command begins this run: {problem})")
+            say(f"  (no command begins this run: {problem})")
             return
         if unsaid:
-            print(f"  (no flag can say {', '.join(unsaid)}: there the run differs from the plan)")
+            say(f"  (no flag can say {', '.join(unsaid)}: there the run differs from the plan)")
         if limit is not None:
             words += ["--fit", self.memory or plan.shown(limit).replace(" ", "")]
-        print(f"  clearformer train {shlex.join(words)}")
+        say(f"  clearformer train {shlex.join(words)}")
 
     def _require(self) -> None:
         for place, most in MOST.items():

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from clearformer.cli import output
+
 if TYPE_CHECKING:
     from clearformer.train.events import Event
     from clearformer.train.run import Run
@@ -31,7 +33,7 @@ class Reporter:
     """Says the result and nothing else; the others say more."""
 
     def say(self, sentence: str) -> None:
-        print(f"clearformer: {sentence}", file=sys.stderr)
+        output.tell(f"clearformer: {sentence}")
 
     def start(self, run: Run) -> None:
         self.figure, self.counted = run.task.figure, run.task.counted
@@ -44,7 +46,7 @@ class Reporter:
         pass
 
     def samples(self, step: int, ids: list[int]) -> None:
-        print(f"step {step}: samples {' '.join(map(str, ids))}", flush=True)
+        output.say(f"step {step}: samples {' '.join(map(str, ids))}", flush=True)
 
     def close(self) -> None:
         pass
@@ -53,7 +55,7 @@ class Reporter:
         if run.state.empty:
             self.say(f"note: {run.state.empty:,} steps had no target and changed nothing")
         if run.state.best is not None:
-            print(f"{run.folder}: {result(run)}")
+            output.say(f"{run.folder}: {result(run)}")
 
 
 class Nobody(Reporter):
@@ -89,9 +91,9 @@ class JsonLines(Reporter):
                 self.print({"event": type(event).__name__.lower(), **fields})
 
     def print(self, row: Mapping[str, Any]) -> None:
-        from clearformer.train.records import as_line
+        from clearformer.train.records import plain_row
 
-        print(as_line(row), flush=True)
+        output.write_json(plain_row(row))
 
     def samples(self, step: int, ids: list[int]) -> None:
         self.print({"event": "samples", "step": step, "ids": ids})
@@ -107,7 +109,7 @@ class Plain(Reporter):
         super().start(run)
         self.last = 0.0
         for line in summary(run):
-            print(line)
+            output.say(line)
         sys.stdout.flush()
 
     def event(self, event: Event) -> None:
@@ -120,11 +122,12 @@ class Plain(Reporter):
                 self.pace.add(event)
                 if time.monotonic() - self.last > PLAIN_SECONDS:
                     self.last = time.monotonic()
-                    print(self.line(event), flush=True)
+                    output.say(self.line(event), flush=True)
             case Evaluation():
-                print(evaluation_line(event), flush=True)
+                for line in evaluation_lines(event):
+                    output.say(line, flush=True)
             case Ended(reason=reason, step=step):
-                print(f"{reason} at step {step}", flush=True)
+                output.say(f"{reason} at step {step}", flush=True)
 
     def line(self, event: Any) -> str:
         shown = f"step {event.step}: loss {event.loss:.4f}"
@@ -170,10 +173,12 @@ class Live(Plain):
     def start(self, run: Run) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
+        from clearformer.cli.show import Terminal
+
         super().start(run)
-        self.bar = Progress(
-            BarColumn(bar_width=30), TextColumn("{task.percentage:3.0f}%  {task.description}")
-        )
+        self.terminal = Terminal()
+        numbers = TextColumn("{task.percentage:3.0f}%  {task.description}", markup=False)
+        self.bar = Progress(BarColumn(bar_width=30), numbers, console=self.terminal)
         self.bar.start()
         self.row = self.bar.add_task("starting", total=1.0)
 
@@ -189,16 +194,15 @@ class Live(Plain):
                     self.row, completed=min(event.progress, 1.0), description=self.line(event)
                 )
             case Evaluation():
-                # A sample may hold what rich takes for markup: [/b].
-                self.bar.console.print(evaluation_line(event), highlight=False, markup=False)
+                for line in evaluation_lines(event):
+                    self.terminal.say(line)
 
     def samples(self, step: int, ids: list[int]) -> None:
-        shown = f"step {step}: samples {' '.join(map(str, ids))}"
-        self.bar.console.print(shown, highlight=False, markup=False)
+        self.terminal.say(f"step {step}: samples {' '.join(map(str, ids))}")
 
     def say(self, sentence: str) -> None:
         if hasattr(self, "bar"):
-            self.bar.console.print(sentence, highlight=False, markup=False)
+            self.terminal.say(sentence)
         else:
             super().say(sentence)
 
@@ -240,14 +244,12 @@ def left_out(event: Any) -> str:
     )
 
 
-def evaluation_line(event: Any) -> str:
+def evaluation_lines(event: Any) -> list[str]:
     figures = ", ".join(f"{name.replace('_', ' ')} {v:.4f}" for name, v in event.figures.items())
     line = f"step {event.step}: validation {figures}{'  (best)' if event.best else ''}"
     if event.sample is None:
-        return line
-    # A model that has learned little writes anything, also what would command a terminal.
-    sample = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(event.sample.split()))
-    return f"{line}\n    {sample[:100]}"
+        return [line]
+    return [line, f"    {' '.join(event.sample.split())[:100]}"]
 
 
 def clock(seconds: float) -> str:

@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
-import codecs
-import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from clearformer.cli.given import STDIN, awaiting, is_piped
 
 if TYPE_CHECKING:
     from clearformer.text import Tokenizer
 
 
-def read_prompts(file: Path) -> list[str]:
-    """The lines of a file, or the prompt of each if they are JSON."""
-    from clearformer.text.utf8 import NotTextError, decode
+class Absent(str):
+    """A text that stands in where none was given."""
 
-    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        # Only a line feed ends a line: a prompt may have what others take for an end.
-        text = decode(data).replace("\r\n", "\n").removesuffix("\n")
-        lines = text.split("\n") if data else []
-    except NotTextError as problem:
-        raise ValueError(
-            f"{file}: byte {problem.offset} {problem.reason}: prompts are texts, so save the file "
-            f"as UTF-8"
-        ) from None
-    if not lines:
-        raise ValueError(f"{file} is empty, but it must have a prompt on each line")
-    if file.suffix != ".jsonl":
-        return lines
-    prompts = []
-    for number, line in enumerate(lines, 1):
+
+NO_PROMPT = Absent("\n")
+
+
+def given_prompt(prompt: str) -> str:
+    """The prompt that is meant: what is piped in whole where it is `-`, or where there is none."""
+    if prompt == STDIN:
+        return _piped_prompt()
+    if prompt is NO_PROMPT and is_piped():
+        from clearformer.data.files import EmptyInputError
+
         try:
-            prompt = json.loads(line).get("prompt")
-        except (json.JSONDecodeError, AttributeError):
-            prompt = None
-        if not isinstance(prompt, str):
-            raise ValueError(
-                f"{file}, line {number}: it must be a JSON object with a text as its prompt"
-            )
-        prompts.append(prompt)
-    return prompts
+            return _piped_prompt()
+        except EmptyInputError:
+            return prompt  # a pipe that is closed at once: nobody has anything to say
+    return prompt
+
+
+def _piped_prompt() -> str:
+    """All of standard input, without the line break that `echo` adds."""
+    from clearformer.data import open_text
+
+    with awaiting(STDIN, "a prompt"):
+        text = "".join(open_text(STDIN).decoded())
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def read_prompts(file: Path) -> list[str]:
+    """The lines of a file, empty ones too, or the column `prompt` of a table."""
+    from clearformer.data.read_texts import table_column, text_lines
+
+    table = table_column(file, "prompt")
+    if table is not None:
+        return list(table.texts)
+    with awaiting(file, "prompts, one a line"):
+        return list(text_lines(file)[1])
 
 
 def split_choices(text: str) -> list[str]:

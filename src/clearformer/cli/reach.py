@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from clearformer.cli.output import say
+
 if TYPE_CHECKING:
     from clearformer.config import Pattern
 
@@ -55,7 +57,7 @@ class Reach:
         built = [build_pattern(each) for each in patterns]
         require_sight(patterns, length)
         for line in remarks(patterns, length + memory):
-            print(f"note: {line}")
+            say(f"note: {line}")
         several = [built[layer % len(built)] for layer in range(layers)]
         found = reach_with_memory(several, length, memory)
         after = f"after {layers} layers" if layers > 1 else "after 1 layer"
@@ -63,19 +65,19 @@ class Reach:
         pairs = int(found.sum())
         before = int(found[-1, :-length].sum())
         past = f" and {before:,} before them" if found.shape[1] > length else ""
-        print(
+        say(
             f"{after} the last of {length} positions can be changed by {last:,} of them{past}; "
             f"on average an output by {pairs / length:.1f}"
         )
         for layer in range(layers):
             so_far = reach_with_memory(several[: layer + 1], length, memory)
-            print(f"  layers 1 to {layer + 1}: {int(so_far[-1].sum()):,} positions reach the last")
+            say(f"  layers 1 to {layer + 1}: {int(so_far[-1].sum()):,} positions reach the last")
         if self.picture is not None:
             from clearformer.explore import figures
 
             title = f"{self.model}: what reaches an output {after}"
             figures.save(figures.reach(found, title), self.picture)
-            print(f"picture: {self.picture}")
+            say(f"picture: {self.picture}")
 
     def _stack(self) -> tuple[tuple[Pattern, ...], int, int, int]:
         """Patterns that go round, length, layers and memory."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, dataclass
+
+from clearformer.cli.output import say, write_json
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class Selftest:
             outcomes[result.outcome] += 1
             total += result.seconds
             if self.json:
-                print(json.dumps(asdict(result)), flush=True)
+                write_json(asdict(result))
                 continue
             line = f"{result.goal:4} {result.name:16} {result.outcome:8} {result.seconds:6.1f} s"
-            print(f"{line}  {result.found}", flush=True)
+            say(f"{line}  {result.found}", flush=True)
         if not self.json:
             counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
-            print(f"{counted}; {total / 60:.1f} minutes")
+            say(f"{counted}; {total / 60:.1f} minutes")
         sys.exit(1 if outcomes["missed"] else 0)

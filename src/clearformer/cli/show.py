@@ -1,4 +1,4 @@
-"""Numbers in a terminal: one format and one table for every verb."""
+"""Numbers in a terminal: one format, one table and one tree for every verb, drawn by rich."""
 
 from __future__ import annotations
 
@@ -6,19 +6,57 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
+
+from clearformer.escape import escape_line
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+Part = str | tuple[str, str]  # of a line; with a style
+
+
 class Terminal(Console):
-    """rich's console, but a reader that leaves early ends us as it ends every verb."""
+    """rich's console, but text is no markup, and a reader that leaves early ends us as it ends
+    every verb."""
+
+    def __init__(self) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False)
+
+    def say(self, *parts: Part, soft_wrap: bool = False) -> None:
+        """One line, escaped."""
+        self.print(plain(*parts), soft_wrap=soft_wrap)
+
+    def draw(self, figure: RenderableType) -> None:
+        """A table or a tree, whose cells are `plain`."""
+        self.print(figure)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+
+def plain(*parts: Part) -> Text:
+    """Text for rich that is shown as it is: no markup, no control characters."""
+    pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
+    return Text.assemble(*((escape_line(text), style) for text, style in pairs))
+
+
+class Branch:
+    """A label and what hangs below it."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    @staticmethod
+    def root(*parts: Part) -> Branch:
+        return Branch(Tree(plain(*parts)))
+
+    def add(self, *parts: Part) -> Branch:
+        return Branch(self.tree.add(plain(*parts)))
 
 
 def require_place(path: Path | None, source: Path | None = None) -> None:
@@ -51,6 +89,8 @@ def numbers_table(
     shade: bool = False,
 ) -> Table:
     """Rows of numbers under named columns; what does not fit is left out, and that is said."""
+    columns = [escape_line(name) for name in columns]
+    rows = [(escape_line(name), values) for name, values in rows]
     cell = max(6, *(len(name) for name in columns)) + 2
     label = max(len(name) for name, _ in rows) + 2
     room = max(1, (width - label - 8) // cell)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from clearformer.cli.output import say, tell, write
+from clearformer.escape import json_line
+
 if TYPE_CHECKING:
     from clearformer.generate.spell import Token
 
-# Some readers take these for the end of a line, too.
-LINE_ENDS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}
 COLOURS = ((1, 46), (2, 190), (4, 220), (8, 208), (float("inf"), 196))  # bits below, colour
 
 
@@ -33,14 +33,14 @@ class Shown(Protocol):
 
 
 def as_line(text: Shown) -> str:
-    return f"{text.prompt}{text.text}"
+    return f"{text.prompt}{text.text}\n"
 
 
-def as_json(text: Shown, sample: int, more: Mapping[str, object]) -> str:
-    """A text as a line of JSON."""
+def as_json(text: Shown, sample: int, more: Mapping[str, object]) -> dict[str, object]:
+    """A text as an object of JSON."""
     row: dict[str, object] = {"prompt": text.prompt, "sample": sample}
     row |= {"text": text.text, "reason": text.reason, "tokens": len(text.tokens), **more}
-    return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
+    return row
 
 
 def numbers(tokens: Sequence[Token]) -> dict[str, object]:
@@ -53,20 +53,19 @@ def numbers(tokens: Sequence[Token]) -> dict[str, object]:
     }
 
 
-def shower() -> Callable[[Token], str]:
+def shower() -> Callable[[Token], None]:
     """How a token is shown with its probability: in colour, or as a line of a table."""
     return coloured if sys.stdout.isatty() else tabled
 
 
-def coloured(token: Token) -> str:
+def coloured(token: Token) -> None:
     """From green (expected) to red (a surprise)."""
-    colour = next(colour for bits, colour in COLOURS if token.bits < bits)
-    return f"\x1b[38;5;{colour}m{token.text}\x1b[0m"
+    write(token.text, colour=next(colour for bits, colour in COLOURS if token.bits < bits))
 
 
-def tabled(token: Token) -> str:
-    shown = json.dumps(token.text, ensure_ascii=False)
-    return f"{token.probability:8.4f} {token.bits:7.2f} bits {token.uniform:8.4f}  {shown}\n"
+def tabled(token: Token) -> None:
+    numbers = f"{token.probability:8.4f} {token.bits:7.2f} bits {token.uniform:8.4f}"
+    say(f"{numbers}  {json_line(token.text)}", flush=True)
 
 
 class Clock:
@@ -81,14 +80,11 @@ class Clock:
 
     def tell(self) -> None:
         seconds = max(time.perf_counter() - self.began, 1e-9)
-        print(
-            f"{self.tokens:,} tokens in {seconds:.1f} s, {self.tokens / seconds:,.0f} tokens/s",
-            file=sys.stderr,
-        )
+        tell(f"{self.tokens:,} tokens in {seconds:.1f} s, {self.tokens / seconds:,.0f} tokens/s")
 
 
 def note(*sentences: str | None) -> None:
     """What the user should know, beside the output and not in it."""
     for sentence in sentences:
         if sentence is not None:
-            print(f"note: {sentence}", file=sys.stderr)
+            tell(f"note: {sentence}")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
+from clearformer.cli.given import announce
+from clearformer.cli.output import tell, tell_text
 from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.cli.room import fitted, out_of_memory
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
@@ -71,6 +73,7 @@ class Train:
     def run(self) -> None:
         from clearformer.train.lock import writable
 
+        announce(self.data.source, "data")
         with writable(self.folder):  # before torch is imported: a mistake is said at once
             ranks, code = self._outcome()
         # By now nothing holds the model any more, as `leave` asks.
@@ -93,10 +96,10 @@ class Train:
             raise
         except (ValueError, OSError, NotFiniteError) as mistake:
             if ranks.first_to_say(str(mistake)):
-                print(f"clearformer: {mistake}", file=sys.stderr)
+                tell(f"clearformer: {mistake}")
             return ranks, 3 if isinstance(mistake, NotFiniteError) else 2
         except Exception:
-            traceback.print_exc()
+            tell_text(traceback.format_exc())
             return ranks, 1
 
     @property

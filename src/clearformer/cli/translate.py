@@ -6,11 +6,14 @@ import codecs
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
+
+from clearformer.cli.given import STDIN, awaiting, chosen
+from clearformer.cli.output import tell, write_line
 
 if TYPE_CHECKING:
     from clearformer.generate.beam import Beam
@@ -24,9 +27,10 @@ class Translate:
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), or one of its checkpoints."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts to translate."""
+    """Texts to translate; - or none: the lines that are piped in."""
     file: str | None = None
-    """A file with a text on each line, or - for standard input; lines come out as they are done."""
+    """A file with a text on each line, a .csv, .tsv, .jsonl or .json table (its column of sources),
+    or - for standard input; lines come out as they are done."""
     beam: int = 4
     """How many versions of a translation are followed at once; 1: always the likeliest token."""
     length_penalty: float = 1.0
@@ -50,10 +54,10 @@ class Translate:
         from clearformer.generate.beam import Beam
         from clearformer.train.folder import open_translator
 
-        if bool(self.texts) == (self.file is not None):
-            raise ValueError("give either texts or --file, and not both")
-        if self.picture is not None and len(self.texts) != 1:
-            raise ValueError(f"a picture shows one text, but there are {len(self.texts)}")
+        source = chosen(self.texts, self.file)
+        if self.picture is not None and (source is not None or len(self.texts) != 1):
+            count = len(self.texts) if source is None else "those of a file"
+            raise ValueError(f"a picture shows one text, but there are {count}")
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"the batch is {self.batch}, but it must be at least 1")
         if self.length is not None and self.length < 1:
@@ -63,46 +67,48 @@ class Translate:
         opened = open_translator(self.run_folder)
         note(opened.note)
         translator = opened.translator
-        size = self.batch or (1 if self.file == "-" else 32)
+        size = self.batch or (1 if source == STDIN else 32)
         hinted = False
         first = 1
-        for texts in _groups(self._texts(), size):
+        for texts in _groups(self._texts(source, opened.config.data.source_column), size):
             hinted = hinted or _hint(translator, texts)
-            found = self._translated(translator, texts, how, size, first)
+            found = self._translated(translator, texts, how, source, first)
             for several in found:
                 for each in several:
-                    shown = f"{each.score:8.4f}  {each.text}" if self.best > 1 else each.text
-                    sys.stdout.write(f"{shown}\n")
+                    write_line(f"{each.score:8.4f}  {each.text}" if self.best > 1 else each.text)
             sys.stdout.flush()
             first += len(texts)
         if self.picture is not None:
             self._draw(translator, self.texts[0], found[0][0])
 
     def _translated(
-        self, translator: Translator, texts: list[str], how: Beam, size: int, first: int
+        self, translator: Translator, texts: list[str], how: Beam, source: str | None, first: int
     ) -> list[list[Translation]]:
         try:
-            return translator.translate(texts, how, batch=size, most=self.length)
+            return translator.translate(texts, how, batch=len(texts), most=self.length)
         except ValueError as problem:
-            if self.file is None:
+            if source is None:
                 raise
             last = first + len(texts) - 1
-            raise ValueError(f"{self.file}, lines {first:,} to {last:,}: {problem}") from None
+            raise ValueError(f"{source}, lines {first:,} to {last:,}: {problem}") from None
 
-    def _texts(self) -> Iterator[str]:
-        if self.file is None:
+    def _texts(self, source: str | None, column: str) -> Iterator[str]:
+        if source is None:
             yield from self.texts
-        elif self.file == "-":
-            yield from _standard_input()
-        else:
-            from clearformer.data import open_text
+        elif source == STDIN:
+            with awaiting(source, "texts, one a line"):
+                first = next(lines := _standard_input(), None)
+            if first is None:
+                from clearformer.data.files import EmptyInputError
 
-            rest = ""
-            for chunk in open_text(self.file).decoded():
-                *whole, rest = (rest + chunk).split("\n")
-                yield from (line.strip() for line in whole)
-            if rest:
-                yield rest.strip()
+                raise EmptyInputError
+            yield from chain((first,), lines)
+        else:
+            from clearformer.data.read_texts import table_column, text_lines
+
+            table = table_column(source, column)
+            lines = text_lines(source)[1] if table is None else iter(table.texts)
+            yield from (line.strip() for line in lines)
 
     def _draw(self, translator: Translator, text: str, found: Translation) -> None:
         from clearformer.explore import figures
@@ -112,7 +118,7 @@ class Translate:
         source = translator.encode([text])[0]
         weights, rows, columns = alignment(translator, source, found.tokens, self.layer, self.head)
         figures.save(figures.alignment(weights, rows, columns, text), self.picture)
-        print(f"picture: {self.picture}", file=sys.stderr)
+        tell(f"picture: {self.picture}")
 
 
 def _standard_input() -> Iterator[str]:
@@ -136,9 +142,8 @@ def _hint(translator: Translator, texts: list[str]) -> bool:
     """Say once if a text is in the language that comes out."""
     if not any(map(translator.seems_reversed, texts)):
         return False
-    print(
+    tell(
         "clearformer: hint: this reads like what the model writes, and not like what it "
-        "translates: is it the wrong way round?",
-        file=sys.stderr,
+        "translates: is it the wrong way round?"
     )
     return True

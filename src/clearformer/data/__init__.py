@@ -14,6 +14,7 @@ from clearformer.data.pairs import (
     telling_tokens,
 )
 from clearformer.data.published import Places
+from clearformer.data.read_texts import read_texts
 from clearformer.data.rows import (
     RowBatches,
     Rows,
@@ -45,6 +46,7 @@ from clearformer.data.stretches import (
 from clearformer.data.tables import Pairs, Table, is_table, read_table
 from clearformer.data.texts import Text, measure_together
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
+from clearformer.data.write_tables import write_table
 
 __all__ = [
     "CORPORA",
@@ -89,10 +91,12 @@ __all__ = [
     "prepare",
     "read_pairs",
     "read_table",
+    "read_texts",
     "repeated_rows",
     "repeated_text",
     "split_pairs",
     "split_rows",
     "split_text",
     "telling_tokens",
+    "write_table",
 ]

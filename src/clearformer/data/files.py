@@ -14,6 +14,13 @@ from clearformer.data.texts import READ, UTF8_MARK, Piece, Text, in_memory
 TEXTS = (".txt", ".md", ".txt.gz", ".md.gz")  # what counts as text in a folder
 
 
+class EmptyInputError(ValueError):
+    """Nothing came through standard input."""
+
+    def __init__(self) -> None:
+        super().__init__("standard input is empty, but a text is needed: give one, or pipe one in")
+
+
 def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> Text:
     """The text in a file (or .gz), in all texts of a folder, of a glob, or from `-`.
 
@@ -24,7 +31,7 @@ def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
     if name == "-":
         data = (stdin or sys.stdin.buffer).read().removeprefix(UTF8_MARK)
         if not data:
-            raise ValueError("standard input is empty, but a text is needed: pipe one in")
+            raise EmptyInputError
         return Text("standard input", (in_memory("standard input", data),))
     path = Path(name)
     try:

@@ -1,4 +1,4 @@
-"""Tables of one's own: texts with labels, from .csv, .tsv and .jsonl, packed or not."""
+"""Tables of one's own: texts with labels, from .csv, .tsv, .jsonl and .json, packed or not."""
 
 import contextlib
 import csv
@@ -6,11 +6,12 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from clearformer.data.files import read_file
 
-ENDINGS = (".csv", ".tsv", ".jsonl")
+ENDINGS = (".csv", ".tsv", ".jsonl")  # always tables; a .json may also be a text to learn from
+READ = (*ENDINGS, ".json")
 LONGEST = 2**27  # characters in a field of a table
 
 
@@ -58,7 +59,12 @@ class Pairs:
         )
 
 
-Record = tuple[int, dict[str, object]]  # the line it starts at, and its fields by column
+Record = tuple[str, dict[str, object]]  # where it is, and its fields by column
+
+
+def ending_of(source: str) -> str:
+    """What a file's name ends in, such as .csv, packed or not; nothing: ""."""
+    return PurePath(source.lower().removesuffix(".gz")).suffix
 
 
 def is_table(source: str) -> bool:
@@ -67,27 +73,33 @@ def is_table(source: str) -> bool:
 
 
 def read_table(path: str | Path, text: str = "text", label: str | None = "label") -> Table:
-    """The columns `text` and `label` of a table; no label: texts alone."""
+    """The columns `text` and `label` of a table; no label: texts alone.
+
+    A .json file is a list of objects, or of texts where no label is asked for.
+    """
     path = Path(path)
     name = str(path)
-    if not is_table(name):
-        raise ValueError(f"{path}: it is no table: a table ends in {', '.join(ENDINGS)}")
+    ending = ending_of(name)
+    if ending not in READ:
+        raise ValueError(f"{path}: it is no table: a table ends in {', '.join(READ)}")
     content = "".join(read_file(path).decoded())
-    ending = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
-    records = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl}[ending](name, content)
+    if ending == ".json":
+        records = _json(name, content, text)
+    else:
+        records = {".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl}[ending](name, content)
     texts, labels = [], []
-    for line, record in records:
+    for place, record in records:
         for column in (text, label):
             if column is not None and column not in record:
                 raise ValueError(
-                    f"{name}, line {line}: there is no column {column!r}, "
+                    f"{name}, {place}: there is no column {column!r}, "
                     f"but there are: {_listed(record)}"
                 )
-        texts.append(_field(name, line, text, record[text]))
+        texts.append(_field(name, place, text, record[text]))
         if label is not None:
-            value = _field(name, line, label, record[label])
+            value = _field(name, place, label, record[label])
             if not value.strip():
-                raise ValueError(f"{name}, line {line}: the label (column {label!r}) is empty")
+                raise ValueError(f"{name}, {place}: the label (column {label!r}) is empty")
             labels.append(value)
     if not texts:
         raise ValueError(f"{name}: there are no rows below the names of the columns")
@@ -100,7 +112,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") if known else "none"
 
 
-def _field(name: str, line: int, column: str, value: object) -> str:
+def _field(name: str, place: str, column: str, value: object) -> str:
     """A field as text: JSON may have numbers and booleans for labels."""
     if isinstance(value, str):
         return value
@@ -109,7 +121,7 @@ def _field(name: str, line: int, column: str, value: object) -> str:
     if isinstance(value, int | float):
         return json.dumps(value)
     raise ValueError(
-        f"{name}, line {line}: column {column!r} holds {value!r:.60}, but a text is needed"
+        f"{name}, {place}: column {column!r} holds {value!r:.60}, but a text is needed"
     )
 
 
@@ -152,7 +164,7 @@ def _delimited(name: str, content: str, dialect: type[csv.Dialect]) -> Iterator[
                             f"{name}, line {line}: it has {len(fields)} fields, but there are "
                             f"{len(columns)} columns: {_listed(columns)}"
                         )
-                    yield line, dict(zip(columns, fields, strict=True))
+                    yield f"line {line}", dict(zip(columns, fields, strict=True))
                 line = reader.line_num + 1
         except csv.Error as error:
             raise ValueError(f"{name}, line {line}: it cannot be read ({error})") from None
@@ -179,4 +191,22 @@ def _jsonl(name: str, content: str) -> Iterator[Record]:
             raise ValueError(f"{name}, line {line}: it is no JSON ({error})") from None
         if not isinstance(record, dict):
             raise ValueError(f"{name}, line {line}: it is {each[:40]}, but an object is needed")
-        yield line, record
+        yield f"line {line}", record
+
+
+def _json(name: str, content: str, column: str) -> Iterator[Record]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name}: it is no JSON ({error})") from None
+    if not isinstance(found, list):
+        raise ValueError(
+            f"{name}: it begins with {content.strip()[:20]!r}, but a list of texts or of objects "
+            f"is needed"
+        )
+    for number, each in enumerate(found, start=1):
+        if not isinstance(each, str | dict):
+            raise ValueError(
+                f"{name}, item {number}: it is {each!r:.40}, but a text or an object is needed"
+            )
+        yield f"item {number}", each if isinstance(each, dict) else {column: each}

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from clearformer.core.patterns import Pattern
+from clearformer.escape import escape_line
 
 if TYPE_CHECKING:
     from clearformer.explore.trace import Trace
@@ -27,7 +28,7 @@ def pattern(value: Pattern, length: int, title: str = "") -> Figure:
     figure = Figure(figsize=(4.2, 4.4), layout="constrained")
     axes = figure.subplots()
     axes.imshow(value.density(length, min(length, 256)).numpy(), cmap="Blues", vmin=0, vmax=1)
-    axes.set(xlabel="key", ylabel="query", title=title)
+    axes.set(xlabel="key", ylabel="query", title=_plain(title))
     return figure
 
 
@@ -38,7 +39,7 @@ def reach(table: Tensor, title: str = "") -> Figure:
     axes = figure.subplots()
     where = (length - keys - 0.5, length - 0.5, length - 0.5, -0.5)
     axes.imshow(table.float().numpy(), cmap="Blues", vmin=0, vmax=1, extent=where)
-    axes.set(xlabel="input", ylabel="output", title=title)
+    axes.set(xlabel="input", ylabel="output", title=_plain(title))
     return figure
 
 
@@ -47,7 +48,8 @@ def ladder(stages: Sequence[tuple[str, Tensor]], tokens: Sequence[str], title: s
     size = len(tokens)
     figure = Figure(figsize=(1.2 + len(stages) * max(2.4, 0.55 * size), 1.2 + 0.5 * size))
     figure.set_layout_engine("constrained")
-    figure.suptitle(title)
+    figure.suptitle(_plain(title))
+    names = [_plain(each) for each in tokens]
     for axes, (name, table) in zip(
         figure.subplots(1, len(stages), squeeze=False)[0], stages, strict=True
     ):
@@ -63,8 +65,8 @@ def ladder(stages: Sequence[tuple[str, Tensor]], tokens: Sequence[str], title: s
         shown = table.masked_fill(~table.isfinite(), float("nan"))
         axes.imshow(shown.numpy(), cmap=colours, vmin=limits[0], vmax=limits[1])
         axes.set_title(name)
-        axes.set_xticks(range(size), tokens, rotation=45, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(size), tokens)
+        axes.set_xticks(range(size), names, rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(size), names)
         if size <= 12:
             _write_numbers(axes, table, limits, is_weights)
     return figure
@@ -87,7 +89,8 @@ def attention(trace: Trace, layer: int, head: int, part: str = "self") -> Figure
     axes.set_xticks(range(len(columns)), names, rotation=90, fontsize=7)
     axes.set_yticks(range(len(rows)), [_visible(each) for each in rows], fontsize=7)
     axes.set(xlabel="key", ylabel="query")
-    axes.set_title(f"{trace.subject.name}, {part} layer {layer}, head {head}", fontsize=9)
+    title = f"{trace.subject.name}, {part} layer {layer}, head {head}"
+    axes.set_title(_plain(title), fontsize=9)
     figure.colorbar(picture, ax=axes, shrink=0.8, label="weight")
     return figure
 
@@ -137,13 +140,18 @@ def alignment(
     axes.set_xticks(range(len(columns)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), [_visible(each) for each in rows])
     axes.set(xlabel="source", ylabel="target")
-    axes.set_title(title if len(title) <= 60 else f"{title[:59]}…", fontsize=9)
+    axes.set_title(_plain(title if len(title) <= 60 else f"{title[:59]}…"), fontsize=9)
     return figure
 
 
 def _visible(piece: str) -> str:
-    """A token as a label: spaces and ends of lines show, and mathematics is not set."""
-    return piece.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
+    """A token as a label: spaces and ends of lines show, and nothing in it is set as a formula."""
+    return _plain(piece.replace(" ", "·").replace("\n", "⏎"))
+
+
+def _plain(text: str) -> str:
+    """Text from outside as it is: dollars begin no formula, and control characters show."""
+    return escape_line(text).replace("$", r"\$")
 
 
 def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], light: bool) -> None:
@@ -184,7 +192,7 @@ def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") ->
         axes.plot(at, held, "o", color="tab:red", label="validation loss")
         last, name = points[-1], figure.replace("_", " ")
         value = float(last[f"validation_{figure}"])
-        axes.set_title(f"{title}   validation {name} {value:.3f} at step {last['step']}")
+        axes.set_title(f"{_plain(title)}   validation {name} {value:.3f} at step {last['step']}")
     axes.set(xlabel="step", ylabel="loss (nats)")
     axes.legend()
     return drawing

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from clearformer.escape import escape_text
 from clearformer.explore.limits import CONNECTIONS, REQUEST_SECONDS
 
 
@@ -55,6 +56,22 @@ class PromptProtocol(H11Protocol):
             self.transport.close()
 
 
+class EscapedFormatter(logging.Formatter):
+    """Log records and their tracebacks, with control characters shown: they may quote a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_text(super().format(record))
+
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"escaped": {"()": EscapedFormatter, "fmt": "%(levelname)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "escaped"}},
+    "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
+}
+
+
 class Server(uvicorn.Server):
     """uvicorn, on a socket that is bound before it starts: the address is known at once."""
 
@@ -68,6 +85,7 @@ class Server(uvicorn.Server):
                 port=port,
                 http=PromptProtocol,
                 ws="none",
+                log_config=LOGGING,
                 log_level="error",
                 access_log=False,
                 server_header=False,

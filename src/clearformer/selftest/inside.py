@@ -31,11 +31,12 @@ NOTES = ("clearformer: note:", "clearformer: passed over")
 def command(words: list[str]) -> None:
     """What `python -m clearformer WORDS` does; this room is below the command line and does not
     import it."""
-    before, sys.argv = sys.argv, ["clearformer", *words]
+    before = sys.argv, sys.stdin
+    sys.argv, sys.stdin = ["clearformer", *words], io.StringIO()  # what is piped in is not for it
     try:
         runpy.run_module("clearformer", run_name="__main__")
     finally:
-        sys.argv = before
+        sys.argv, sys.stdin = before
 
 
 def run(words: list[str]) -> Outcome:
@@ -48,6 +49,6 @@ def run(words: list[str]) -> Outcome:
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 0
         except BaseException:  # a panic of a library written in Rust is no Exception
-            traceback.print_exc()
+            err.write(traceback.format_exc())
             code = 1
     return Outcome(code, out.getvalue(), err.getvalue())

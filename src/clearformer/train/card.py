@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clearformer.escape import escape_line
+
 if TYPE_CHECKING:
     from clearformer.train.run import Run
+
+
+def _plain(text: str) -> str:
+    """A name from outside as Markdown that shows it: no markup, no HTML, one line."""
+    return re.sub(r"[\\`*\[\]<>|#&~]", r"\\\g<0>", escape_line(text))
 
 
 def card(run: Run) -> str:
@@ -19,7 +28,7 @@ def card(run: Run) -> str:
         "chrf": 'translate {} "a text"',
     }
     origin = run.config.origin
-    began = f"from {origin.folder} (sha256 {origin.sha256})" if origin else "anew"
+    began = f"from {_plain(origin.folder)} (sha256 {origin.sha256})" if origin else "anew"
     figure = run.task.figure.replace("_", " ")
     minutes = run.state.seconds / 60
     reached = "not evaluated"
@@ -27,7 +36,8 @@ def card(run: Run) -> str:
         used = now.best if now.last is None or run.chosen.step == now.best["step"] else now.last
         reached = f"{figure} {used['value']:.4f} at step {used['step']}, {run.chosen.why}"
         reached += f"; {run.protocol}" if run.protocol else ""
-    return f"""# {model.name} on {Path(run.config.data.source).name}
+    folder = escape_line(shlex.quote(run.folder.name))
+    return f"""# {_plain(model.name)} on {_plain(Path(run.config.data.source).name)}
 
 | | |
 |---|---|
@@ -41,8 +51,8 @@ def card(run: Run) -> str:
 
 ![loss](loss.png)
 
-    clearformer {verb[run.task.figure].format(run.folder.name)}
-    clearformer evaluate {run.folder.name}
+    clearformer {verb[run.task.figure].format(folder)}
+    clearformer evaluate {folder}
 
 `config.json` holds every setting; `checkpoints/step-N/` each open on their own.
 """

@@ -52,7 +52,7 @@ class Records:
         self.begun = os.fstat(descriptor).st_size > 0  # by an earlier start
 
     def append(self, record: Mapping[str, Any]) -> None:
-        data = as_line(record).encode() + b"\n"
+        data = json.dumps(plain_row(record)).encode() + b"\n"
         if self._file.write(data) != len(data):  # a disk that fills up takes a part
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {self.path}")
 
@@ -93,8 +93,9 @@ class Unwritten(Records):
         pass
 
 
-def as_line(record: Mapping[str, Any]) -> str:
-    return json.dumps({name: _plain(value) for name, value in record.items()})
+def plain_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with words for numbers that JSON does not have."""
+    return {name: _plain(value) for name, value in record.items()}
 
 
 def start_row(counted: str, figure: str) -> dict[str, Any]:
