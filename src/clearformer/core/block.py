@@ -44,10 +44,8 @@ def pre_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tens
 
 
 def relu(x: Tensor) -> Tensor:
-    """max(0, x), written over x: the hidden layer is the largest tensor of a block, and writing
-    it twice costs more than computing it. Nothing before an activation needs its output again.
-    """
-    return F.relu(x, inplace=True)
+    """max(0, x)."""
+    return F.relu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
