@@ -74,7 +74,8 @@ class Attention(nn.Module):
         y = self.kernel(q, k, v, mask, bias, self.dropout if self.training else 0.0)
         # The past may have put queries of several sequences side by side, where these share
         # their keys; with the rows of x each stands in its own again.
-        merged = y.transpose(1, 2).reshape(*x.shape[:-1], -1)  # (B, T, H*D)
+        width = self.heads * self.head_width
+        merged = y.transpose(1, 2).reshape(*x.shape[:-1], width)  # (B, T, H*D)
         return self.output(merged)  # (B, T, E)
 
     def queries_keys_values(self, x: Tensor, start: int) -> Heads:
@@ -114,6 +115,10 @@ class Attention(nn.Module):
     def _require_vectors(self, name: str, x: Tensor) -> None:
         wanted = ("batch", "tokens", self.width)
         require_shape(name, x, wanted, f"pass {name}[None] for one sequence")
+        if x.shape[1] == 0:
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)}, but a sequence has at least one token: pass one"
+            )
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)  # (B, heads, T, D)

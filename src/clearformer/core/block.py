@@ -86,7 +86,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # Tokens as plain rows: a compiled backward pass can then use the hidden layer as it
         # was saved; with the batch axis kept it saves a second copy of the activation's sign.
-        rows = x.flatten(0, -2)  # (B*T, E)
+        rows = x.reshape(-1, x.shape[-1])  # (B*T, E)
         hidden = self.dropout(self.activation(self.up(rows)))  # (B*T, F)
         y: Tensor = self.down(hidden)
         return y.view_as(x)  # (B, T, E)

@@ -237,6 +237,8 @@ def require_fitting(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | 
             f"q has {heads} heads and k has {key_heads}, but the key heads must divide the heads: "
             f"pass as many heads of keys and values, or a divisor"
         )
+    if keys == 0:
+        raise ValueError("k has no keys, but there must be at least one: pass a key to look at")
     if bias is not None:
         whole = (batch, heads, queries, keys)
         require_broadcast("bias", bias, whole, "pass a number for each head, query and key")

@@ -19,7 +19,7 @@ def require_shape(name: str, x: Tensor, shape: Sequence[int | str], advice: str)
     )
     if not fits:
         raise ValueError(
-            f"{name} has shape {_written(x.shape)}, but it must be {_written(shape)}: {advice}"
+            f"{name}: the shape is {_written(x.shape)}, but it must be {_written(shape)}: {advice}"
         )
 
 
@@ -31,8 +31,8 @@ def require_broadcast(name: str, x: Tensor, shape: Sequence[int], advice: str) -
     )
     if not fits:
         raise ValueError(
-            f"{name} has shape {_written(x.shape)}, but it must broadcast to {_written(shape)}: "
-            f"{advice}"
+            f"{name}: the shape is {_written(x.shape)}, but it must broadcast to "
+            f"{_written(shape)}: {advice}"
         )
 
 
@@ -40,7 +40,7 @@ def require_ids(name: str, x: Tensor) -> None:
     """x must hold whole numbers, of a type with which torch looks up rows of a table."""
     if x.dtype not in (torch.int64, torch.int32):
         raise ValueError(
-            f"{name} has dtype {x.dtype}, but it must be torch.int64: use {name}.long()"
+            f"{name}: the dtype is {x.dtype}, but it must be torch.int64: use {name}.long()"
         )
 
 

@@ -33,8 +33,8 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Su
     Logits are (..., V) and targets (...), each a class from 0 to V - 1, or IGNORE.
     """
     require_targets(targets, logits.shape[:-1])
-    # At least float32: the sum of many small logarithms is the first thing half precision loses.
-    rows = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B*T, V)
+    # The sum of many small logarithms is the first thing half precision loses.
+    rows = at_least_float32(logits).flatten(0, -2)  # (B*T, V)
     with explained(targets, logits.shape[-1]):
         total = F.cross_entropy(
             rows,
@@ -51,7 +51,7 @@ def require_targets(targets: Tensor, shape: Sequence[int]) -> None:
     require_shape("targets", targets, shape, "give each place a target, or IGNORE")
     if targets.dtype != torch.int64:
         raise ValueError(
-            f"targets have dtype {targets.dtype}, but they must be torch.int64: use targets.long()"
+            f"targets: the dtype is {targets.dtype}, but it must be torch.int64: use targets.long()"
         )
 
 
@@ -72,6 +72,11 @@ def explained(targets: Tensor, classes: int) -> Iterator[None]:
             f"target {wrong[0]} is outside the {classes} classes (0 to {classes - 1}), and is not "
             f"{IGNORE}, which stands for no target: was it made for another model?"
         ) from None
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """In float32, or in float64 if that is what they are."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def capped(logits: Tensor, cap: float | None) -> Tensor:
