@@ -59,7 +59,7 @@ def test_a_bare_embedding_is_a_table(tokens):
 def test_sinusoidal_positions_take_the_precision_of_the_model(tokens):
     embedding = Embedding(token_table(), position=Sinusoidal(WIDTH))
     waves = Sinusoidal(WIDTH)(torch.arange(6), end=6)
-    torch.testing.assert_close(embedding(tokens), embedding.token(tokens) + waves)
+    torch.testing.assert_close(embedding(tokens), embedding.token(tokens) + waves.float())
     assert embedding.bfloat16()(tokens).dtype == torch.bfloat16
 
 

@@ -184,7 +184,8 @@ def test_weights_of_a_row_sum_to_one_or_to_nothing():
         ),
         (
             torch.ones(KEYS, dtype=torch.bool),
-            "keep has shape (5,), but it must be (batch, keys)",
+            "keep: the shape is (5,), but it must be (batch, keys): "
+            "give each sequence a row, and each key a place",
         ),
         (
             torch.ones(BATCH, KEYS - 1, dtype=torch.bool),

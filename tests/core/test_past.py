@@ -115,7 +115,8 @@ def test_a_cache_refuses_to_carry_gradients(attention, x):
         cache(capacity=7).read(x, attention)
 
 
-def test_a_frozen_past_answers_with_the_other_sequence(attention, x):
+def test_a_frozen_past_answers_with_the_other_sequence(x):
+    attention = Attention(WIDTH, HEADS, key_heads=KEY_HEADS)
     context = torch.randn(BATCH, 5, WIDTH)
     frozen = attention.freeze(context)
     q, k, v = frozen.read(x, attention)

@@ -14,6 +14,7 @@ from clearformer.core.kernels import Kernel, fused
 from clearformer.core.masks import Mask
 from clearformer.core.past import NOTHING, FrozenKV, Heads, Past
 from clearformer.core.positions import Position
+from clearformer.core.shapes import require_shape
 
 
 class Attention(nn.Module):
@@ -39,6 +40,11 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
+        if heads < 1 or key_heads < 1:
+            raise ValueError(
+                f"heads is {heads} and key_heads is {key_heads}, but there must be at least 1 of "
+                f"each: use 1"
+            )
         if per_head is None and width % heads:
             raise ValueError(
                 f"width is {width} and heads is {heads}, but the heads must divide the width: "
@@ -49,6 +55,7 @@ class Attention(nn.Module):
                 f"heads is {heads} and key_heads is {key_heads}, but the key heads must divide "
                 f"the heads: use {_nearest_divisor(heads, key_heads)} key heads"
             )
+        self.width = width
         self.heads = heads
         self.key_heads = key_heads
         self.head_width = width // heads if per_head is None else per_head
@@ -61,12 +68,14 @@ class Attention(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, mask: Mask, past: Past = NOTHING) -> Tensor:
+        self._require_vectors("x", x)
         q, k, v = past.read(x, self)  # (B, H, T, D), (B, G, K, D), (B, G, K, D)
         q, bias = self.position.score(q, k)
         y = self.kernel(q, k, v, mask, bias, self.dropout if self.training else 0.0)
         # The past may have put queries of several sequences side by side, where these share
         # their keys; with the rows of x each stands in its own again.
-        merged = y.transpose(1, 2).reshape(*x.shape[:-1], -1)  # (B, T, H*D)
+        width = self.heads * self.head_width
+        merged = y.transpose(1, 2).reshape(*x.shape[:-1], width)  # (B, T, H*D)
         return self.output(merged)  # (B, T, E)
 
     def queries_keys_values(self, x: Tensor, start: int) -> Heads:
@@ -95,7 +104,21 @@ class Attention(nn.Module):
 
     def freeze(self, context: Tensor) -> FrozenKV:
         """Keys and values of another sequence (B, K, E), made once for all later queries."""
+        self._require_vectors("context", context)
+        if self.position.relative:
+            raise ValueError(
+                f"this attention has {type(self.position).__name__} positions, but places of two "
+                f"sequences do not compare: build the attention across sequences without a position"
+            )
         return FrozenKV(*self.keys_values(context, start=0))
+
+    def _require_vectors(self, name: str, x: Tensor) -> None:
+        wanted = ("batch", "tokens", self.width)
+        require_shape(name, x, wanted, f"pass {name}[None] for one sequence")
+        if x.shape[1] == 0:
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)}, but a sequence has at least one token: pass one"
+            )
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)  # (B, heads, T, D)

@@ -10,9 +10,12 @@ import math
 import torch
 from torch import Tensor
 
+from clearformer.core.shapes import require_shape
+
 
 def attend_loop(x: Tensor) -> Tensor:
-    """Eq. 1, eq. 2 and eq. 3 as they are written, one number at a time."""
+    """Eq. 1, eq. 2 and eq. 3 as they are written, one number at a time, for x (T, E)."""
+    require_shape("x", x, ("tokens", "width"), "pass one sequence at a time")
     outputs = []
     for x_i in x:
         raw = [(x_i * x_j).sum() for x_j in x]  # eq. 1: how related is j to i?
@@ -47,6 +50,11 @@ def multi_head_loop(
     owns a slice of the *width*: the published figure slices the time axis instead, which mixes
     up who may be looked at with what is looked for (docs/errata.md, 1).
     """
+    if x.shape[-1] % heads:
+        raise ValueError(
+            f"the width is {x.shape[-1]} and heads is {heads}, but the heads must divide the "
+            f"width: use another number of heads"
+        )
     queries = x @ to_queries.T  # (B, T, E)  eq. 4
     keys = x @ to_keys.T  # (B, T, E)
     values = x @ to_values.T  # (B, T, E)

@@ -44,10 +44,8 @@ def pre_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tens
 
 
 def relu(x: Tensor) -> Tensor:
-    """max(0, x), written over x: the hidden layer is the largest tensor of a block, and writing
-    it twice costs more than computing it. Nothing before an activation needs its output again.
-    """
-    return F.relu(x, inplace=True)
+    """max(0, x)."""
+    return F.relu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -88,7 +86,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # Tokens as plain rows: a compiled backward pass can then use the hidden layer as it
         # was saved; with the batch axis kept it saves a second copy of the activation's sign.
-        rows = x.flatten(0, -2)  # (B*T, E)
+        rows = x.reshape(-1, x.shape[-1])  # (B*T, E)
         hidden = self.dropout(self.activation(self.up(rows)))  # (B*T, F)
         y: Tensor = self.down(hidden)
         return y.view_as(x)  # (B, T, E)

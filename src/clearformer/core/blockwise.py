@@ -75,7 +75,7 @@ class TileAttention(torch.autograd.Function):
         largest = queries.new_full(queries.shape[:2], float("-inf"))  # (Z, Q+1)
         total = torch.zeros_like(largest)  # (Z, Q+1)
         mixed = torch.zeros_like(queries)  # (Z, Q+1, D)
-        for piece in _pieces(tiles, keep, shape, dropout, seed):
+        for piece in _pieces(tiles, keep, queries, shape, dropout, seed):
             scores = _scores(queries, keys, bias, piece, shape)  # (Z*N, M, J)
             n, m, _ = scores.shape
             before = largest[:, piece.query].view(n, m)
@@ -114,7 +114,7 @@ class TileAttention(torch.autograd.Function):
         common = (given * _rows(y, precision)).sum(dim=-1)  # (Z, Q+1), of every weight of a row
         to_q, to_k, to_v = map(torch.zeros_like, (queries, keys, values))
         to_bias = None if bias is None else torch.zeros(*shape[:3], k.shape[2]).to(queries)
-        for piece in _pieces(ctx.tiles, keep, shape, ctx.dropout, ctx.seed):
+        for piece in _pieces(ctx.tiles, keep, queries, shape, ctx.dropout, ctx.seed):
             scores = _scores(queries, keys, bias, piece, shape)
             n, m, _ = scores.shape
             weights = scores.sub_(log_total[:, piece.query].view(n, m, 1)).exp_()  # (Z*N, M, J)
@@ -139,7 +139,12 @@ class TileAttention(torch.autograd.Function):
 
 
 def _pieces(
-    tiles: tuple[Tiles, ...], keep: Tensor | None, shape: torch.Size, dropout: float, seed: int
+    tiles: tuple[Tiles, ...],
+    keep: Tensor | None,
+    like: Tensor,
+    shape: torch.Size,
+    dropout: float,
+    seed: int,
 ) -> Iterator[Piece]:
     batch, heads = shape[:2]
     for whole in tiles:
@@ -156,7 +161,7 @@ def _pieces(
                 seed += 1
                 size = (batch * heads * len(seen), *seen.shape[1:])
                 kept = torch.rand(size, generator=chance, device=seen.device) >= dropout
-                kept = kept / (1 - dropout)
+                kept = kept.to(like.dtype) / (1 - dropout or 1)  # with a dropout of 1 none is left
             yield Piece(query.flatten(), key.flatten(), hidden, kept)
 
 

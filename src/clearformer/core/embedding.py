@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.masks import first_kept
+from clearformer.core.masks import first_kept, require_keep
+from clearformer.core.shapes import require_ids, require_shape
 
 
 class Neighbours(nn.Module):
@@ -23,6 +24,10 @@ class Neighbours(nn.Module):
         self.table = nn.Embedding(buckets, width)
 
     def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
+        """Vectors of whole sequences of tokens (B, T), with keep (B, T)."""
+        require_shape("tokens", tokens, ("batch", "tokens"), "pass tokens[None] for one sequence")
+        require_keep(keep, *tokens.shape)
+        tokens = tokens.long()  # the products below are too large for 32 bits
         before = _shifted(tokens + 1)  # (B, T), 0 = nothing
         if keep is not None:
             before = before * _shifted(keep.long())
@@ -68,6 +73,13 @@ class Embedding(nn.Module):
                 f"tokens have shape {tuple(tokens.shape)}, but they must be (batch, length) "
                 f"with at least one token"
             )
+        require_ids("tokens", tokens)
+        require_keep(keep, tokens.shape[0], start + tokens.shape[1])
+        if start and self.neighbours is not None:
+            raise ValueError(
+                f"these tokens come after {start} others, but neighbours need the token before "
+                f"each: pass whole sequences, or build the embedding without neighbours"
+            )
         x = self._words(tokens, keep)  # (B, T, E)
         if self.scale != 1.0:
             x = x * self.scale
@@ -76,9 +88,12 @@ class Embedding(nn.Module):
             places = torch.arange(start, end, device=tokens.device)  # (T,)
             if keep is not None:
                 places = (places - first_kept(keep)[:, None]).clamp(min=0)  # (B, T)
-            x = x + self.position(places, end).to(x.dtype)
+            # To the dtype first: the device may not have the one in which positions are made.
+            x = x + self.position(places, end).to(x.dtype).to(x.device)
         if self.segment is not None:
             segments = torch.zeros_like(tokens) if segments is None else segments
+            require_shape("segments", segments, tokens.shape, "give each token a segment")
+            require_ids("segments", segments)
             x = x + self.segment(segments)
         return self.dropout(self.norm(x))  # (B, T, E)
 

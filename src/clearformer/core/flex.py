@@ -11,6 +11,7 @@ flex_attention has no backward pass there.
 Axes: B batch, H heads, Q queries, K keys, D head width.
 """
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -33,9 +34,10 @@ def flex(
     places = torch.arange(first, first + keys, device=q.device)  # (K,)
     outputs, sums = [], []
     for rule, guide in pattern.parts(keys):
-        query_order = guide.label(places[-queries:]).argsort(stable=True)  # (Q,)
+        own = places[keys - queries :]  # (Q,)
+        query_order = guide.label(own).argsort(stable=True)  # (Q,)
         key_order = guide.key_label(places).argsort(stable=True)  # (K,)
-        query, key = places[-queries:][query_order], places[key_order]
+        query, key = own[query_order], places[key_order]
         sees = _mask(rule, query, key, None if keep is None else keep[:, key_order])
         blocks = create_block_mask(
             sees, None if keep is None else q.shape[0], None, queries, keys, device=str(q.device)
@@ -50,7 +52,10 @@ def flex(
         back = query_order.argsort()
         outputs.append(y[:, :, back])
         sums.append(total[:, :, back])
-    share = torch.stack(sums).softmax(dim=0).nan_to_num()  # (parts, B, H, Q); none: seen nothing
+    every = torch.stack(sums)  # (parts, B, H, Q)
+    # Whoever sees nothing has outputs of zero, so that any shares will do; those of nothing but
+    # -inf would be NaN, in the backward pass too.
+    share = every.masked_fill((every == -math.inf).all(dim=0), 0.0).softmax(dim=0)
     return (share[..., None].to(q.dtype) * torch.stack(outputs)).sum(dim=0)  # (B, H, Q, D)
 
 

@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.block import Activation
-from clearformer.core.masks import first_kept
+from clearformer.core.masks import first_kept, require_keep
+from clearformer.core.shapes import require_shape
 from clearformer.core.vocabulary import IGNORE as IGNORE
 from clearformer.core.vocabulary import SumAndCount as SumAndCount
-from clearformer.core.vocabulary import VocabularyLoss, capped, in_chunks
+from clearformer.core.vocabulary import VocabularyLoss, capped, in_chunks, require_targets
 from clearformer.core.vocabulary import cross_entropy as cross_entropy
 
 Pool = Callable[[Tensor, Tensor | None], Tensor]
@@ -58,6 +59,7 @@ class NextToken(Head):
         return capped(logits, self.cap)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+        require_targets(targets, hidden.shape[:-1])
         rows = hidden.flatten(0, -2)  # (B*T, E)
         return self.over_words(self.project, rows, targets.flatten(), self.cap)  # eq. 23
 
@@ -82,6 +84,7 @@ class MaskedToken(Head):
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
         # Logits of the hidden places alone: those of the others would only be ignored.
+        require_targets(targets, hidden.shape[:-1])
         places = targets != IGNORE  # (B, T)
         rows, own = _filled_up(hidden[places], targets[places])
         return self.over_words(self.project, self._transformed(rows), own)
@@ -99,6 +102,7 @@ def _filled_up(rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     """The average of the real tokens (eq. 27), as in the first seed."""
+    _require_sequences(hidden, keep)
     if keep is None:
         return hidden.mean(dim=1)  # (B, E)
     kept = keep[:, :, None].to(hidden.dtype)
@@ -107,6 +111,7 @@ def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
 
 def max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     """The largest value of each component over the real tokens; zeros if there are none."""
+    _require_sequences(hidden, keep)
     if keep is None:
         return hidden.amax(dim=1)  # (B, E)
     lowest = torch.finfo(hidden.dtype).min
@@ -121,10 +126,22 @@ def mean_max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
 
 def first_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     """The first real token: BERT's <cls>."""
+    _require_sequences(hidden, keep)
     if keep is None:
         return hidden[:, 0]  # (B, E)
     rows = torch.arange(hidden.shape[0], device=hidden.device)
     return hidden[rows, first_kept(keep)]  # (B, E)
+
+
+def _require_sequences(hidden: Tensor, keep: Tensor | None) -> None:
+    wanted = ("batch", "tokens", "width")
+    require_shape("hidden", hidden, wanted, "pass hidden[None] for one sequence")
+    if hidden.shape[1] == 0:
+        raise ValueError(
+            f"hidden has shape {tuple(hidden.shape)}, but a sequence of no tokens has no average, "
+            f"largest or first: pass at least one token"
+        )
+    require_keep(keep, *hidden.shape[:2])
 
 
 class Pooler(nn.Module):

@@ -54,7 +54,7 @@ class Int8Linear(nn.Module):
         least = wide.amin(dim=-1, keepdim=True)  # (..., 1); aminmax would take longer than both
         span = (wide.amax(dim=-1, keepdim=True) - least).clamp_(min=TINY)
         # W x = W (span u + least 1) = span W u + least W 1
-        u = (x - least).div_(span)  # (..., I)
+        u = (wide - least).div_(span)  # (..., I)
         moved: Tensor = torch.ops.quantized.linear_dynamic(u, self.packed, SEVEN_BITS)
         y = moved.mul_(span).addcmul_(least, self.sums)  # (..., O)
         return (y if self.bias is None else y.add_(self.bias)).to(x.dtype)
@@ -87,7 +87,9 @@ class Int8Embedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         numbers, scale = self.rows()
-        return (numbers[tokens] * scale[tokens][..., None]).to(self.dtype)  # (B, T, E)
+        # Looked up as torch's own table does it: an index of -1 would be the last row.
+        found = F.embedding(tokens, numbers) * F.embedding(tokens, scale[:, None])
+        return found.to(self.dtype)  # (B, T, E)
 
     def rows(self) -> Rows:
         return cast(Tensor, self.numbers), cast(Tensor, self.scale)

@@ -5,8 +5,9 @@ default), `blockwise` the one for sparse patterns. They are the same function, t
 value and in gradient, in training mode too. A kernel is `kernel(q, k, v, mask, bias, dropout)`;
 pass another one to `Attention` to change how scores become outputs.
 
-Two promises that every kernel keeps: a query that may see nothing yields zeros, never NaN;
-dropout falls on the weights.
+Three promises that every kernel keeps. A query that sees nothing yields zeros, never NaN, whether
+the mask hides every key or the bias is -inf for each. Dropout falls on the weights. Shapes that do
+not fit are refused.
 
 Axes: B batch, H query heads, G key heads (G divides H), Q queries, K keys, D head width.
 """
@@ -23,6 +24,7 @@ from clearformer.core import blockwise as tilewise
 from clearformer.core.flex import flex
 from clearformer.core.masks import Mask, first_kept
 from clearformer.core.patterns import Pattern
+from clearformer.core.shapes import require_broadcast, require_shape
 from clearformer.core.tiles import tiles
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask, Tensor | None, float], Tensor]
@@ -30,30 +32,28 @@ Kernel = Callable[[Tensor, Tensor, Tensor, Mask, Tensor | None, float], Tensor]
 
 def weights(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
     """The attention weights: eq. 9, eq. 13 and eq. 7. This function *is* the formula."""
+    require_fitting(q, k, k, mask, bias)
     k = one_for_each_query_head(k, q)  # (B, H, K, D)
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, Q, K)  eq. 9
     if bias is not None:
-        scores = scores + bias
-    if mask.hides_nothing(q.shape[-2]):
-        return scores.softmax(dim=-1)  # eq. 7
-    hidden = ~mask.table(q, k)
-    # The lowest number and not -inf: a row of nothing but -inf has a softmax of NaN. The second
-    # fill makes the hidden weights exactly zero, also in such a row.
-    lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
+        scores = scores + bias.to(scores.dtype)
+    if not mask.hides_nothing(q.shape[-2]):
+        scores = scores.masked_fill(~mask.table(q, k), -math.inf)  # eq. 13
+    # A row of nothing but -inf has a softmax of NaN, in the backward pass too.
+    empty = (scores == -math.inf).all(dim=-1, keepdim=True)  # (B, H, Q, 1)
+    return scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)  # eq. 7
 
 
 def loop(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
 ) -> Tensor:
     """One query at a time, one key at a time. Slow, and obviously right."""
+    require_fitting(q, k, v, mask, bias)
     (batch, heads, queries, head_width), keys = q.shape, k.shape[-2]
     k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)
     whole = (batch, heads, queries, keys)
-    seen = mask.table(q, k).expand(whole).tolist()
-    bias = (
-        torch.zeros(whole, dtype=q.dtype, device=q.device) if bias is None else bias.expand(whole)
-    )
+    bias = (q.new_zeros(()) if bias is None else bias.to(q.dtype)).expand(whole)
+    seen = (mask.table(q, k) & (bias != -math.inf)).tolist()
     kept = F.dropout(torch.ones(whole, dtype=q.dtype, device=q.device), dropout)
     output = torch.zeros_like(q)
     for b in range(batch):
@@ -78,6 +78,7 @@ def explicit(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
 ) -> Tensor:
     """The whole table of weights at once: the seed's form, with t x t memory."""
+    require_fitting(q, k, v, mask, bias)
     table = F.dropout(weights(q, k, mask, bias), dropout)  # (B, H, Q, K)
     return table @ one_for_each_query_head(v, q)  # (B, H, Q, D)  eq. 8
 
@@ -86,6 +87,7 @@ def fused(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
 ) -> Tensor:
     """torch's scaled dot-product attention: the same, without keeping the t x t table."""
+    require_fitting(q, k, v, mask, bias)
     queries, keys = q.shape[-2], k.shape[-2]
     hides = not mask.hides_nothing(queries)
     # Never both a mask and is_causal: torch's slower paths refuse the pair.
@@ -124,12 +126,15 @@ def _in_three_products(
     whole = (*q.shape[:3], k.shape[-2])  # (B, H, Q, K)
     keys, values = k.flatten(0, 1).transpose(1, 2), v.flatten(0, 1)  # (B*H, D, K), (B*H, K, D)
     shown = None if mask.hides_nothing(q.shape[-2]) else mask.table(q, k)  # broadcasts to whole
-    added = q.new_zeros(()) if bias is None else bias.to(q.dtype)
-    if shown is not None:
-        # Added and not filled in: the backward pass then has nothing to do. Half of the lowest
-        # number, since with a bias it must not become -inf.
-        lowest = torch.finfo(q.dtype).min / 2
-        added = added + q.new_zeros(shown.shape).masked_fill(~shown, lowest)
+    # Added and not filled in: the backward pass then has nothing to do.
+    added = q.new_zeros(1) if shown is None else _minus_infinity(~shown, q)
+    if bias is not None:
+        added = added + bias.to(q.dtype)
+    # A row that sees nothing would be NaN: it gets equal weights, and zeros in the end. Filled in
+    # behind autograd's back: nothing of a sum is kept for the backward pass, and the gradient of
+    # such a row is zero.
+    empty = added.detach().amax(dim=-1, keepdim=True) == -math.inf
+    added.detach().masked_fill_(empty, 0.0)
     scores = torch.baddbmm(
         added.expand(whole).flatten(0, 1),
         q.flatten(0, 1),
@@ -138,8 +143,11 @@ def _in_three_products(
         alpha=1 / math.sqrt(q.shape[-1]),
     )  # (B*H, Q, K)
     y = (F.dropout(scores.softmax(dim=-1), dropout) @ values).view_as(q)  # (B, H, Q, D)
-    # A row that sees nothing has equal weights here, and must give zeros.
-    return y if shown is None else y * shown.any(dim=-1, keepdim=True)
+    return y if bias is None and shown is None else y * ~empty
+
+
+def _minus_infinity(hidden: Tensor, like: Tensor) -> Tensor:
+    return like.new_zeros(hidden.shape).masked_fill_(hidden, -math.inf)
 
 
 def blockwise(
@@ -150,8 +158,8 @@ def blockwise(
     Sequences with other padding on the left, or another pattern, have other tiles: they are
     computed one kind after the other. So are heads with patterns of their own.
     """
+    require_fitting(q, k, v, mask, bias)
     batch, keep = q.shape[0], mask.keep
-    mask.require_shape(batch, k.shape[-2])
     k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)  # (B, H, K, D)
     firsts = [0] * batch if keep is None else (-first_kept(keep)).tolist()
     rows = mask.pattern.by_row(batch)
@@ -215,6 +223,26 @@ def _by_tiles(
     return tilewise.attend(
         q, k, v, tiles(pattern, first, queries, keys, q.device), keep, bias, dropout
     )
+
+
+def require_fitting(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> None:
+    """Refuse shapes that would fail somewhere inside, or broadcast to what nobody meant."""
+    require_shape("q", q, ("batch", "heads", "queries", "width"), "pass q[None] for one sequence")
+    batch, heads, queries, width = q.shape
+    require_shape("k", k, (batch, "key heads", "keys", width), "pass keys made for these queries")
+    require_shape("v", v, k.shape, "pass a value for each key")
+    key_heads, keys = k.shape[1:3]
+    if key_heads == 0 or heads % key_heads:
+        raise ValueError(
+            f"q has {heads} heads and k has {key_heads}, but the key heads must divide the heads: "
+            f"pass as many heads of keys and values, or a divisor"
+        )
+    if keys == 0:
+        raise ValueError("k has no keys, but there must be at least one: pass a key to look at")
+    if bias is not None:
+        whole = (batch, heads, queries, keys)
+        require_broadcast("bias", bias, whole, "pass a number for each head, query and key")
+    mask.require_fitting(batch, queries, keys)
 
 
 def one_for_each_query_head(k: Tensor, q: Tensor) -> Tensor:

@@ -42,6 +42,8 @@ class QuickLinear(nn.Module):
     def product(self, rows: int) -> Product:
         """The product that is best at so many rows of x, and right for any number."""
         weight, bias = self.weight, self.bias
+        if not by_one_dnn(weight):  # the model was cast, or moved, since
+            return lambda x: F.linear(x, weight, bias)
         if rows == 1:
             return in_pieces(weight, bias)
         return lambda x: one_dnn(x, weight, bias)

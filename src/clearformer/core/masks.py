@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from clearformer.core.patterns import Causal, Full, Pattern
+from clearformer.core.shapes import require_shape
 
 
 @dataclass(frozen=True)
@@ -19,36 +20,36 @@ class Mask:
     keep: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.keep is None:
-            return
-        if self.keep.dtype != torch.bool:
-            raise ValueError(
-                f"keep has dtype {self.keep.dtype}, but it must be torch.bool "
-                f"(True = may look): use keep=(tokens != padding)"
-            )
-        if self.keep.dim() != 2:
-            raise ValueError(
-                f"keep has shape {tuple(self.keep.shape)}, but it must be (batch, keys)"
+        if self.keep is not None:
+            _require_boolean(self.keep)
+            require_shape(
+                "keep",
+                self.keep,
+                ("batch", "keys"),
+                "give each sequence a row, and each key a place",
             )
 
     def hides_nothing(self, queries: int) -> bool:
         """Whether no pair is forbidden, so that a kernel need not look at the table."""
         # A single query is the last position (suffix alignment): causality hides nothing from it.
-        open_to_all = isinstance(self.pattern, Full) or (
-            isinstance(self.pattern, Causal) and queries == 1
-        )
+        # The very classes: a subclass may have another rule.
+        kind = type(self.pattern)
+        open_to_all = kind is Full or (kind is Causal and queries == 1)
         return self.keep is None and open_to_all
 
     def is_triangle(self, queries: int, keys: int) -> bool:
         """Whether this is exactly torch's `is_causal`, which aligns as we do only when Q = K."""
-        return self.keep is None and isinstance(self.pattern, Causal) and queries == keys
+        return self.keep is None and type(self.pattern) is Causal and queries == keys
 
     def table(self, q: Tensor, k: Tensor) -> Tensor:
         """True where query may look at key, broadcasting to (B, H, Q, K)."""
+        require_shape(
+            "q", q, ("batch", "heads", "queries", "width"), "pass q[None] for one sequence"
+        )
         (batch, heads, queries), keys = q.shape[:3], k.shape[-2]
-        self.require_shape(batch, keys)
+        self.require_fitting(batch, queries, keys)
         keep = None if self.keep is None else self.keep[:, None, None, :]  # (B, 1, 1, K)
-        if isinstance(self.pattern, Full):
+        if type(self.pattern) is Full:
             # Needs no places, which queries of another sequence have not: there may be more
             # of them than keys.
             every = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
@@ -66,12 +67,34 @@ class Mask:
             seen = torch.stack([_each_head(row, heads, queries, place) for row, place in own])
         return seen if keep is None else keep & seen
 
-    def require_shape(self, batch: int, keys: int) -> None:
-        if self.keep is not None and self.keep.shape != (batch, keys):
+    def require_fitting(self, batch: int, queries: int, keys: int) -> None:
+        """Refuse a batch of another size, and queries that have no place among the keys."""
+        require_keep(self.keep, batch, keys)
+        if queries > keys and type(self.pattern) is not Full:
             raise ValueError(
-                f"keep has shape {tuple(self.keep.shape)}, but there are {batch} sequences "
-                f"of {keys} keys: it must be ({batch}, {keys}), places of the past included"
+                f"there are {queries} queries and {keys} keys, but under {self.pattern} the "
+                f"queries are the last of the keys: use Full() for keys of another sequence"
             )
+
+
+def require_keep(keep: Tensor | None, batch: int, keys: int) -> None:
+    """Padding must be booleans, a row for each sequence and a place for each key."""
+    if keep is None:
+        return
+    _require_boolean(keep)
+    if keep.shape != (batch, keys):
+        raise ValueError(
+            f"keep has shape {tuple(keep.shape)}, but there are {batch} sequences "
+            f"of {keys} keys: it must be ({batch}, {keys}), places of the past included"
+        )
+
+
+def _require_boolean(keep: Tensor) -> None:
+    if keep.dtype != torch.bool:
+        raise ValueError(
+            f"keep has dtype {keep.dtype}, but it must be torch.bool "
+            f"(True = may look): use keep=(tokens != padding)"
+        )
 
 
 def first_kept(keep: Tensor) -> Tensor:
@@ -81,7 +104,8 @@ def first_kept(keep: Tensor) -> Tensor:
 
 def _each_head(pattern: Pattern, heads: int, queries: int, places: Tensor) -> Tensor:
     """The rule for positions (..., K), of which the queries are the last: (..., H or 1, Q, K)."""
-    query, key = places[..., -queries:, None], places[..., None, :]  # (..., Q, 1), (..., 1, K)
+    start = places.shape[-1] - queries
+    query, key = places[..., start:, None], places[..., None, :]  # (..., Q, 1), (..., 1, K)
     rules = pattern.by_head(heads)
     if len(rules) == 1:
         return rules[0].allows(query, key).unsqueeze(-3)

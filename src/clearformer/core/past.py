@@ -93,11 +93,14 @@ class KVCache(Past):
                 "a KVCache is written in place and carries no gradient: "
                 "run the model under torch.inference_mode() or torch.no_grad()"
             )
-        held, _, _, capacity, _ = self.room.shape
+        held, _, key_heads, capacity, width = self.room.shape
         end = self.length + k.shape[-2]
         for name, has, needs, fits in (
-            # Writing one sequence into the room of several would succeed, and repeat it.
+            # Writing one sequence into the room of several would succeed, and repeat it; so would
+            # writing one head.
             ("batch", held, len(k), len(k) == held),
+            ("key_heads", key_heads, k.shape[1], k.shape[1] == key_heads),
+            ("head_width", width, k.shape[3], k.shape[3] == width),
             ("capacity", capacity, end, end <= capacity),
             ("dtype", self.room.dtype, k.dtype, k.dtype == self.room.dtype),
         ):
@@ -115,6 +118,11 @@ class KVCache(Past):
         self.length, self.pending = self.length + self.pending, 0
 
     def forget(self, count: int) -> None:
+        if not 0 <= count <= self.length:
+            raise ValueError(
+                f"the cache holds {self.length} tokens and cannot take back {count}: "
+                f"take back between 0 and {self.length}"
+            )
         self.length -= count  # what stands behind the length is written over
 
     def select(self, rows: Tensor) -> None:
@@ -127,6 +135,11 @@ class KVCache(Past):
 
     def extend(self, capacity: int) -> None:
         """Room for `capacity` tokens; what is there stays."""
+        if capacity < self.room.shape[3]:
+            raise ValueError(
+                f"the cache has room for {self.room.shape[3]} tokens and cannot be extended to "
+                f"{capacity}: ask for at least as many"
+            )
         more = (*self.room.shape[:3], capacity - self.room.shape[3], self.room.shape[4])
         self.room = torch.cat((self.room, self.room.new_zeros(more)), dim=3)
 
@@ -145,6 +158,11 @@ class FrozenKV(Past):
     def read(self, x: Tensor, project: Projection) -> Heads:
         q, sources = project.queries(x), self.keys.shape[0]
         if q.shape[0] != sources:
+            if sources == 0 or q.shape[0] % sources:
+                raise ValueError(
+                    f"there are {q.shape[0]} sequences for {sources} sources, but each source must "
+                    f"have as many: pass a sequence for each source, or the same number of them"
+                )
             q = q.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)  # (B, H, beams*T, D)
         return q, self.keys, self.values
 

@@ -111,6 +111,10 @@ class Summary(Pattern):
     stride: int
     places: int
 
+    def __post_init__(self) -> None:
+        _require_positive("Summary", "stride", self.stride)
+        _require_positive("Summary", "places", self.places)
+
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query == query) & (key % self.stride >= self.stride - self.places)
 
@@ -170,6 +174,11 @@ class Graph(Pattern):
     def __post_init__(self) -> None:
         _require_positive("Graph", "nodes", self.nodes)
         for edge in self.edges:
+            if len(edge) != 2:
+                raise ValueError(
+                    f"Graph: edge {edge} has {len(edge)} nodes, but an edge is a pair: "
+                    f"write (query, key)"
+                )
             if not all(0 <= node < self.nodes for node in edge):
                 raise ValueError(
                     f"Graph: edge {edge} leaves the nodes 0 to {self.nodes - 1}; "
@@ -205,5 +214,7 @@ def _inside(positions: Tensor, keys: range) -> Tensor:
 
 
 def _require_positive(pattern: str, field: str, value: int) -> None:
+    if not isinstance(value, int):
+        raise ValueError(f"{pattern}: {field} is {value}, but it must be a whole number")
     if value < 1:
         raise ValueError(f"{pattern}: {field} is {value}, but it must be at least 1")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from clearformer.core.shapes import require_ids, require_shape
+
 
 class Learned(nn.Module):
     """A vector for each position, learned like a word's (eq. 17)."""
@@ -29,6 +31,7 @@ class Learned(nn.Module):
                 f"the sequence has {end} tokens, but the learned positions end at "
                 f"{self.table.num_embeddings}: shorten it, or build the model with length={end}"
             )
+        require_ids("positions", positions)
         return self.table(positions)  # (..., T, E)
 
 
@@ -56,7 +59,11 @@ class Sinusoidal(nn.Module):
         self.order = order
 
     def forward(self, positions: Tensor, end: int) -> Tensor:
-        """Vectors for `positions`, of any size: (..., T) -> (..., T, E)."""
+        """Vectors for `positions`, of any size: (..., T) -> (..., T, E).
+
+        They are float64 (on the CPU where a device has no float64): whoever adds them to
+        something casts them to its dtype.
+        """
         angles = _angles(positions, self.width, base=10_000.0)  # (..., T, E/2)
         return self.order(angles.sin(), angles.cos())  # (..., T, E)
 
@@ -77,14 +84,20 @@ class Grid(nn.Module):
                 f"the sequence has {end} tokens, but the grid has {self.row.num_embeddings} rows "
                 f"of {columns}: shorten it, or build the model with length={end}"
             )
+        require_ids("positions", positions)
         return self.row(positions // columns) + self.column(positions % columns)  # (..., T, E)
 
 
 class Position(nn.Module):
     """A position scheme inside attention; this one does nothing (a set, not a sequence)."""
 
+    relative = False  # whether it compares places, which those of two sequences do not
+
     def turn(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Change fresh queries or keys (B, H, T, D) by their positions (T,), before caching."""
+        """Change fresh queries or keys (B, H, T, D) by their positions, before caching.
+
+        The positions are (T,), the same for all sequences, or (B, T).
+        """
         return x
 
     def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -124,16 +137,25 @@ class Rotary(Position):
     d is paired with d + D/2, as in GPT-NeoX and Llama's converted checkpoints.
     """
 
+    relative = True
+
     def __init__(self, base: float = 10_000.0, change: Frequencies = unchanged) -> None:
         super().__init__()
         self.base = base
         self.change = change
 
     def turn(self, x: Tensor, positions: Tensor) -> Tensor:
-        if x.shape[-1] % 2:
-            raise ValueError(f"rotary positions need an even head width, got {x.shape[-1]}")
-        angles = _angles(positions, x.shape[-1], self.base, self.change)  # (T, D/2)
-        cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        require_shape(
+            "x", x, ("batch", "heads", "tokens", "width"), "pass x[None] for one sequence"
+        )
+        batch, _, tokens, width = x.shape
+        if width % 2:
+            raise ValueError(f"rotary positions need an even head width, got {width}")
+        whole = (tokens,) if positions.dim() == 1 else (batch, tokens)
+        require_shape("positions", positions, whole, "give each token of x a position")
+        angles = _angles(positions, width, self.base, self.change)  # (T, D/2) or (B, T, D/2)
+        angles = angles.unsqueeze(-3)  # one axis more, for the heads
+        cosine, sine = _cast(angles.cos(), x), _cast(angles.sin(), x)
         first, second = self.split(x)  # each (B, H, T, D/2)
         return self.join(first * cosine - second * sine, second * cosine + first * sine)
 
@@ -167,16 +189,30 @@ class RelativeXL(Position):
     product is the kernel's own, with q + u for q; the second is the bias.
     """
 
+    relative = True
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         if width % 2:
             raise ValueError(f"relative positions need an even width, got {width}")
+        if width % heads:
+            raise ValueError(
+                f"width is {width} and heads is {heads}, but the heads of relative positions must "
+                f"divide the width: use those of the attention"
+            )
         self.width = width
         self.project = nn.Linear(width, width, bias=False)
         self.content = nn.Parameter(torch.zeros(heads, width // heads))  # u
         self.distance = nn.Parameter(torch.zeros(heads, width // heads))  # v
 
     def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
+        heads, width = self.content.shape
+        require_shape(
+            "q",
+            q,
+            ("batch", heads, "queries", width),
+            "build RelativeXL with the attention's heads",
+        )
         queries, keys = q.shape[-2], k.shape[-2]
         u, v = (each[:, None, :].to(q.dtype) for each in (self.content, self.distance))  # (H, 1, D)
         by_distance = (q + v) @ self.distances(queries, keys, q).transpose(-2, -1)
@@ -186,7 +222,7 @@ class RelativeXL(Position):
         """r / sqrt(D) of each distance i - j, from the farthest behind to the farthest ahead."""
         first, last = self.span(queries, keys)
         angles = _angles(torch.arange(first, last - 1, -1, device=like.device), self.width, 1e4)
-        waves = torch.cat((angles.sin(), angles.cos()), dim=-1).to(like.dtype)  # (distances, E)
+        waves = _cast(in_halves(angles.sin(), angles.cos()), like)  # (distances, E)
         r = self.project(waves).unflatten(-1, self.distance.shape).transpose(0, 1)
         # Scaled here, where it is a few rows, and not in every score.
         return r / math.sqrt(r.shape[-1])  # (H, distances, D)
@@ -224,6 +260,8 @@ class RelativeBehind(RelativeXL):
 class ALiBi(Position):
     """A penalty that grows with distance, at a rate of its own for each head (eq. 21)."""
 
+    relative = True
+
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.slopes = alibi_slopes(heads)
@@ -233,8 +271,10 @@ class ALiBi(Position):
         key = torch.arange(keys, device=q.device)
         query = torch.arange(keys - queries, keys, device=q.device)
         distance = (query[:, None] - key[None, :]).abs()  # (Q, K)
-        slopes = torch.tensor(self.slopes, dtype=q.dtype, device=q.device)
-        return q, -slopes[:, None, None] * distance  # (H, Q, K)
+        # At least float32, and cast last: bfloat16 cannot tell distance 256 from 257.
+        precision = torch.promote_types(q.dtype, torch.float32)
+        slopes = torch.tensor(self.slopes, dtype=precision, device=q.device)
+        return q, (-slopes[:, None, None] * distance).to(q.dtype)  # (H, Q, K)
 
 
 def alibi_slopes(heads: int) -> tuple[float, ...]:
@@ -246,7 +286,18 @@ def alibi_slopes(heads: int) -> tuple[float, ...]:
 
 
 def _angles(positions: Tensor, width: int, base: float, change: Frequencies = unchanged) -> Tensor:
-    """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2)."""
-    # In float32 whatever the model's precision: bfloat16 cannot tell position 256 from 257.
-    steps = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
-    return positions[..., None].float() * change(base ** (-steps / width))
+    """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2).
+
+    In float64 whatever the model's precision, and cast only once they are sines and cosines: at
+    position 100,000 an angle in float32 is off by a hundredth, and bfloat16 cannot tell position
+    256 from 257.
+    """
+    if positions.device.type == "mps":
+        positions = positions.cpu()  # Apple's GPUs have no float64
+    steps = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
+    return positions[..., None].double() * change(base ** (-steps / width))
+
+
+def _cast(waves: Tensor, like: Tensor) -> Tensor:
+    """To the dtype first: the device may have no float64."""
+    return waves.to(like.dtype).to(like.device)

@@ -70,7 +70,8 @@ def _cut(queries: Tensor, guide: Pattern) -> Iterator[Tensor]:
         pieces = same.tensor_split(-(-len(same) // guide.block))
         yield from pieces[:-1]
         waiting.append(pieces[-1])
-    yield torch.cat(waiting)
+    if waiting:
+        yield torch.cat(waiting)
 
 
 def _of_like_size(blocks: list[Block]) -> Iterator[list[Block]]:

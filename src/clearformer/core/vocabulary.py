@@ -8,13 +8,16 @@ keeps a gradient as wide as the model instead of one as wide as the vocabulary.
 Axes: R rows (the B*T tokens of a batch), C rows of a chunk, E model width, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from clearformer.core.shapes import require_shape
 
 IGNORE = -100  # the target of a place that has none
 CHUNK = 2**24  # logits in memory at a time, 64 MB
@@ -25,17 +28,55 @@ VocabularyLoss = Callable[[nn.Linear, Tensor, Tensor, float, float | None], SumA
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> SumAndCount:
-    """Sum of -log p(target) over the valid targets, and how many they are: each (1,)."""
-    # At least float32: the sum of many small logarithms is the first thing half precision loses.
-    rows = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B*T, V)
-    total = F.cross_entropy(
-        rows,
-        targets.flatten(),
-        ignore_index=IGNORE,
-        reduction="sum",
-        label_smoothing=smoothing,
-    )
+    """Sum of -log p(target) over the valid targets, and how many they are: each (1,).
+
+    Logits are (..., V) and targets (...), each a class from 0 to V - 1, or IGNORE.
+    """
+    require_targets(targets, logits.shape[:-1])
+    # The sum of many small logarithms is the first thing half precision loses.
+    rows = at_least_float32(logits).flatten(0, -2)  # (B*T, V)
+    with explained(targets, logits.shape[-1]):
+        total = F.cross_entropy(
+            rows,
+            targets.flatten(),
+            ignore_index=IGNORE,
+            reduction="sum",
+            label_smoothing=smoothing,
+        )
     return total[None], (targets != IGNORE).sum()[None]
+
+
+def require_targets(targets: Tensor, shape: Sequence[int]) -> None:
+    """A target for each place: targets of another shape could meet the wrong logits."""
+    require_shape("targets", targets, shape, "give each place a target, or IGNORE")
+    if targets.dtype != torch.int64:
+        raise ValueError(
+            f"targets: the dtype is {targets.dtype}, but it must be torch.int64: use targets.long()"
+        )
+
+
+@contextmanager
+def explained(targets: Tensor, classes: int) -> Iterator[None]:
+    """Say which target there is no class for, where torch noticed one.
+
+    torch checks targets while it computes, and a look at them before would wait for the device.
+    """
+    try:
+        yield
+    except (IndexError, RuntimeError):
+        valid = targets[targets != IGNORE]
+        wrong = valid[(valid < 0) | (valid >= classes)].tolist()
+        if not wrong:
+            raise
+        raise ValueError(
+            f"target {wrong[0]} is outside the {classes} classes (0 to {classes - 1}), and is not "
+            f"{IGNORE}, which stands for no target: was it made for another model?"
+        ) from None
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """In float32, or in float64 if that is what they are."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def capped(logits: Tensor, cap: float | None) -> Tensor:
@@ -68,6 +109,7 @@ def in_chunks(
     summed: Callable[..., Tensor] = summed_in_chunks,
 ) -> SumAndCount:
     """The same, some rows at a time; what fits into one chunk is left to `at_once`."""
+    require_targets(targets, rows.shape[:-1])
     size = max(1, CHUNK // project.out_features)
     if len(rows) <= size:
         return at_once(project, rows, targets, smoothing, cap)
@@ -114,7 +156,8 @@ class _InChunks(torch.autograd.Function):
                 chunk = slice(start, start + size)
                 some = rows[chunk].to(narrow)  # (C, E)
                 logits = F.linear(some, matrix, shift).to(total.dtype)  # (C, V)
-                nats, slope = _with_slope(logits, targets[chunk], smoothing, cap)
+                with explained(targets, len(weight)):
+                    nats, slope = _with_slope(logits, targets[chunk], smoothing, cap)
                 total += nats
                 if by_bias is not None:
                     by_bias += slope.sum(0)
@@ -129,6 +172,11 @@ class _InChunks(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         # Multiplied where they are: a copy of the matrix's would be the largest tensor here.
+        if ctx.gradients is None:
+            raise RuntimeError(
+                "the loss in chunks has given its gradient away and has no second one: "
+                "use vocabulary_loss=at_once to go backward twice"
+            )
         found = [None if each is None else each.mul_(upstream) for each in ctx.gradients]
         ctx.gradients = None
         return *found, None, None, None, None
@@ -149,7 +197,7 @@ def _with_slope(
     logits = capped(logits, cap)
     flattened = None if cap is None else 1 - (logits / cap).square()  # the derivative of the cap
     valid = targets != IGNORE  # (C,)
-    place = targets.clamp(min=0)[:, None]  # (C, 1)
+    place = targets.masked_fill(~valid, 0)[:, None]  # (C, 1)
     chosen = logits.gather(1, place)[:, 0]  # (C,)
     average = logits.mean(dim=1)
     largest = logits.amax(dim=1, keepdim=True)  # (C, 1)

@@ -17,6 +17,7 @@ from torch import Tensor
 from clearformer.build import resting_pasts
 from clearformer.config import HiddenMemory
 from clearformer.core.past import KVCache, Past
+from clearformer.core.vocabulary import at_least_float32
 from clearformer.generate.flat import Flat, understands
 from clearformer.generate.writer import Writer
 
@@ -146,4 +147,4 @@ class Decoder:
 
 def _for_rules(logits: Tensor) -> Tensor:
     """Logits where the rules of choosing work: on the CPU, in float32 at least."""
-    return logits.float().cpu()
+    return at_least_float32(logits).cpu()

@@ -10,6 +10,7 @@ import torch
 from clearformer.config import MaskedToken, ModelConfig, Pretraining
 from clearformer.core import heads
 from clearformer.core.model import Transformer
+from clearformer.core.vocabulary import at_least_float32
 from clearformer.text import Tokenizer
 
 
@@ -48,7 +49,7 @@ def fill(
     tokens = torch.from_numpy(ids.astype(np.int64))[None].to(device)  # (1, T)
     hidden = model.hidden(tokens)[0, torch.from_numpy(places).to(device)]  # (masks, E)
     masked = head.masked if isinstance(head, heads.Pretraining) else head
-    likely = masked(hidden).float().softmax(-1).topk(top)  # each (masks, top)
+    likely = at_least_float32(masked(hidden)).softmax(-1).topk(top)  # each (masks, top)
     found = []
     for values, numbers in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
         pieces = tokenizer.pieces(numbers)

@@ -20,6 +20,7 @@ from clearformer.config import ModelConfig, Seq2SeqConfig
 from clearformer.core.heads import NextToken
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.past import KVCache
+from clearformer.core.vocabulary import at_least_float32
 from clearformer.generate.flat import product
 
 ROOM = 32  # tokens that a cache starts with; it doubles when they are used up
@@ -80,7 +81,7 @@ class Growing:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits (R, V) of hidden states (R, E)."""
-        return self.head.capped(self.project(hidden)).float()
+        return at_least_float32(self.head.capped(self.project(hidden)))
 
     def make_room(self, tokens: int) -> None:
         needed = self.memory[0].length + tokens
@@ -140,7 +141,7 @@ class Continuing(Growing):
     def copy(self, sources: Tensor, targets: Tensor) -> None:
         super().copy(sources, targets)
         if self.keep is not None:
-            self.keep[targets] = self.keep[sources]
+            self.keep = self.keep.index_copy(0, targets, self.keep[sources])
 
     def _select_rows(self, rows: Tensor) -> None:
         super()._select_rows(rows)

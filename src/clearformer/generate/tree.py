@@ -99,7 +99,7 @@ class Tree:
         self.model = model
         self.caches = caches
         self.pasts = list(source.pasts)
-        self.source_mask = _added(source.keep)  # (B, 1, 1, S)
+        self.source_mask = _added(source.keep, caches[0].keys)  # (B, 1, 1, S)
         blocks = [block for block in model.decoder.blocks if isinstance(block, DecoderBlock)]
         self.layers = [
             _layer(block, cache, past, rows)
@@ -120,7 +120,7 @@ class Tree:
         self.came_by = torch.cat((self.came_by, own), dim=1)  # (R, K)
         mask = None
         if versions > 1:
-            mask = _added(self.came_by).view(sentences, 1, versions, -1)  # type: ignore[union-attr]
+            mask = _added(self.came_by, x).view(sentences, 1, versions, -1)  # type: ignore[union-attr]
         for layer in self.layers:
             x = layer(x, mask, self.source_mask)
         for cache in self.caches:
@@ -164,11 +164,11 @@ class Tree:
             cache.length = most
 
 
-def _added(keep: Tensor | None) -> Tensor | None:
-    """What torch's attention adds to the scores: (B, K) to (B, 1, 1, K)."""
+def _added(keep: Tensor | None, like: Tensor) -> Tensor | None:
+    """What torch's attention adds to the scores, in their dtype: (B, K) to (B, 1, 1, K)."""
     if keep is None:
         return None
-    hidden = torch.zeros(keep.shape, device=keep.device).masked_fill_(~keep, -math.inf)
+    hidden = like.new_zeros(keep.shape).masked_fill_(~keep, -math.inf)
     return hidden[:, None, None, :]
 
 
