@@ -33,6 +33,7 @@ class Classify:
         from clearformer import data
         from clearformer.cli.show import require_place
         from clearformer.config import Classifier
+        from clearformer.explore.about import tasks
         from clearformer.train.evaluate import predict
         from clearformer.train.folder import open_run
 
@@ -41,8 +42,11 @@ class Classify:
         require_place(self.out, self.file)
         opened = open_run(self.run_folder)
         head = opened.config.model.head
-        if not isinstance(head, Classifier) or head.names is None:
-            raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
+        if not isinstance(head, Classifier):
+            verb = tasks(opened.config.model)[0]
+            raise ValueError(f"{self.run_folder} is no classifier: use clearformer {verb}")
+        if head.names is None:
+            raise ValueError(f"{self.run_folder} has no names for its classes: train it first")
         table = table_of(self.texts, self.file, self.text or opened.config.data.text)
         rows = data.encode_rows(table, opened.tokenizer, head.names)
         guesses = predict(opened.model, rows, opened.config)

@@ -10,6 +10,7 @@ import tyro
 
 if TYPE_CHECKING:
     from clearformer.config import AnyModelConfig
+    from clearformer.text import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,23 @@ class Import:
         )
         for note in found.notes:
             print(f"note: {note}")
-        print(f"next: clearformer {_next(config).format(out)}")
+        print(f"next: clearformer {_next(config, tokenizer).format(out)}")
 
 
-def _next(config: AnyModelConfig) -> str:
-    """The verb that suits a model."""
-    from clearformer.config import Seq2SeqConfig
+EXAMPLES = {
+    "translate": 'translate {} "A text"',
+    "generate": 'generate {} "Once upon"',
+    "classify": 'classify {} "A text"',
+    "fill": 'fill {} "A text with a [MASK] word"',
+    "embed": 'embed {} "A text" "Another"',
+}
 
-    if isinstance(config, Seq2SeqConfig):
-        return 'translate {} "A text"'
-    return {
-        "NextToken": 'generate {} "Once upon"',
-        "Classifier": 'classify {} "A text"',
-    }.get(type(config.head).__name__, 'embed {} "A text" "Another"')
+
+def _next(config: AnyModelConfig, tokenizer: Tokenizer) -> str:
+    """An example of the verb that fits the model's head."""
+    from clearformer.explore.about import tasks
+
+    verb = tasks(config)[0]
+    if verb == "fill" and tokenizer.mask is None:
+        verb = "embed"
+    return EXAMPLES[verb]

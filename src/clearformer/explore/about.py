@@ -9,14 +9,18 @@ import torch
 
 from clearformer.build import pattern
 from clearformer.config import (
+    AnswerSpan,
     AnyModelConfig,
     Classifier,
     Features,
     HiddenMemory,
     MaskedToken,
+    MultipleChoice,
+    NextSentence,
     NextToken,
     Pretraining,
     Seq2SeqConfig,
+    TokenClassifier,
 )
 from clearformer.explore.entries import Entry
 from clearformer.explore.views import family
@@ -84,7 +88,7 @@ def tasks(config: AnyModelConfig) -> list[str]:
             return ["classify"]
         case MaskedToken() | Pretraining():
             return ["fill"]
-        case Features():
+        case Features() | TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
             return ["embed"]
 
 
