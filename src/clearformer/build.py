@@ -351,10 +351,20 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
             return heads.Pretraining(masked_token(config, table), heads.NextSentence(config.width))
         case c.Features(pool=pool):
             return heads.Features(pooling(pool, config.width))
-        case c.Classifier(classes=classes, pool=pool):
+        case c.Classifier(classes=classes, pool=pool, bias=bias):
             width = config.width * (2 if pool == "mean_max" else 1)
             return heads.Classifier(
-                pooling(pool, config.width), width, classes, config.dropout.residual
+                pooling(pool, config.width), width, classes, config.dropout.residual, bias
+            )
+        case c.TokenClassifier(classes=classes, bias=bias):
+            return heads.TokenClassifier(config.width, classes, config.dropout.residual, bias)
+        case c.AnswerSpan():
+            return heads.TokenClassifier(config.width, classes=2)
+        case c.NextSentence():
+            return heads.NextSentence(config.width)
+        case c.MultipleChoice():
+            return heads.Classifier(
+                heads.Pooler(config.width), config.width, 1, config.dropout.residual
             )
         case _:
             assert_never(config.head)
@@ -377,6 +387,7 @@ def pooling(name: str, width: int) -> heads.Pool:
         "max": heads.max_pool,
         "mean_max": heads.mean_max_pool,
         "first": heads.first_pool,
+        "last": heads.last_pool,
     }[name]
 
 

@@ -23,6 +23,9 @@ SCALED = {
     "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
 }  # fmt: skip
 NONE = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+GROUPED = {**BERT, **NONE, "num_key_value_heads": 2}
+THREE = {"id2label": {0: "bad", 1: "fair", 2: "good"}}
+KINDS = {0: "O", 1: "B-PER", 2: "I-PER"}
 # name: (their class, its config, settings)
 MODELS = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {**GPT2, **NONE}),
@@ -35,6 +38,38 @@ MODELS = {
     "bert-masked": ("BertForMaskedLM", "BertConfig", BERT),
     "bert-features": ("BertModel", "BertConfig", BERT),
     "bert-classes": ("BertForSequenceClassification", "BertConfig", {**BERT, "num_labels": 3}),
+    "bert-tokens": ("BertForTokenClassification", "BertConfig", {**BERT, "id2label": KINDS}),
+    "bert-answers": ("BertForQuestionAnswering", "BertConfig", BERT),
+    "bert-next": ("BertForNextSentencePrediction", "BertConfig", BERT),
+    "bert-choices": ("BertForMultipleChoice", "BertConfig", BERT),
+    "gpt2-classes": ("GPT2ForSequenceClassification", "GPT2Config", {**GPT2, **NONE, **THREE}),
+    "gpt2-tokens": ("GPT2ForTokenClassification", "GPT2Config", {**GPT2, **NONE, **THREE}),
+    "gpt2-answers": ("GPT2ForQuestionAnswering", "GPT2Config", {**GPT2, **NONE}),
+    "llama-classes": ("LlamaForSequenceClassification", "LlamaConfig", {**GROUPED, **THREE}),
+    "llama-tokens": ("LlamaForTokenClassification", "LlamaConfig", {**GROUPED, **THREE}),
+    "llama-tokens-unbiased": (
+        "LlamaForTokenClassification",
+        "LlamaConfig",
+        {**GROUPED, **THREE, "token_classification_bias": False},
+    ),
+    "llama-answers": ("LlamaForQuestionAnswering", "LlamaConfig", GROUPED),
+    "llama-body": ("LlamaModel", "LlamaConfig", GROUPED),
+    "mistral-classes": (
+        "MistralForSequenceClassification",
+        "MistralConfig",
+        {**GROUPED, **THREE, "sliding_window": 5},
+    ),
+    "mistral-answers": (
+        "MistralForQuestionAnswering",
+        "MistralConfig",
+        {**GROUPED, "sliding_window": 5},
+    ),
+    "qwen2-classes": ("Qwen2ForSequenceClassification", "Qwen2Config", {**GROUPED, **THREE}),
+    "qwen3-classes": (
+        "Qwen3ForSequenceClassification",
+        "Qwen3Config",
+        {**GROUPED, **THREE, "head_dim": 4},
+    ),
     "llama": ("LlamaForCausalLM", "LlamaConfig", {**BERT, **NONE, "num_key_value_heads": 2}),
     "llama-biased": (
         "LlamaForCausalLM",

@@ -77,6 +77,14 @@ def test_a_classifier_brings_its_names():
             read({**settings, "id2label": wrong})
 
 
+def test_a_weight_that_is_not_shared_matters_where_words_are_scored():
+    """A body or a classifier has no such weight; a masked model without it is another one."""
+    untied = {**PUBLISHED, "tie_word_embeddings": False}
+    assert read({**untied, "architectures": ["BertModel"]}).head == Features(pool="pooler")
+    with pytest.raises(ValueError, match="tie_word_embeddings"):
+        read(untied)
+
+
 @pytest.mark.parametrize(
     "head",
     [
@@ -107,10 +115,11 @@ def test_what_is_written_reads_the_same(head, small):
         ("is_decoder", True),
         ("hidden_act", "quick_gelu"),
         ("tie_word_embeddings", False),
-        ("architectures", ["BertForQuestionAnswering"]),
+        ("architectures", ["BertForWatchmaking"]),
+        ("architectures", [5]),
         ("hidden_size", 10**9),
-        ("problem_type", "regression"),
-        ("embedding_size", 128),
+        ("add_cross_attention", True),
+        ("pruned_heads", {"0": [1]}),
     ],
 )
 def test_what_we_do_not_compute_is_refused_by_name(name, value):

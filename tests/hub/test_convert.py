@@ -84,7 +84,12 @@ def test_berts_second_bias_is_the_first(damaged, folder):
     assert read(damaged("bert", **alone)).tensors["head.masked.project.bias"].equal(bias)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+EIGHT_BITS = [
+    torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, *EIGHT_BITS])
 def test_other_floats_become_float32(damaged, dtype):
     weights = torch.randn(16).to(dtype)
     found = read(damaged(**{NORM: weights}))
@@ -93,9 +98,51 @@ def test_other_floats_become_float32(damaged, dtype):
     assert any(name in note and "are now float32" in note for note in found.notes)
 
 
-def test_whole_numbers_are_no_weights(damaged):
-    with pytest.raises(ValueError, match=f"{NORM} is of torch.int8, but weights are"):
-        read(damaged(**{NORM: torch.ones(16, dtype=torch.int8)}))
+NO_FLOATS = [
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32,
+    torch.uint64, torch.bool, torch.complex64,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", NO_FLOATS)
+def test_what_is_no_float_is_no_weight(damaged, dtype):
+    with pytest.raises(ValueError, match=f"{NORM} is of {dtype}, but weights are floating-point"):
+        read(damaged(**{NORM: torch.ones(16).to(dtype)}))
+
+
+Q, K, V = (f"model.layers.0.self_attn.{each}_proj.weight" for each in "qkv")
+
+
+def test_a_file_may_mix_types(damaged):
+    """Three matrices of three types that are one of ours, and two names of one weight."""
+    parts = {
+        Q: torch.randn(16, 16).to(torch.float8_e4m3fn),
+        K: torch.randn(8, 16, dtype=torch.float64),
+        V: torch.randn(8, 16).to(torch.bfloat16),
+    }
+    found = read(damaged("llama", **parts))
+    joined = found.tensors["stack.blocks.0.attention.project.weight"]
+    assert joined.equal(torch.cat([part.float() for part in parts.values()]))
+    assert found.notes == (
+        "weights of bfloat16, float64, float8_e4m3fn are now float32; 128 of them were rounded",
+    )
+    path = damaged()
+    table = load_file(path / "model.safetensors")["transformer.wte.weight"]
+    again = read(damaged(**{"lm_head.weight": table.double()}))
+    assert again.model().head.project.weight.equal(table)
+
+
+def test_float64_that_is_exact_in_float32_is_not_called_rounded(damaged):
+    found = read(damaged(**{NORM: torch.full((16,), 0.5, dtype=torch.float64)}))
+    assert found.notes == ("weights of float64 are now float32",)
+
+
+def test_scales_of_eight_bits_are_not_ignored(damaged):
+    """Without its scales, a quantized weight is another number."""
+    eight = torch.randn(16, 16).to(torch.float8_e4m3fn)
+    path = damaged("llama", **{Q: eight, f"{Q}_scale": torch.ones(1)})
+    with pytest.raises(ValueError, match=r"it has the tensor .*q_proj.weight_scale, which its"):
+        read(path)
 
 
 def test_what_is_not_finite_is_counted(damaged):

@@ -79,15 +79,27 @@ def test_every_setting_counts():
     [
         ("scale_attn_weights", False),
         ("scale_attn_by_inverse_layer_idx", True),
-        ("reorder_and_upcast_attn", True),
         ("add_cross_attention", True),
-        ("activation_function", "swish"),
+        ("activation_function", "quick_gelu"),
+        ("hidden_size", 512),  # a second name of n_embd
+        ("is_causal", False),
         ("n_embd", 10**9),
         ("n_layer", 10**9),
         ("vocab_size", 10**12),
-        ("parallel_residual", True),
     ],
 )
 def test_what_we_do_not_compute_is_refused_by_name(name, value):
     with pytest.raises(ValueError, match=name):
         read({**PUBLISHED, name: value})
+
+
+def test_the_other_names_of_its_numbers():
+    """transformers reads them too, so they stand for n_embd and its like."""
+    numbers = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers"}
+    renamed = {numbers.get(name, name): value for name, value in PUBLISHED.items()}
+    assert read(renamed) == read(PUBLISHED)
+
+
+def test_what_changes_no_number_is_read():
+    for more in ({"reorder_and_upcast_attn": True}, {"is_decoder": True}, {"unknown": 1}):
+        assert read({**PUBLISHED, **more}) == read(PUBLISHED)

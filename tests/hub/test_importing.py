@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from clearformer.hub.exporting import to_safetensors
-from clearformer.hub.importing import read
+from clearformer.hub.importing import config_of, read
 from clearformer.text import Bytes, sha256
 
 
@@ -101,6 +101,52 @@ def test_code_beside_a_checkpoint_is_not_looked_at(folder, tmp_path):
         (path / name).write_text(f"open({str(marker)!r}, 'w')")
     read(path)
     assert not marker.exists()
+
+
+def test_keys_that_the_reference_does_not_read_are_ignored_and_named(folder, edit):
+    path, _ = folder("llama")
+    plain = read(path)
+    silent = {"torch_dtype": "float32", "use_cache": False, "_name_or_path": "x", "id2label": {}}
+    edit(path / "config.json", **silent)
+    assert read(path).notes == ()
+    edit(path / "config.json", eos_token_ids=[1, 2])
+    assert read(path).notes == (
+        "ignored, a setting that this kind of model does not have: eos_token_ids",
+    )
+    edit(path / "config.json", neftune_alpha=5, lora={"r": 8}, **{"a\nb": 1})
+    found = read(path)
+    assert found.notes == (
+        "ignored, settings that this kind of model does not have: eos_token_ids, neftune_alpha, "
+        "lora and 1 more",
+    )
+    assert found.config == plain.config
+    assert equal(found.tensors, plain.tensors)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-masked", "qwen2"])
+def test_a_config_without_a_model_type(folder, edit, name):
+    path, _ = folder(name)
+    whole = read(path)
+    edit(path / "config.json", model_type=None)
+    found = read(path)
+    assert found.config == whole.config
+    assert equal(found.tensors, whole.tensors)
+    assert "has no model_type; it was read as" in found.notes[0]
+    assert config_of(path) == whole.config
+
+
+def test_the_names_of_older_files(folder):
+    """BERT of 2018: gamma and beta, and numbers of positions among the weights."""
+    path, _ = folder("bert")
+    whole = read(path)
+    old = {}
+    for name, value in load_file(path / "model.safetensors").items():
+        if "LayerNorm" in name:
+            name = name.replace(".weight", ".gamma").replace(".bias", ".beta")
+        old[name] = value.clone()
+    old["bert.embeddings.position_ids"] = torch.arange(32)[None]
+    save_file(old, path / "model.safetensors")
+    assert equal(read(path).tensors, whole.tensors)
 
 
 # --- what is wrong -------------------------------------------------------------------------

@@ -138,13 +138,12 @@ def test_positions_that_are_said_twice_must_agree():
         ("partial_rotary_factor", 0.5),
         ("head_dim", 0),
         ("hidden_act", "gelu"),
-        ("pretraining_tp", 2),
+        ("is_causal", False),
+        ("attention_chunk_size", 16),
         ("layer_types", ["sliding_attention", "full_attention"]),
         ("sliding_window", 16),
         ("use_sliding_window", True),
         ("num_key_value_heads", 8),
-        ("logit_softcapping", 30.0),
-        ("num_experts", 8),
     ],
 )
 def test_what_we_do_not_compute_is_refused_by_name(name, value):
@@ -198,3 +197,20 @@ def test_what_lies_in_halves_stays_as_it_is(small):
     assert in_halves(config, tensors) == (config, tensors)
     gpt2 = small("gpt2")
     assert in_halves(gpt2, tensors) == (gpt2, tensors)
+
+
+def test_a_bias_is_asked_for_where_the_reference_has_one():
+    """Mistral and Qwen2 do not read the key that Llama and Qwen3 have for it."""
+    assert read(attention_bias=True).biases.attention_output
+    assert read(model_type="qwen3", attention_bias=True).biases.attention_output
+    for kind in ("mistral", "qwen2"):
+        found = read(model_type=kind, attention_bias=True, mlp_bias=True).biases
+        assert (found.attention_output, found.feed_forward) == (False, False)
+
+
+def test_kinds_of_layers_may_say_what_holds_anyway():
+    windowed = {"model_type": "mistral", "sliding_window": 16}
+    types = ["sliding_attention"] * read().layers
+    assert read(**windowed, layer_types=types).patterns == read(**windowed).patterns
+    with pytest.raises(ValueError, match="a mistral has one kind of attention in all"):
+        read(**windowed, layer_types=["full_attention"] * read().layers)

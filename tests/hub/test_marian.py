@@ -124,7 +124,7 @@ def test_a_file_about_writing_goes_before(tmp_path):
         ("forced_eos_token_id", 5),
         ("max_length", 0),
         ("d_model", 10**9),
-        ("gated_attention", True),
+        ("hidden_size", 7),  # a second name of d_model
     ],
 )
 def test_what_we_do_not_compute_is_refused_by_name(name, value):

@@ -32,13 +32,69 @@ def test_a_share_must_be_one(value):
         Settings({"x": value}, "here").number("x", 0.5)
 
 
-def test_what_nobody_asked_for_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"here sets new_trick to 0.5, which clearformer does not"):
-        Settings({"new_trick": 0.5}, "here").close()
-    with pytest.raises(ValueError, match="here sets use_bias to False"):
-        Settings({"use_bias": False}, "here").close()
-    Settings({"new_trick": 0.5, "off": None}, "here").close({"new_trick"})
-    Settings(dict.fromkeys(HARMLESS, 1), "here").close()
+def test_what_nobody_asked_for_is_remembered_by_name():
+    settings = Settings({"new_trick": 0.5, "eos_token_ids": [1], "off": None, "n": 3}, "here")
+    settings.whole("n", 5)
+    settings.close()
+    assert settings.ignored == ["new_trick", "eos_token_ids"]
+    settings.close({"new_trick"})
+    assert settings.ignored == ["eos_token_ids"]
+    known = Settings(dict.fromkeys(HARMLESS, 1), "here")
+    known.close()
+    assert known.ignored == []
+
+
+def test_a_second_name_may_stand_alone_or_say_the_same():
+    alone = Settings({"hidden_size": 3}, "here")
+    alone.rename("hidden_size", "n_embd")
+    assert alone.whole("n_embd", 5) == 3
+    both = Settings({"hidden_size": 3, "n_embd": 3}, "here")
+    both.rename("hidden_size", "n_embd")
+    assert both.whole("n_embd", 5) == 3
+    with pytest.raises(ValueError, match="hidden_size is 4, but n_embd says 3: they are one"):
+        Settings({"hidden_size": 4, "n_embd": 3}, "here").rename("hidden_size", "n_embd")
+
+
+REFERENCE = {
+    "gpt2": "GPT2Config",
+    "bert": "BertConfig",
+    "llama": "LlamaConfig",
+    "mistral": "MistralConfig",
+    "qwen2": "Qwen2Config",
+    "qwen3": "Qwen3Config",
+    "marian": "MarianConfig",
+}
+
+
+@pytest.mark.parametrize("kind", REFERENCE)
+def test_every_setting_of_the_reference_is_understood(transformers, kind):
+    """A key that it has is asked for, or listed as harmless: none is ignored as unknown to it."""
+    from clearformer.hub.kinds import KINDS
+
+    built = getattr(transformers, REFERENCE[kind])()
+    data = {name: getattr(built, name) for name in (*built.to_dict(), *built.attribute_map)}
+    settings = Settings({**data, "model_type": kind}, "here")
+    KINDS[kind].read(settings, ())
+    assert settings.ignored == []
+
+
+@pytest.mark.parametrize("kind", REFERENCE)
+def test_the_list_of_harmless_keys_has_none_that_the_reference_computes_with(transformers, kind):
+    """What its modeling code reads of a config and we call harmless is known, key by key."""
+    import importlib
+    import inspect
+    import re
+
+    place = f"transformers.models.{kind}.modeling_{kind}"
+    source = inspect.getsource(importlib.import_module(place))
+    read = set(re.findall(r"config\.(\w+)", source)) & HARMLESS
+    # Training, classes, padding, what is returned beside the output, and how work is cut.
+    known = {
+        "_attn_implementation", "chunk_size_feed_forward", "classifier_dropout",
+        "decoder_start_token_id", "hidden_dropout", "initializer_range", "num_labels",
+        "pad_token_id", "problem_type", "use_cache",
+    }  # fmt: skip
+    assert read <= known
 
 
 @pytest.mark.parametrize("name", sorted(NEUTRAL))

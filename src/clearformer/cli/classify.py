@@ -34,6 +34,7 @@ class Classify:
         from clearformer.config import Classifier
         from clearformer.data.rows import count_cut
         from clearformer.data.write_tables import require_ending, require_fields
+        from clearformer.explore.about import tasks
         from clearformer.train.evaluate import predict
         from clearformer.train.folder import open_run
 
@@ -42,8 +43,11 @@ class Classify:
             require_ending(self.out)
         opened = open_run(self.run_folder)
         head = opened.config.model.head
-        if not isinstance(head, Classifier) or head.names is None:
-            raise ValueError(f"{self.run_folder} is no classifier: use clearformer generate")
+        if not isinstance(head, Classifier):
+            verb = tasks(opened.config.model)[0]
+            raise ValueError(f"{self.run_folder} is no classifier: use clearformer {verb}")
+        if head.names is None:
+            raise ValueError(f"{self.run_folder} has no names for its classes: train it first")
         table = given_table(self.texts, self.file, self.text or opened.config.data.text)
         note(opened.note)
         if self.out is not None:

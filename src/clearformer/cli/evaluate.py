@@ -64,7 +64,7 @@ class Evaluate:
 
     def run(self) -> None:
         from clearformer.cli.show import require_place
-        from clearformer.config import Classifier, Features, MaskedToken, Pretraining
+        from clearformer.config import Classifier, MaskedToken, Pretraining, UntrainedHead
         from clearformer.data.write_tables import require_lines_or_table
         from clearformer.train.folder import is_translator, open_run, open_translator
 
@@ -84,10 +84,11 @@ class Evaluate:
         self._require_part(opened.config.data.source)
         if self.out is not None:
             raise ValueError(f"--out is for translations, but {self.run_folder} is no translator")
-        if isinstance(opened.config.model.head, Features):
+        if isinstance(opened.config.model.head, UntrainedHead):
             raise ValueError(
-                f"{self.run_folder} gives vectors and no scores, so there is nothing to evaluate: "
-                f"use clearformer embed, or give it a head with clearformer train classify --from"
+                f"{self.run_folder} has the head {type(opened.config.model.head).__name__}, which "
+                f"has nothing to evaluate here: use clearformer embed, or give it another head "
+                f"with clearformer train classify --from"
             )
         self._head(opened)
         if isinstance(opened.config.model.head, Classifier):

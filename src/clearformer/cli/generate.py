@@ -272,12 +272,14 @@ class Generate:
         from clearformer.config import NextToken
         from clearformer.core.int8 import quantize
         from clearformer.core.layout import pack, quicken
+        from clearformer.explore.about import tasks
         from clearformer.generate.writer import Writer
         from clearformer.train.folder import open_run
 
         opened = open_run(folder)
         if not isinstance(opened.config.model.head, NextToken):
-            raise ValueError(f"{folder} is no generator: use clearformer classify")
+            verb = tasks(opened.config.model)[0]
+            raise ValueError(f"{folder} is no generator: use clearformer {verb}")
         note(opened.note)
         # One text at a time reads each weight once for a single vector, several for a batch.
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)

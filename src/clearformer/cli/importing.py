@@ -13,6 +13,7 @@ from clearformer.cli.output import say
 
 if TYPE_CHECKING:
     from clearformer.config import AnyModelConfig
+    from clearformer.text import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,23 @@ class Import:
         )
         for note in found.notes:
             say(f"note: {note}")
-        say(f"next: clearformer {_next(config).format(shlex.quote(str(out)))}")
+        say(f"next: clearformer {_next(config, tokenizer).format(shlex.quote(str(out)))}")
 
 
-def _next(config: AnyModelConfig) -> str:
-    """The verb that suits a model."""
-    from clearformer.config import Seq2SeqConfig
+EXAMPLES = {
+    "translate": 'translate {} "A text"',
+    "generate": 'generate {} "Once upon"',
+    "classify": 'classify {} "A text"',
+    "fill": 'fill {} "A text with a [MASK] word"',
+    "embed": 'embed {} "A text" "Another"',
+}
 
-    if isinstance(config, Seq2SeqConfig):
-        return 'translate {} "A text"'
-    return {
-        "NextToken": 'generate {} "Once upon"',
-        "Classifier": 'classify {} "A text"',
-    }.get(type(config.head).__name__, 'embed {} "A text" "Another"')
+
+def _next(config: AnyModelConfig, tokenizer: Tokenizer) -> str:
+    """An example of the verb that fits the model's head."""
+    from clearformer.explore.about import tasks
+
+    verb = tasks(config)[0]
+    if verb == "fill" and tokenizer.mask is None:
+        verb = "embed"
+    return EXAMPLES[verb]

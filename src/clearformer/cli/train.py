@@ -373,7 +373,14 @@ def defaults(words: Sequence[str]) -> Train:
 
 def beginning(name: str | None, source: Path) -> Train:
     """The model of `source`, going on as it is, or with the head of a classifier."""
-    from clearformer.config import Classifier, Features, NextToken, Pretraining
+    from clearformer.config import (
+        Classifier,
+        Features,
+        MultipleChoice,
+        NextSentence,
+        NextToken,
+        Pretraining,
+    )
     from clearformer.families.recipes import going_on
     from clearformer.train import origin
 
@@ -386,8 +393,10 @@ def beginning(name: str | None, source: Path) -> Train:
     if name == CLASSIFY and not isinstance(model.head, Classifier):
         # BERT learned what its pooled first token is for; behind a generator's first token
         # there is nothing yet.
-        pools = {Pretraining: "pooler", NextToken: "mean"}
-        own = model.head.pool if isinstance(model.head, Features) else "first"
+        pooled = (Pretraining, NextSentence, MultipleChoice)
+        pools = {NextToken: "mean", **dict.fromkeys(pooled, "pooler")}
+        usual = "first" if model.past is None else "mean"
+        own = model.head.pool if isinstance(model.head, Features) else usual
         pool: Any = pools.get(type(model.head), own)
         model = replace(model, head=Classifier(pool=pool))
     data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)

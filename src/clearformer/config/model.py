@@ -1,4 +1,4 @@
-"""What a model is: positions, patterns, norms, heads, and the numbers that hold them together."""
+"""What a model is: positions, patterns, norms, and the numbers that hold them together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal, assert_never
 
 from clearformer import limits
 from clearformer.config.codec import from_json, require
+from clearformer.config.heads import Head
 
 # --- positions -----------------------------------------------------------------------------
 
@@ -227,7 +228,7 @@ def strides(pattern: Pattern) -> tuple[int, ...]:
             assert_never(pattern)
 
 
-# --- norms, heads, pasts -------------------------------------------------------------------
+# --- norms, pasts --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,51 +246,6 @@ class RMSNorm:
 
 
 Norm = LayerNorm | RMSNorm
-
-
-@dataclass(frozen=True, kw_only=True)
-class NextToken:
-    """A generator's head; tied = it shares the embedding's weight."""
-
-    tied: bool = True
-    cap: float | None = None
-    ends: tuple[int, ...] | None = None
-    """Tokens that end a text, by number; none: those whose names say so."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaskedToken:
-    """The first of BERT's objectives alone: hidden tokens (tied)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pretraining:
-    """BERT's two objectives: hidden tokens (tied) and next sentence."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Features:
-    """No scores: one vector for the whole sequence, and hidden states to be used elsewhere."""
-
-    pool: Literal["mean", "max", "first", "pooler"] = "mean"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Classifier:
-    """One class for the whole sequence."""
-
-    classes: int = 2
-    pool: Literal["mean", "max", "mean_max", "first", "pooler"] = "mean"
-    names: tuple[str, ...] | None = None  # of the classes, once data has told them
-
-    def __post_init__(self) -> None:
-        most = limits.MOST_CLASSES
-        require(self, "classes", 2 <= self.classes <= most, f"at least 2 and at most {most}")
-        named = self.names is None or len(self.names) == self.classes
-        require(self, "names", named, "as many as classes, or absent")
-
-
-Head = NextToken | Pretraining | MaskedToken | Features | Classifier
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""What the last hidden states are good for: the next token, a hidden token, a class.
+"""What the last hidden states are good for: the next token, a hidden token, a class of a text or
+of every token.
 
 A head gives logits, and the loss as a sum over its valid targets together with their number,
 one entry for each objective; whoever trains divides, once, over the whole batch.
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.block import Activation
-from clearformer.core.masks import first_kept, require_keep
+from clearformer.core.masks import first_kept, last_kept, require_keep
 from clearformer.core.shapes import require_shape
 from clearformer.core.vocabulary import IGNORE as IGNORE
 from clearformer.core.vocabulary import SumAndCount as SumAndCount
@@ -133,6 +134,15 @@ def first_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     return hidden[rows, first_kept(keep)]  # (B, E)
 
 
+def last_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+    """The last real token: the only one that has seen the whole text in a causal model."""
+    _require_sequences(hidden, keep)
+    if keep is None:
+        return hidden[:, -1]  # (B, E)
+    rows = torch.arange(hidden.shape[0], device=hidden.device)
+    return hidden[rows, last_kept(keep)]  # (B, E)
+
+
 def _require_sequences(hidden: Tensor, keep: Tensor | None) -> None:
     wanted = ("batch", "tokens", "width")
     require_shape("hidden", hidden, wanted, "pass hidden[None] for one sequence")
@@ -158,14 +168,31 @@ class Pooler(nn.Module):
 class Classifier(Head):
     """One class for a whole sequence: pool to a vector of `width`, then project (eq. 27)."""
 
-    def __init__(self, pool: Pool, width: int, classes: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, pool: Pool, width: int, classes: int, dropout: float = 0.0, bias: bool = True
+    ) -> None:
         super().__init__()
         self.pool = pool
         self.dropout = nn.Dropout(dropout)
-        self.project = nn.Linear(width, classes)
+        self.project = nn.Linear(width, classes, bias=bias)
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(self.pool(hidden, keep)))  # (B, C)
+
+    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+        return self.cross_entropy(self(hidden, keep), targets)
+
+
+class TokenClassifier(Head):
+    """One class for every token."""
+
+    def __init__(self, width: int, classes: int, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(width, classes, bias=bias)
+
+    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+        return self.project(self.dropout(hidden))  # (B, T, C)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
         return self.cross_entropy(self(hidden, keep), targets)

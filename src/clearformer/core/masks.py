@@ -102,6 +102,11 @@ def first_kept(keep: Tensor) -> Tensor:
     return keep.int().argmax(dim=1)
 
 
+def last_kept(keep: Tensor) -> Tensor:
+    """Index of the last real token of each row (B,); the last of all if there is none."""
+    return keep.shape[1] - 1 - keep.flip(1).int().argmax(dim=1)
+
+
 def _each_head(pattern: Pattern, heads: int, queries: int, places: Tensor) -> Tensor:
     """The rule for positions (..., K), of which the queries are the last: (..., H or 1, Q, K)."""
     start = places.shape[-1] - queries

@@ -9,15 +9,19 @@ import torch
 
 from clearformer.build import pattern
 from clearformer.config import (
+    AnswerSpan,
     AnyModelConfig,
     Classifier,
     Features,
     Head,
     HiddenMemory,
     MaskedToken,
+    MultipleChoice,
+    NextSentence,
     NextToken,
     Pretraining,
     Seq2SeqConfig,
+    TokenClassifier,
 )
 from clearformer.explore.entries import Entry
 from clearformer.explore.texts import clean
@@ -92,7 +96,7 @@ def tasks(config: AnyModelConfig) -> list[str]:
             return ["classify"]
         case MaskedToken() | Pretraining():
             return ["fill"]
-        case Features():
+        case Features() | TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
             return ["embed"]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
 from clearformer import limits
 from clearformer.config import (
+    AnswerSpan,
     Classifier,
     Dropout,
     Features,
@@ -16,11 +17,15 @@ from clearformer.config import (
     Learned,
     MaskedToken,
     ModelConfig,
+    MultipleChoice,
+    NextSentence,
     Pretraining,
+    TokenClassifier,
 )
+from clearformer.hub import heads
 from clearformer.hub.family import Family
 from clearformer.hub.names import PROJECTIONS, Row
-from clearformer.hub.settings import Settings
+from clearformer.hub.settings import ACTIVATIONS, Settings, activation_name
 
 OURS, THEIRS = "stack.blocks.{}.", "bert.encoder.layer.{}."
 SELF = THEIRS + "attention.self."
@@ -57,25 +62,28 @@ MASKED = (
     Row("head.project.weight", "cls.predictions.decoder.weight"),
     Row("head.project.bias", "cls.predictions.bias"),
 )
-CLASSIFIER = (Row("head.project.{}", "classifier.{}"),)
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
+PROJECTS: dict[type[Head], str] = {  # what we call `head.project` in all the other heads
+    Classifier: "classifier.{}",
+    TokenClassifier: "classifier.{}",
+    MultipleChoice: "classifier.{}",
+    AnswerSpan: "qa_outputs.{}",
+    NextSentence: "cls.seq_relationship.{}",
 }
-ARCHITECTURES = (
-    "BertModel",
-    "BertForPreTraining",
-    "BertForMaskedLM",
-    "BertForSequenceClassification",
-)
+ARCHITECTURES: dict[str, type[Head]] = {
+    "BertModel": Features,
+    "BertForPreTraining": Pretraining,
+    "BertForMaskedLM": MaskedToken,
+    "BertForNextSentencePrediction": NextSentence,
+    "BertForSequenceClassification": Classifier,
+    "BertForTokenClassification": TokenClassifier,
+    "BertForQuestionAnswering": AnswerSpan,
+    "BertForMultipleChoice": MultipleChoice,
+}
 EPSILON = 1e-12
 
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     settings.only("position_embedding_type", "absolute")
-    settings.only("tie_word_embeddings", True)
     norm = LayerNorm(epsilon=settings.number("layer_norm_eps", EPSILON))
     dropout = settings.number("hidden_dropout_prob", 0.1)
     config = ModelConfig(
@@ -101,80 +109,52 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         ),
         init="normal",
     )
-    settings.close({"label2id", "classifier_dropout"})
+    settings.close({"tie_word_embeddings"})
     return config
 
 
 def _head(settings: Settings, names: Collection[str]) -> Head:
     """By the architecture; then by the tensors, since many a checkpoint has more than it says."""
-    labels = settings.anything("id2label")
-    named = len(labels) if isinstance(labels, dict) and labels else 2
-    count = settings.whole("num_labels", limits.MOST_CLASSES, named)
-    architectures = settings.anything("architectures") or ["BertModel"]
-    architecture = architectures[0] if isinstance(architectures, list) else architectures
-    pool: Literal["pooler", "mean"] = "pooler" if "bert.pooler.dense.weight" in names else "mean"
-    if architecture not in ARCHITECTURES:
-        settings.refuse("architectures", architecture, f"known: {', '.join(ARCHITECTURES)}")
-    if architecture == "BertForSequenceClassification":
-        return Classifier(classes=count, pool="pooler", names=_names(settings, labels, count))
-    if architecture == "BertModel":
-        return Features(pool=pool)
-    if "cls.seq_relationship.weight" in names or architecture == "BertForPreTraining":
-        return Pretraining()
-    return MaskedToken()
-
-
-def _names(settings: Settings, labels: Any, count: int) -> tuple[str, ...]:
-    if labels is None:
-        return tuple(f"LABEL_{i}" for i in range(count))
-    found = [labels.get(str(i)) for i in range(count)] if isinstance(labels, dict) else []
-    if not all(isinstance(name, str) and _writable(name) for name in found):
-        found = []
-    if len(set(found)) != count:
-        settings.refuse("id2label", labels, f"it must name the classes 0 to {count - 1}")
-    return tuple(str(name) for name in found)
-
-
-def _writable(text: str) -> bool:
-    """Half of a surrogate pair is no text that any file could hold."""
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+    named = heads.architecture(settings) or "BertModel"
+    if named not in ARCHITECTURES:
+        settings.refuse("architectures", named, f"known: {', '.join(ARCHITECTURES)}")
+    kind = ARCHITECTURES[named]
+    if kind is Classifier:
+        return heads.classifier(settings, "pooler")
+    if kind is TokenClassifier:
+        return heads.token_classifier(settings)
+    if kind is Features:
+        return Features(pool="pooler" if "bert.pooler.dense.weight" in names else "mean")
+    if kind in (MaskedToken, Pretraining):
+        settings.only("tie_word_embeddings", True)
+        return Pretraining() if "cls.seq_relationship.weight" in names else kind()
+    return kind()
 
 
 def write(config: ModelConfig) -> dict[str, Any]:
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    names_of = {head: name for name, head in ARCHITECTURES.items()}
     settings: dict[str, Any] = {
         "model_type": "bert",
-        "architectures": ["BertModel"],
+        "architectures": [names_of.get(type(config.head), "BertModel")],
         "vocab_size": config.vocabulary,
         "max_position_embeddings": config.length,
         "num_hidden_layers": config.layers,
         "hidden_size": config.width,
         "num_attention_heads": config.heads,
         "intermediate_size": config.hidden,
-        "hidden_act": names.get(config.activation, "gelu"),
+        "hidden_act": activation_name(config.activation, "gelu"),
         "layer_norm_eps": config.norm.epsilon,
         "type_vocab_size": config.segments or 1,
         "hidden_dropout_prob": config.dropout.residual,
         "attention_probs_dropout_prob": config.dropout.attention,
     }
-    match config.head:
-        case Pretraining():
-            settings["architectures"] = ["BertForPreTraining"]
-        case MaskedToken():
-            settings["architectures"] = ["BertForMaskedLM"]
-        case Classifier(classes=classes, names=given):
-            labels = given or tuple(f"LABEL_{i}" for i in range(classes))
-            settings["architectures"] = ["BertForSequenceClassification"]
-            settings["id2label"] = {str(i): name for i, name in enumerate(labels)}
-            settings["label2id"] = {name: i for i, name in enumerate(labels)}
-        case _:
-            pass
-    return settings
+    return settings | heads.written_classes(config.head)
 
 
 def rows(config: ModelConfig) -> tuple[Row, ...]:
     """The table; what we call `head.project` depends on the head."""
-    return ROWS + (CLASSIFIER if isinstance(config.head, Classifier) else MASKED)
+    theirs = PROJECTS.get(type(config.head))
+    return ROWS + (MASKED if theirs is None else (Row("head.project.{}", theirs),))
 
 
 BERT = Family(

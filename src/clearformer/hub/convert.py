@@ -71,23 +71,30 @@ def _shared(model: nn.Module, rows: Sequence[names.Row]) -> Iterator[tuple[str, 
 
 
 def _require_equal(weights: Weights, second: str, first: str) -> None:
-    # Shapes first: of an empty tensor a header may tell any.
+    # Shapes first: of an empty tensor a header may tell any. In float32: types may differ.
     alike = weights.shape(second) == weights.shape(first)
-    if not alike or not weights.tensor(second).equal(weights.tensor(first)):
+    if not alike or not _floats_of(weights, second).equal(_floats_of(weights, first)):
         raise ValueError(
             f"{second} and {first} are one tensor by its config.json, but they differ in the file"
         )
     weights.let_go(second)
 
 
+def _floats_of(weights: Weights, name: str) -> Tensor:
+    return floats(name, weights.tensor(name))
+
+
 def convert(plan: Plan, weights: Weights) -> tuple[dict[str, Tensor], list[str]]:
     """Read the numbers: what lies as ours does stays a view of the file."""
     tensors, notes, kinds = {}, [], set()
     not_finite = 0
+    rounded = 0
     for ours, (theirs, layout) in plan.items():
         parts = [weights.tensor(name) for name in theirs]
         kinds |= {part.dtype for part in parts}
-        joined = floats(theirs[0], layout.join(parts))
+        plain = [floats(name, part) for name, part in zip(theirs, parts, strict=True)]
+        rounded += sum(_rounded(*pair) for pair in zip(parts, plain, strict=True))
+        joined = layout.join(plain)
         if joined.data_ptr() != parts[0].data_ptr():
             for name in theirs:
                 weights.let_go(name)
@@ -97,13 +104,23 @@ def convert(plan: Plan, weights: Weights) -> tuple[dict[str, Tensor], list[str]]
         tensors[ours] = joined
     if not_finite:
         notes.append(f"{not_finite:,} weights are not finite: the checkpoint is damaged")
-    if kinds != {torch.float32}:
-        named = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
-        notes.append(f"weights of {named} are now float32")
+    others = kinds - {torch.float32}
+    if others:
+        named = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in others))
+        lost = f"; {rounded:,} of them were rounded" if rounded else ""
+        notes.append(f"weights of {named} are now float32{lost}")
     return tensors, notes
 
 
+def _rounded(before: Tensor, after: Tensor) -> int:
+    """How many numbers are others in float32: only float64 holds more."""
+    if before.dtype != torch.float64:
+        return 0
+    return int((after.double() != before).logical_and(before == before).sum())
+
+
 def floats(name: str, tensor: Tensor) -> Tensor:
+    """As float32, in which every smaller type is exact; a file may mix them."""
     if not tensor.dtype.is_floating_point:
         raise ValueError(f"{name} is of {tensor.dtype}, but weights are floating-point numbers")
     return tensor.to(torch.float32)

@@ -37,6 +37,7 @@ class Family:
     heads: str  # pattern of tensors that stand without the prefix
     buffers: str  # pattern of tensors that are computed and not learned
     unused: str  # pattern of tensors that other heads of this family have
+    older_prefix: str | None = None  # another that means the same
     renames: Mapping[str, str] = field(default_factory=dict)  # endings of older checkpoints
     aliases: Mapping[str, str] = field(default_factory=dict)  # second names of one tensor
     shape: type[ModelConfig] = ModelConfig  # one stack, or two
@@ -48,10 +49,13 @@ class Family:
 
     def canonical(self, names: Collection[str]) -> dict[str, str]:
         """The names as the rows have them, each with the one in the file; buffers are gone."""
-        bare = not any(name.startswith(self.prefix) for name in names)
+        older = self.older_prefix
+        bare = not any(name.startswith((self.prefix, older or self.prefix)) for name in names)
         found: dict[str, str] = {}
         for name in names:
             full = self.prefix + name if bare and not re.match(self.heads, name) else name
+            if older is not None and full.startswith(older):
+                full = self.prefix + full.removeprefix(older)
             for old, new in self.renames.items():
                 if full.endswith(old):
                     full = full.removesuffix(old) + new

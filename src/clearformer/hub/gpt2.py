@@ -15,10 +15,10 @@ from clearformer.config import (
     ModelConfig,
     NextToken,
 )
-from clearformer.hub import ends, wishes
+from clearformer.hub import ends, heads, wishes
 from clearformer.hub.family import Family
 from clearformer.hub.names import TURNED, Row
-from clearformer.hub.settings import Settings
+from clearformer.hub.settings import ACTIVATIONS, Settings, activation_name
 
 OURS, THEIRS = "stack.blocks.{}.", "transformer.h.{}."
 
@@ -36,17 +36,16 @@ ROWS = (
     Row(OURS + "feed_forward.down.weight", THEIRS + "mlp.c_proj.weight", TURNED),
     Row(OURS + "feed_forward.down.bias", THEIRS + "mlp.c_proj.bias"),
     Row("stack.norm.{}", "transformer.ln_f.{}"),
-    Row("head.project.weight", "lm_head.weight"),
 )
-ACTIVATIONS = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "relu2": "squared_relu",
+OTHER_NAMES = {  # which the reference reads as well
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_layer": "num_hidden_layers",
+    "n_positions": "max_position_embeddings",
 }
 # Of a head that sums a sequence up, which no generator has.
 HARMLESS = {
+    "is_decoder",  # true or not, a GPT-2 is one
     "n_ctx",  # the older name of n_positions, always the same number
     "summary_activation",
     "summary_first_dropout",
@@ -57,11 +56,18 @@ HARMLESS = {
 
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
+    for name, other in OTHER_NAMES.items():
+        settings.rename(other, name)
     width = settings.whole("n_embd", limits.MOST_WIDTH)
     settings.only("scale_attn_weights", True)
     settings.only("scale_attn_by_inverse_layer_idx", False)
-    settings.only("reorder_and_upcast_attn", False)
+    settings.only("is_causal", True)
+    settings.anything("reorder_and_upcast_attn")  # another order of the same products
     vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
+    generator = NextToken(
+        tied=settings.flag("tie_word_embeddings", True),
+        ends=ends.read(settings, vocabulary, silent=(50_256,)),
+    )
     config = ModelConfig(
         name="gpt2",
         vocabulary=vocabulary,
@@ -74,10 +80,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         activation=settings.choice("activation_function", ACTIVATIONS, "gelu_new"),  # type: ignore[arg-type]
         position=Learned(),
         patterns=(Causal(),),
-        head=NextToken(
-            tied=settings.flag("tie_word_embeddings", True),
-            ends=ends.read(settings, vocabulary, silent=(50_256,)),
-        ),
+        head=heads.of_decoder(settings, names, generator, "GPT2Model"),
         past=KVCache(),
         norm=LayerNorm(epsilon=settings.number("layer_norm_epsilon", 1e-5)),
         dropout=Dropout(
@@ -92,24 +95,24 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
 
 
 def write(config: ModelConfig) -> dict[str, Any]:
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     head = config.head
     return {
         "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
+        "architectures": [heads.decoder_class(head, "GPT2", "LMHeadModel")],
         "vocab_size": config.vocabulary,
         "n_positions": config.length,
         "n_layer": config.layers,
         "n_embd": config.width,
         "n_head": config.heads,
         "n_inner": config.hidden,
-        "activation_function": names.get(config.activation, "gelu_new"),
+        "activation_function": activation_name(config.activation, "gelu_new"),
         "layer_norm_epsilon": config.norm.epsilon,
         "embd_pdrop": config.dropout.embedding,
         "attn_pdrop": config.dropout.attention,
         "resid_pdrop": config.dropout.residual,
         "tie_word_embeddings": isinstance(head, NextToken) and head.tied,
         **ends.written(config),
+        **heads.written_classes(head),
     }
 
 
@@ -117,12 +120,12 @@ GPT2 = Family(
     name="gpt2",
     model_types=("gpt2",),
     prefix="transformer.",
-    rows=lambda config: ROWS,
+    rows=lambda config: ROWS + heads.decoder_rows(config.head, "classifier"),
     read=read,
     write=write,
-    heads=r"lm_head\.|score\.|multiple_choice_head\.",
+    heads=r"lm_head\.|score\.|classifier\.|qa_outputs\.|multiple_choice_head\.",
     buffers=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
-    unused=r"score\..*|multiple_choice_head\..*",
+    unused=r"lm_head\.weight|score\..*|classifier\..*|qa_outputs\..*|multiple_choice_head\..*",
     gather=ends.gather,
     notes=wishes.notes,
 )

@@ -25,7 +25,7 @@ from clearformer.config import (
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.hub.convert import convert, few, floats, make_plan
 from clearformer.hub.family import Family
-from clearformer.hub.kinds import family_of
+from clearformer.hub.kinds import family_of, with_model_type
 from clearformer.hub.pickled import PickledFile
 from clearformer.hub.settings import Settings
 from clearformer.hub.tensors import (
@@ -93,11 +93,12 @@ def read(
         raise ValueError(f"{config_path} is no object")
     if data.get("kind") == "RunConfig":
         raise _already_ours(folder)
+    data, assumed = with_model_type(data)
     family = family_of(data, str(config_path))
     try:
-        data = family.gather(folder, data)
+        settings = Settings(family.gather(folder, data), str(config_path))
         present = family.canonical(list(weights.names()))
-        config = family.read(Settings(data, str(config_path)), present)
+        config = family.read(settings, present)
         if isinstance(config.position, Rotary):
             config = replace(config, position=replace(config.position, pairs=pairs))
         config = replace(config, name=_name(family, folder))
@@ -108,7 +109,15 @@ def read(
     except ValueError as problem:
         sentence = str(problem)
         raise ValueError(sentence if str(folder) in sentence else f"{folder}: {sentence}") from None
-    return Imported(str(path), config, found, tensors, (*notes, *more, *family.notes(data)))
+    told = (*assumed, *_ignored(settings), *notes, *more, *family.notes(settings.data))
+    return Imported(str(path), config, found, tensors, told)
+
+
+def _ignored(settings: Settings) -> list[str]:
+    """What is said of keys that change no number, since the reference does not read them."""
+    keys = settings.ignored
+    what = "a setting" if len(keys) == 1 else "settings"
+    return [f"ignored, {what} that this kind of model does not have: {few(keys)}"] if keys else []
 
 
 def _already_ours(folder: Path) -> ValueError:
@@ -125,6 +134,7 @@ def config_of(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
     data = read_json(folder / "config.json")
     if not isinstance(data, dict):
         raise ValueError(f"{folder / 'config.json'} is no object")
+    data, _ = with_model_type(data)
     family = family_of(data, str(folder / "config.json"))
     weights = TensorFile(path) if path.is_file() else _weights_of_folder(path, allow_bin)
     present = family.canonical(list(weights.names()))

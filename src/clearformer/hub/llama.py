@@ -11,10 +11,12 @@ from torch import Tensor
 
 from clearformer import limits
 from clearformer.config import (
+    AnswerSpan,
     Biases,
     Both,
     Causal,
     Dropout,
+    Features,
     KVCache,
     Local,
     ModelConfig,
@@ -24,8 +26,9 @@ from clearformer.config import (
     Rotary,
     Slower,
     SlowerBelow,
+    TokenClassifier,
 )
-from clearformer.hub import ends, wishes
+from clearformer.hub import ends, heads, wishes
 from clearformer.hub.family import Family
 from clearformer.hub.names import GATED, PROJECTIONS, Row, queries_keys_values
 from clearformer.hub.settings import Settings
@@ -52,17 +55,15 @@ ROWS = (
     ),
     Row(OURS + "feed_forward.down.{}", THEIRS + "mlp.down_proj.{}"),
     Row("stack.norm.weight", "model.norm.weight"),
-    Row("head.project.weight", "lm_head.weight"),
 )
-ARCHITECTURES = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-}
+CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 SCALINGS = {name: name for name in ("default", "linear", "llama3")}  # of rotary positions
 ENDS = {"llama": (2,), "mistral": (2,)}  # of a text, where a config.json is silent
 PER_HEAD = {"qwen3": 128}  # width of a head, where a config.json is silent
+HARMLESS = {
+    "is_decoder",  # true or not, a Llama is one
+    "pretraining_tp",  # cuts a product into parts
+}
 FULL, SLIDING = "full_attention", "sliding_attention"
 WINDOW, FIRST_WINDOW = 4096, 28  # tokens, and the first layer, where a config.json is silent
 
@@ -70,46 +71,49 @@ WINDOW, FIRST_WINDOW = 4096, 28  # tokens, and the first layer, where a config.j
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     kind = settings.anything("model_type")
     width = settings.whole("hidden_size", limits.MOST_WIDTH)
-    heads = settings.whole("num_attention_heads", limits.MOST_HEADS)
+    count = settings.whole("num_attention_heads", limits.MOST_HEADS)
     vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
     layers = settings.whole("num_hidden_layers", limits.MOST_LAYERS)
     length = settings.whole("max_position_embeddings", limits.MOST_LENGTH)
-    silent = PER_HEAD.get(kind, max(1, width // heads))
+    silent = PER_HEAD.get(kind, max(1, width // count))
     per_head = settings.whole("head_dim", limits.MOST_WIDTH, silent)
-    settings.only("pretraining_tp", 1)
+    settings.only("is_causal", True)
+    settings.only("attention_chunk_size")
     settings.only("hidden_act", "silu", "swish")
     norm = RMSNorm(epsilon=settings.number("rms_norm_eps", 1e-6))
-    biased = settings.flag("attention_bias", False)
+    # Of the others, the reference reads no such key.
+    biased = kind in ("llama", "qwen3") and settings.flag("attention_bias", False)
+    generator = NextToken(
+        tied=settings.flag("tie_word_embeddings", False),
+        ends=ends.read(settings, vocabulary, ENDS.get(kind, ())),
+    )
     config = ModelConfig(
         name="modern",
         vocabulary=vocabulary,
         length=length,
         layers=layers,
         width=width,
-        heads=heads,
-        key_heads=settings.whole("num_key_value_heads", heads, heads),
-        per_head=None if per_head * heads == width else per_head,
+        heads=count,
+        key_heads=settings.whole("num_key_value_heads", count, count),
+        per_head=None if per_head * count == width else per_head,
         hidden=settings.whole("intermediate_size", limits.MOST_HIDDEN),
         residual="pre",
         activation="swiglu",
         position=_rotary(settings),
         patterns=_patterns(settings, kind, layers, length),
-        head=NextToken(
-            tied=settings.flag("tie_word_embeddings", False),
-            ends=ends.read(settings, vocabulary, ENDS.get(kind, ())),
-        ),
+        head=heads.of_decoder(settings, names, generator, f"{CLASSES[kind]}Model"),
         past=KVCache(),
         norm=norm,
         query_key_norm=norm if kind == "qwen3" else None,
         biases=Biases(
             attention=biased or kind == "qwen2",
             attention_output=biased,
-            feed_forward=settings.flag("mlp_bias", False),
+            feed_forward=kind == "llama" and settings.flag("mlp_bias", False),
         ),
         dropout=Dropout(attention=settings.number("attention_dropout", 0.0)),
         init="modern",
     )
-    settings.close()
+    settings.close(HARMLESS)
     return config
 
 
@@ -179,7 +183,7 @@ def _sliding(settings: Settings, kind: str, layers: int, windowed: bool) -> list
     first = settings.anything("max_window_layers")
     types = settings.anything("layer_types")
     if kind in ("llama", "mistral"):
-        if types is not None and (windowed or types != [FULL] * layers):
+        if types is not None and types != [SLIDING if windowed else FULL] * layers:
             settings.refuse("layer_types", types, f"a {kind} has one kind of attention in all")
         return [windowed] * layers
     if types is None:
@@ -204,7 +208,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         kind = "mistral"
     settings: dict[str, Any] = {
         "model_type": kind,
-        "architectures": [ARCHITECTURES[kind]],
+        "architectures": [_class(config, kind)],
         "vocab_size": config.vocabulary,
         "max_position_embeddings": config.length,
         "num_hidden_layers": config.layers,
@@ -218,7 +222,10 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "attention_dropout": config.dropout.attention,
         "tie_word_embeddings": isinstance(config.head, NextToken) and config.head.tied,
         **ends.written(config),
+        **heads.written_classes(config.head),
     }
+    if isinstance(config.head, TokenClassifier) and not config.head.bias:
+        settings["token_classification_bias"] = False
     if isinstance(config.position, Rotary):
         # The first for today's readers, the second for those of some years.
         base = config.position.base
@@ -239,6 +246,14 @@ def write(config: ModelConfig) -> dict[str, Any]:
             "layer_types": [SLIDING if each else FULL for each in slides],
         }
     return settings
+
+
+def _class(config: ModelConfig, kind: str) -> str:
+    """The class that opens it. Those for answers call the body by another name, so they are read
+    and not written: named as a body alone, it is found not to fit.
+    """
+    head = Features() if isinstance(config.head, AnswerSpan) else config.head
+    return heads.decoder_class(head, CLASSES[kind], "ForCausalLM")
 
 
 def _written(scaling: Slower | SlowerBelow | None) -> dict[str, Any]:
@@ -299,14 +314,15 @@ def in_halves(
 
 LLAMA = Family(
     name="modern",
-    model_types=tuple(ARCHITECTURES),
+    model_types=tuple(CLASSES),
     prefix="model.",
-    rows=lambda config: ROWS,
+    rows=lambda config: ROWS + heads.decoder_rows(config.head, "score"),
     read=read,
     write=write,
-    heads=r"lm_head\.|score\.",
+    heads=r"lm_head\.|score\.|qa_outputs\.",
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
-    unused=r"score\..*",
+    unused=r"lm_head\.weight|score\..*|qa_outputs\..*",
+    older_prefix="transformer.",  # of Llama's and Qwen's classes for answers
     gather=ends.gather,
     notes=wishes.notes,
     reform=in_halves,

@@ -33,9 +33,10 @@ from clearformer.core.positions import Sinusoidal as Waves
 from clearformer.core.positions import in_halves
 from clearformer.hub import family as f
 from clearformer.hub import wishes
+from clearformer.hub.convert import floats
 from clearformer.hub.ends import GENERATION
 from clearformer.hub.names import ONE_ROW, PROJECTIONS, Row
-from clearformer.hub.settings import Settings
+from clearformer.hub.settings import ACTIVATIONS, Settings, activation_name
 from clearformer.hub.tensors import Weights
 from clearformer.reading import read_json
 
@@ -76,15 +77,6 @@ ROWS = (
     Row("head.project.weight", "lm_head.weight"),
     Row("head.project.bias", "final_logits_bias", ONE_ROW),
 )
-ACTIVATIONS = {
-    "swish": "silu",
-    "silu": "silu",
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu2": "squared_relu",
-}
 HARMLESS = {
     "_from_model_config",
     "_num_labels",
@@ -121,6 +113,8 @@ def gather(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
+    settings.rename("hidden_size", "d_model")
+    settings.rename("num_attention_heads", "encoder_attention_heads")
     settings.only("is_encoder_decoder", True)
     settings.only("share_encoder_decoder_embeddings", True)
     settings.only("tie_word_embeddings", True)
@@ -210,7 +204,7 @@ def verify(config: ModelConfig, weights: Weights) -> None:
     for name in weights.names():
         if not POSITIONS.fullmatch(name):
             continue
-        table = weights.tensor(name)
+        table = floats(name, weights.tensor(name))
         if tuple(table.shape) != (config.length, config.width):
             raise ValueError(
                 f"{name} has shape {tuple(table.shape)}, but its config.json makes it "
@@ -218,7 +212,7 @@ def verify(config: ModelConfig, weights: Weights) -> None:
             )
         waves = Waves(config.width, in_halves)(torch.arange(config.length), config.length)
         # Half precision is exact to about a thousandth here.
-        if not (table.float() - waves).abs().max() < 2e-3:
+        if not (table - waves).abs().max() < 2e-3:
             raise ValueError(
                 f"{name} is not the table of sines and cosines: learned positions of a "
                 f"translator are not supported"
@@ -230,7 +224,6 @@ def verify(config: ModelConfig, weights: Weights) -> None:
 
 def write(config: ModelConfig) -> dict[str, Any]:
     assert isinstance(config, Seq2SeqConfig)
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     marks = config.marks
     return {
         "model_type": "marian",
@@ -246,7 +239,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "decoder_attention_heads": config.heads,
         "encoder_ffn_dim": config.hidden,
         "decoder_ffn_dim": config.hidden,
-        "activation_function": names.get(config.activation, "gelu"),
+        "activation_function": activation_name(config.activation, "gelu"),
         "scale_embedding": config.embedding_scale == "sqrt_width",
         "share_encoder_decoder_embeddings": True,
         "tie_word_embeddings": True,

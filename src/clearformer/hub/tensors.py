@@ -27,10 +27,18 @@ DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
+    "C64": torch.complex64,
     "I64": torch.int64,
     "I32": torch.int32,
     "I16": torch.int16,
     "I8": torch.int8,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
@@ -237,7 +245,10 @@ def _entry(name: str, fields: Any, first: int) -> Entry:
         raise ValueError(f"{shown(name)} is described by {fields!r:.60}")
     kind, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(kind, str) or kind not in DTYPES:
-        raise ValueError(f"{shown(name)} has the type {kind!r:.20}; known: {', '.join(DTYPES)}")
+        raise ValueError(
+            f"{shown(name)} has the type {kind!r:.20}, which clearformer does not read; it reads "
+            f"{', '.join(DTYPES)}"
+        )
     for numbers in (shape, offsets):
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             raise ValueError(f"{shown(name)} has a shape or a place of {numbers!r:.60}")

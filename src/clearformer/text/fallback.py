@@ -34,8 +34,14 @@ DECODER = {
         {"type": "Strip", "content": " ", "start": 1, "stop": 0},
     ],
 }
-# How the space in front is written down: two ways, which differ where a text begins with one.
-FRONTS: dict[str, tuple[Any, Any]] = {"normalizer": (PREPENDED, None), "split": (None, SPLIT)}
+ALWAYS = {**SPLIT, "prepend_scheme": "always"}
+# How the space in front is written down. The first differs from the others where a text begins
+# with a space; the last also puts one behind every special token.
+FRONTS: dict[str, tuple[Any, Any]] = {
+    "normalizer": (PREPENDED, None),
+    "split": (None, SPLIT),
+    "always": (None, ALWAYS),
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class FallbackParts:
 
     vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
     merges: tuple[tuple[str, str], ...]  # the earlier, the sooner
-    front: Literal["normalizer", "split"] = "normalizer"
+    front: Literal["normalizer", "split", "always"] = "normalizer"
     specials: tuple[str, ...] = (UNKNOWN,)
     opening: tuple[str, ...] = ()  # special tokens that open a row that is one whole text
 
@@ -126,7 +132,8 @@ def read(data: Any) -> FallbackParts:
     names = {"type", "vocab", "merges", "unk_token", "fuse_unk", "byte_fallback"}
     model = library.known_keys(data.get("model"), "model", names)
     library.expect(model, "model", "type", "BPE")
-    library.expect(model, "model", "unk_token", UNKNOWN)
+    # transformers 5 writes null. It is the same: with all 256 bytes there, nothing is unknown.
+    library.expect(model, "model", "unk_token", UNKNOWN, None)
     library.expect(model, "model", "byte_fallback", True)
     found = data.get("normalizer"), data.get("pre_tokenizer")
     front = next((name for name, stages in FRONTS.items() if stages == found), None)

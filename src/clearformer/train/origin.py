@@ -102,7 +102,7 @@ def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> No
             f"choose at most that"
         )
     head = asked.head
-    behind = isinstance(source.head, NextToken)
+    behind = isinstance(source.head, NextToken) or source.past is not None
     if behind and isinstance(head, Classifier) and head.pool in ("first", "pooler"):
         raise ValueError(
             f"model.head.pool is {head.pool!r}, but the first token of {where} sees no other: "

@@ -18,15 +18,19 @@ import torch
 
 from clearformer import data
 from clearformer.config import (
+    AnswerSpan,
     Classifier,
     DataConfig,
     Features,
     HiddenMemory,
     MaskedToken,
+    MultipleChoice,
+    NextSentence,
     NextToken,
     Pretraining,
     RunConfig,
     Seq2SeqConfig,
+    TokenClassifier,
 )
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
@@ -91,6 +95,11 @@ def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = N
             raise ValueError(
                 f"{config.model.name} gives vectors and has nothing to learn by itself: give it a "
                 f"head with clearformer train classify --from"
+            )
+        case TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
+            raise ValueError(
+                f"{config.model.name} has the head {type(config.model.head).__name__}, which is "
+                f"not trained here: give it another with clearformer train classify --from"
             )
         case _:
             assert_never(config.model.head)

@@ -1,0 +1,177 @@
+"""Heads of the reference implementation: the same numbers, from its own files, in and out."""
+
+import pytest
+import torch
+
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    Features,
+    MultipleChoice,
+    NextSentence,
+    TokenClassifier,
+)
+from clearformer.hub.exporting import to_huggingface
+from clearformer.hub.heads import class_names, written_classes
+from clearformer.hub.importing import read
+from clearformer.hub.settings import Settings
+
+KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
+SEGMENTS = (torch.arange(9) > 3).long().expand(3, 9)
+NAMES = ("bad", "fair", "good")
+LAST = Classifier(classes=3, pool="last", names=NAMES, bias=False)
+HEADS = {
+    "bert-tokens": TokenClassifier(classes=3, names=("O", "B-PER", "I-PER")),
+    "bert-answers": AnswerSpan(),
+    "bert-next": NextSentence(),
+    "bert-choices": MultipleChoice(),
+    "gpt2-classes": LAST,
+    "gpt2-tokens": TokenClassifier(classes=3, names=NAMES),
+    "gpt2-answers": AnswerSpan(),
+    "llama-classes": LAST,
+    "llama-tokens": TokenClassifier(classes=3, names=NAMES),
+    "llama-tokens-unbiased": TokenClassifier(classes=3, names=NAMES, bias=False),
+    "llama-answers": AnswerSpan(),
+    "llama-body": Features(pool="last"),
+    "mistral-classes": LAST,
+    "mistral-answers": AnswerSpan(),
+    "qwen2-classes": LAST,
+    "qwen3-classes": LAST,
+}
+# Their classes for answers have another name for the body than those for everything else.
+ONLY_IN = {"llama-answers", "mistral-answers"}
+
+
+def near(given, expected):
+    torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def numbers(theirs, tokens, keep, segments):
+    """What a model of theirs gives, in the shape of ours."""
+    name = type(theirs).__name__
+    more = {"attention_mask": keep.long()} if keep is not None else {}
+    if name.startswith("Bert"):
+        more["token_type_ids"] = segments
+    if name == "BertForMultipleChoice":  # a row for each answer to one question
+        more = {key: value[None] for key, value in more.items()}
+        return theirs(tokens[None], **more).logits.T
+    if name.endswith("ForSequenceClassification"):
+        # They look for padding by its id, so one text at a time.
+        rows = [row if keep is None else row[own] for row, own in rows_of(tokens, keep)]
+        return torch.cat([theirs(row[None]).logits for row in rows])
+    found = theirs(tokens, **more)
+    if name.endswith("Model"):
+        ends = torch.full((3,), 8) if keep is None else keep.sum(1) - 1
+        return found.last_hidden_state[torch.arange(3), ends]
+    if name.endswith("ForQuestionAnswering"):
+        return torch.stack((found.start_logits, found.end_logits), dim=-1)
+    return found.logits
+
+
+def rows_of(tokens, keep):
+    return zip(tokens, keep if keep is not None else [None] * len(tokens), strict=True)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_gives_their_numbers(folder, tokens, name):
+    path, theirs = folder(name)
+    found = read(path)
+    assert found.config.head == HEADS[name]
+    ours = found.model()
+    segments = SEGMENTS if found.config.segments else None
+    for keep in (None, KEEP):
+        expected = numbers(theirs, tokens, keep, SEGMENTS)
+        with torch.no_grad():
+            given = ours(tokens, keep, segments)
+        real = KEEP if keep is not None and given.dim() == 3 else slice(None)
+        near(given[real], expected[real])
+
+
+@pytest.mark.parametrize("name", sorted(HEADS.keys() - ONLY_IN))
+def test_a_head_is_written_as_it_was(transformers, folder, tokens, tmp_path, name):
+    path, theirs = folder(name)
+    found = read(path)
+    done = to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
+    assert done.form == type(theirs).__name__
+    again, about = type(theirs).from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(about.get(key) for key in ("missing_keys", "unexpected_keys", "error_msgs"))
+    assert again.config.id2label == theirs.config.id2label
+    given, expected = (numbers(each.eval(), tokens, KEEP, SEGMENTS) for each in (again, theirs))
+    near(given, expected)
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_IN))
+def test_what_cannot_be_written_is_kept_in_our_own_form(folder, tmp_path, name):
+    path, _ = folder(name)
+    found = read(path)
+    with pytest.raises(ValueError, match=r"has no counterpart among .*: use --to safetensors"):
+        to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
+
+
+def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
+    folder, tmp_path, scrambled
+):
+    from dataclasses import replace
+
+    from clearformer.build import build
+
+    path, _ = folder("gpt2-classes")
+    found = read(path)
+    config = replace(found.config, head=Classifier(classes=3, pool="mean", names=NAMES))
+    with pytest.raises(ValueError, match=r"its head is Classifier\(classes=3, pool=last"):
+        to_huggingface(build(config), config, found.tokenizer, tmp_path / "out")
+
+
+def test_the_verb_gives_their_shares(folder, tmp_path, texts):
+    """`classify` on the imported run against the reference, one text at a time."""
+    from clearformer import data
+    from clearformer.hub.writing import write_run
+    from clearformer.train.evaluate import predict
+    from clearformer.train.folder import open_run
+
+    for name in ("gpt2-classes", "llama-classes", "qwen3-classes"):
+        path, theirs = folder(name, place=name)
+        write_run(read(path), tmp_path / f"{name}-run")
+        opened = open_run(tmp_path / f"{name}-run")
+        several = tuple(text[:20] for text in texts[:5])
+        table = data.Table("here", several, None)
+        rows = data.encode_rows(table, opened.tokenizer, NAMES)
+        given = predict(opened.model, rows, opened.config)
+        ids = [torch.from_numpy(opened.tokenizer.encode(text)).long()[None] for text in several]
+        assert len({each.shape for each in ids}) > 1, "rows of several lengths are padded"
+        with torch.no_grad():
+            near(given, torch.cat([theirs(each).logits.softmax(-1) for each in ids]))
+
+
+def test_class_names_by_label_by_number_or_by_default():
+    assert class_names(Settings({}, "here")) == ("LABEL_0", "LABEL_1")
+    assert class_names(Settings({"num_labels": 3}, "here"))[2] == "LABEL_2"
+    assert class_names(Settings({"id2label": {"0": "a", "1": "b"}}, "here")) == ("a", "b")
+    assert written_classes(Features()) == {}
+    assert written_classes(Classifier(names=("a", "b"))) == {
+        "id2label": {"0": "a", "1": "b"},
+        "label2id": {"a": 0, "b": 1},
+    }
+
+
+@pytest.mark.parametrize("kind", ["gpt2-classes", "llama-classes", "bert-classes"])
+def test_what_is_no_classifier_of_one_class_is_refused(folder, edit, kind):
+    path, _ = folder(kind)
+    edit(path / "config.json", problem_type="multi_label_classification")
+    with pytest.raises(ValueError, match=r"problem_type is 'multi_label_classification', but"):
+        read(path)
+    edit(path / "config.json", problem_type="single_label_classification", id2label={"0": "x"})
+    with pytest.raises(ValueError, match=r"id2label is \['x'\], but a classifier has two classes"):
+        read(path)
+
+
+def test_classes_of_a_model_that_has_none_are_no_concern(folder, edit):
+    path, _ = folder("llama")
+    edit(
+        path / "config.json",
+        id2label={"0": "x"},
+        label2id={"x": 0},
+        problem_type="regression",
+    )
+    assert read(path).notes == ()
