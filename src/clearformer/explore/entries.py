@@ -169,8 +169,11 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
         found = records.read(path)
     except (OSError, ValueError):
         return {}
-    losses = {r["step"]: r.get("validation_loss") for r in found if r["event"] == "evaluation"}
-    return {step: loss for step, loss in losses.items() if is_finite(loss)}
+    return {
+        r["step"]: float(r["validation_loss"])
+        for r in found
+        if r["event"] == "evaluation" and is_finite(r.get("validation_loss"))
+    }
 
 
 def changed(path: Path) -> int:
