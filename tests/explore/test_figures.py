@@ -66,8 +66,13 @@ def test_no_name_is_set_as_a_formula(tmp_path):
     """`$` begins a formula in matplotlib, and a broken one ends the drawing of a run's curve."""
     name = "$\\frac{$ \x1b[2J\n"
     records = [
-        {"step": 1, "loss": 2.0},
-        {"step": 1, "loss": 2.0, "event": "evaluation", "accuracy": 0.5},
+        {"event": "step", "step": 1, "train_loss": 2.0},
+        {
+            "event": "evaluation",
+            "step": 1,
+            "validation_loss": 2.0,
+            "validation_accuracy": 0.5,
+        },
     ]
     drawings = {
         "curve": figures.curve(records, "accuracy", name),

@@ -75,7 +75,7 @@ class JsonLines(Reporter):
         from clearformer.train.records import start_row
 
         super().start(run)
-        self.print(start_row(self.counted, self.figure))
+        self.write(start_row(self.counted, self.figure))
 
     def event(self, event: Event) -> None:
         from clearformer.train.events import Evaluation, Step
@@ -83,20 +83,20 @@ class JsonLines(Reporter):
 
         match event:
             case Step():
-                self.print(step_row(event, self.counted))
+                self.write(step_row(event, self.counted))
             case Evaluation():
-                self.print({**evaluation_row(event), "sample": event.sample})
+                self.write({**evaluation_row(event), "sample": event.sample})
             case _:
                 fields = {k: str(v) if k == "folder" else v for k, v in vars(event).items()}
-                self.print({"event": type(event).__name__.lower(), **fields})
+                self.write({"event": type(event).__name__.lower(), **fields})
 
-    def print(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, Any]) -> None:
         from clearformer.train.records import plain_row
 
         output.write_json(plain_row(row))
 
     def samples(self, step: int, ids: list[int]) -> None:
-        self.print({"event": "samples", "step": step, "ids": ids})
+        self.write({"event": "samples", "step": step, "ids": ids})
 
     def end(self, run: Run) -> None:
         pass

@@ -177,16 +177,14 @@ def _shown(event: str, name: str) -> str | None:
         return name if name in NAMES else None
     figure = name.removeprefix(VALIDATION)
     known = name.startswith(VALIDATION) and figure not in LEFT_OUT
-    return EVALUATED.get(figure, figure) if known else None
+    return EVALUATED.get(figure, clean(figure)) if known else None
 
 
 def _clock(record: Mapping[str, Any]) -> tuple[str, float, float] | None:
     """What is learned from, how much of it so far, and seconds so far."""
-    counted, seconds = targets(record), record.get("seconds")
-    if counted is None or not isinstance(seconds, int | float):
-        return None
-    unit, count = counted
-    if not isinstance(count, int | float):
+    unit, count = targets(record) or ("", None)
+    seconds = record.get("seconds")
+    if count is None or seconds is None or not (is_finite(count) and is_finite(seconds)):
         return None
     return ("tokens" if unit == "targets" else unit, float(count), float(seconds))
 
