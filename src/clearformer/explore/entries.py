@@ -163,8 +163,11 @@ def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
         found = records.read(path)
     except (OSError, ValueError):
         return {}
-    losses = {r["step"]: r.get("loss") for r in found if r.get("event") == "evaluation"}
-    return {step: loss for step, loss in losses.items() if is_finite(loss)}
+    return {
+        r["step"]: r["loss"]
+        for r in found
+        if r.get("event") == "evaluation" and is_finite(r.get("loss"))
+    }
 
 
 def changed(path: Path) -> int:
