@@ -60,3 +60,11 @@ def test_all_heads_and_the_next_token(opened):
     (axes,) = figures.next_token(found, most=5).axes
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == found.logits[-1].softmax(-1).topk(5).values.tolist()
+
+
+def test_a_picture_as_bytes_is_the_file(tmp_path):
+    records = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}]
+    drawing = figures.curve(records, "loss")
+    assert figures.png(drawing).startswith(b"\x89PNG")
+    figures.save(drawing, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").read_bytes() == figures.png(drawing)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from clearformer.explore.errors import Problem
 from clearformer.explore.runs import Mark, Watch, binned, metrics, news, series, state, stop
 
 
@@ -184,6 +185,7 @@ def test_a_run_that_is_gone_has_a_state(tmp_path):
 
 def test_stop_makes_no_file_elsewhere(run, tmp_path):
     (run / "stop").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match="stop is a symbolic link"):
+    with pytest.raises(Problem, match="stop is a symbolic link") as problem:
         stop(run)
+    assert problem.value.status == 409
     assert not (tmp_path / "elsewhere").exists()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer import safe_files
+from clearformer.explore.errors import Problem
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
 from clearformer.explore.texts import clean
 from clearformer.train.checkpoint import MOST, numbered
@@ -321,4 +322,7 @@ def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
 
 def stop(folder: Path) -> None:
     """Ask the trainer to save and end at its next step."""
-    os.close(safe_files.open_file(folder / "stop", os.O_WRONLY | os.O_CREAT))
+    try:
+        os.close(safe_files.open_file(folder / "stop", os.O_WRONLY | os.O_CREAT))
+    except (OSError, ValueError) as problem:
+        raise Problem(409, "cannot_stop", clean(str(problem))) from None
