@@ -126,3 +126,19 @@ def test_whole_numbers_are_read_as_floats_where_those_are_wanted():
 def test_json_that_does_not_fit_is_refused(data, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         c.model_from_json(data)
+
+
+def test_text_that_is_no_unicode_is_refused():
+    """JSON can write half a surrogate pair, and no answer or terminal could."""
+    told = c.to_json(preset("classifier"))
+    told["head"]["names"] = ["good", json.loads('"\\ud800"')]
+    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is no Unicode text"):
+        c.model_from_json(told)
+
+
+def test_a_refusal_stays_short_whatever_a_file_says():
+    told = c.to_json(preset("gpt2"))
+    for name, value in (("kind", "x" * 10**6), ("x" * 10**6, 1), ("width", 10**4000)):
+        with pytest.raises(ValueError, match=r"kind|unknown field|width") as problem:
+            c.model_from_json({**told, name: value})
+        assert len(str(problem.value)) < 1000

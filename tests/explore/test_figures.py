@@ -87,3 +87,11 @@ def test_no_name_is_set_as_a_formula(tmp_path):
         assert r"$\frac{$" in shown
         assert r"\x1b[2J" in shown
         assert "\x1b" not in shown  # which no XML may have
+
+
+def test_a_picture_as_bytes_is_the_file(tmp_path):
+    records = [{"event": "step", "step": step, "train_loss": 2.0 / step} for step in (1, 2)]
+    drawing = figures.curve(records, "loss")
+    assert figures.png(drawing).startswith(b"\x89PNG")
+    figures.save(drawing, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").read_bytes() == figures.png(drawing)

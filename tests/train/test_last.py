@@ -58,3 +58,23 @@ def test_a_damaged_checkpoint_is_not_averaged(trained_translator, tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(ValueError, match=r"model.safetensors was altered since it was written"):
         average(copy, 2, tmp_path / "x")
+
+
+def test_nothing_is_read_or_written_through_a_link(trained_translator, tmp_path):
+    victim, out = tmp_path / "victim", tmp_path / "out"
+    victim.write_text("precious")
+    out.mkdir()
+    (out / "config.json").symlink_to(victim)
+    average(trained_translator, 1, out)
+    assert victim.read_text() == "precious"
+    assert not (out / "config.json").is_symlink()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/checkpoints").symlink_to(trained_translator / "checkpoints")
+    with pytest.raises(ValueError, match="run/checkpoints is a symbolic link"):
+        average(tmp_path / "run", 1, tmp_path / "other")
+    (tmp_path / "run/checkpoints").unlink()
+    (tmp_path / "run/checkpoints").mkdir()
+    (tmp_path / "run/checkpoints/step-8").symlink_to(trained_translator / "checkpoints/step-8")
+    with pytest.raises(ValueError, match="step-8 is a symbolic link"):
+        average(tmp_path / "run", 1, tmp_path / "other")
+    assert not (tmp_path / "other").exists()

@@ -356,7 +356,7 @@ def stop(folder: Path) -> None:
     try:
         request(folder)
     except ValueError as problem:
-        raise Problem(409, "not_running", str(problem)) from None
+        raise Problem(409, "not_running", clean(str(problem))) from None
     except OSError as problem:
         raise Problem(
             409, "cannot_stop", f"the file stop cannot be created: {problem.strerror}"

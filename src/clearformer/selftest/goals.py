@@ -19,6 +19,7 @@ from clearformer.selftest import (
     numbers,
     ranks,
     round_trip,
+    run_folders,
     survival,
 )
 from clearformer.selftest.nursery import Missed, Skipped
@@ -43,6 +44,7 @@ def _counts(name: str, *numbers: Any) -> tuple[Mapping[str, Any], ...]:
 FAMILIES = ("gpt2", "modern-tiny", "generator", "sparse")
 KILLS = ({"count": 1, "seeds": 1}, {"count": 20, "seeds": 2}, {"count": 200, "seeds": 3})
 CUTS = _counts("cuts", (2, 8), (1, 2, 8), (1, 2, 4, 8))
+LINKS = _counts("names", run_folders.FILES[:1], run_folders.FILES[:4], run_folders.FILES)
 GOALS = {
     "G1": Goal("kill-proof", survival.kills, KILLS),
     "G2": Goal("crash points", survival.crash_points),
@@ -63,6 +65,7 @@ GOALS = {
     "G17": Goal("memory", numbers.memory, _counts("length", 1024, 4096, 4096)),
     "G18": Goal("first errors", mistakes.first_errors, _counts("every", 8, 1, 1)),
     "G19": Goal("device", numbers.device, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)),
+    "G20": Goal("run folders", run_folders.links, LINKS),
 }
 
 

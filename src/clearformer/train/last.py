@@ -67,11 +67,12 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
         "config.json": to_json(config),
         "tokenizer.json": newest.json("tokenizer.json"),
     }
+    weights = mean(several)
     out.mkdir(parents=True, exist_ok=True)
     written = checkpoint.write(
         out / "checkpoints",
         newest.step,
-        {"model.safetensors": mean(several)},
+        {"model.safetensors": weights},
         documents,
         {**facts, "averaged": [each.step for each in several]},
     )

@@ -1,0 +1,70 @@
+"""G20: run folders of somebody else, with links in the place of their files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from clearformer import safe_files
+from clearformer.selftest import inside
+from clearformer.selftest.nursery import require
+from clearformer.selftest.toy import Toy
+
+FILES = (
+    "metrics.jsonl",
+    "lock",
+    "checkpoints/step-2",
+    "README.md",
+    "samples.jsonl",
+    "config.json",
+    "stop",
+    "checkpoints",
+    "checkpoints/step-3",
+    "checkpoints/.old-step-3",
+    "checkpoints/.tmp-shards-3",
+    "checkpoints/step-2/manifest.json",
+    "checkpoints/step-2/tokenizer.json",
+)
+SECRET = "precious, without an end of line"
+
+
+def links(place: Path, *, names: Sequence[str] = FILES) -> str:
+    """A run goes on in such a folder, or is refused; nothing elsewhere is changed or shown."""
+    toy = Toy(place, 2)
+    toy.finish(place / "run")
+    outside = place / "outside"
+    shutil.copytree(place / "run/checkpoints/step-2", outside / "folder")
+    (outside / "file").write_text(SECRET)
+    before = _contents(outside)
+    tried = 0
+    for name in names:
+        for kind, plant in _plants(outside, is_folder=(place / "run" / name).is_dir()).items():
+            folder = place / "foreign"
+            safe_files.remove(folder)
+            shutil.copytree(place / "run", folder)
+            safe_files.remove(folder / name)
+            plant(folder / name)
+            child = Toy(place, 3).start(folder)
+            code, said = child.wait(), child.said()
+            require(code in (0, 2), f"{kind} as {name}: train left with {code}: {said[-300:]}")
+            outcome = inside.run(["generate", str(folder), "x", "--length", "1"])
+            require(outcome.clean, f"{kind} as {name}: generate said {outcome.err[-300:]!r}")
+            shown = said + outcome.out + outcome.err
+            require(SECRET not in shown, f"{kind} as {name}: a file elsewhere was shown")
+            require(_contents(outside) == before, f"{kind} as {name}: a file elsewhere changed")
+            tried += 1
+    return f"{tried} links in the place of {len(names)} files: nothing elsewhere changed"
+
+
+def _plants(outside: Path, *, is_folder: bool) -> dict[str, Callable[[Path], None]]:
+    target = outside / ("folder" if is_folder else "file")
+    found = {"a symbolic link": lambda path: path.symlink_to(target)}
+    if not is_folder:
+        found["a hard link"] = lambda path: os.link(target, path)
+    return found
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
