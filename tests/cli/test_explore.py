@@ -180,3 +180,9 @@ def test_no_other_verb_opens_a_pickle_either(clearformer, pickled, words):
     assert done.code == 2
     assert str(pickled) in done.err
     assert "Traceback" not in done.err
+
+
+def test_an_address_of_ipv6_stands_in_brackets():
+    assert explore.Explore(host="::1")._address(80) == "http://[::1]:80/"
+    assert explore.Explore(host="::")._address(80) == "http://[::1]:80/"
+    assert explore.Explore(host="0.0.0.0")._address(80) == "http://127.0.0.1:80/"

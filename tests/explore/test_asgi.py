@@ -68,3 +68,10 @@ def test_a_defect_is_passed_on():
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(ask(broken, "GET", "/api/x", None))
+
+
+def test_a_body_that_is_nested_too_deeply_is_a_refusal(explorer_server):
+    body = {}
+    for _ in range(100_000):
+        body = {"x": body}
+    assert asyncio.run(ask(explorer_server.app, "POST", "/api/probe", body)) is None

@@ -60,6 +60,18 @@ def test_every_route_refuses_a_foreign_origin_before_it_asks_for_the_token(guard
             assert "access-control-allow-origin" not in {name.lower() for name in answer.headers}
 
 
+def test_every_route_but_the_page_refuses_what_stands_on_another_site(guarded):
+    """An <img> or a <script> of another site sends no Origin."""
+    for method, path in every_route(guarded.app):
+        for site in ("cross-site", "same-site", "x"):
+            headers = {"Sec-Fetch-Site": site}
+            answer = guarded.client.ask(method, path, headers=headers, raw=body(method))
+            assert answer.status == (401 if path == "/" else 403), (method, path, site)
+    for site in ("same-origin", "none"):
+        answer = guarded.client.ask("GET", "/api/info", headers={"Sec-Fetch-Site": site})
+        assert answer.status == 401  # asked for the token, as any other
+
+
 def test_every_route_wants_the_token(guarded):
     for method, path in every_route(guarded.app):
         for cookie in ("", "clearformer-00000000=x", 'clearformer="', "a=b; " * 20):
@@ -129,6 +141,7 @@ def test_a_body_that_is_too_large_is_refused(client):
 
 def test_who_lets_others_in_must_say_who():
     require_token("127.0.0.1", None)
+    require_token("::1", None)
     require_token("0.0.0.0", TOKEN)
     with pytest.raises(
         ValueError, match=r"host is 0\.0\.0\.0, which others can reach: add --token"
@@ -145,6 +158,8 @@ def test_names_are_never_a_star():
     assert socket.gethostname().lower() in allowed_hosts("0.0.0.0")
     assert "*" not in "".join(allowed_hosts("0.0.0.0"))
     assert "192.168.1.5" in allowed_hosts("192.168.1.5")
+    assert allowed_hosts("::1") == ("127.0.0.1", "localhost", "[::1]")
+    assert "[::1]" in allowed_hosts("::")
 
 
 def test_many_clients_at_once_are_answered_or_told_to_wait(explorer_server):
@@ -173,6 +188,78 @@ def test_many_clients_at_once_are_answered_or_told_to_wait(explorer_server):
     assert set(statuses) <= {200, 429}
     assert statuses.count(200) >= 10 + 8
     assert client.get("/api/info")["generating"] == 0
+
+
+HOSTILE = {
+    "deep": b"[" * 400_000 + b"]" * 400_000,
+    "deep object": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "long number": b'{"model":"gpt2","text":"a","seed":' + b"9" * 5_000 + b"}",
+    "nan": b'{"model":"gpt2","text":"a","prompt":"a","seed":NaN,"temperature":NaN}',
+    "infinity": b'{"model":"gpt2","prompt":"a","temperature":1e400,"top_p":-Infinity}',
+    "negative": b'{"model":"gpt2","text":"a b","edit":{"i":-9,"text":"x"},"permutation":[-1]}',
+    "null": b"null",
+    "empty": b"",
+    "not utf-8": b'{"model":"\xff\xfe"}',
+    "utf-16": '{"model":"gpt2"}'.encode("utf-16"),
+    "half a character": b'{"model":"gpt2","text":"\\ud800","prompt":"\\udfff"}',
+    "nul": b'{"model":"gpt2\\u0000","text":"a\\u0000b"}',
+    "long name": b'{"' + b"k" * 900_000 + b'":1}',
+    "many": b'{"model":"gpt2","text":"a","permutation":[' + b"0," * 16_000 + b"0]}",
+    "blank": b'{"model":"gpt2","text":"' + b" " * 150_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_body_is_refused_in_one_sentence(client, explorer_server, name):
+    for method, path in every_route(explorer_server.app):
+        if method == "POST":
+            answer = client.ask("POST", path, raw=HOSTILE[name])
+            assert 400 <= answer.status < 500, (path, answer.status)
+            assert len(answer.body) < 1000, path
+            assert json.loads(answer.body)["error"]["message"], path
+    assert client.get("/api/info")["generating"] == 0
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"HEAD /api/info HTTP/1.1", b"OPTIONS * HTTP/1.1", b"TRACE /api/info HTTP/1.1",
+        b"PUT /api/info HTTP/1.1", b"CONNECT 127.0.0.1:80 HTTP/1.1", b"BREW /api/info HTTP/1.1",
+        b"GET http://evil.test/api/info HTTP/1.1", b"GET //api/info HTTP/1.1",
+        b"GET /api/info/ HTTP/1.1", b"GET /API/info HTTP/1.1", b"GET /api/info%00 HTTP/1.1",
+        b"GET /api/runs/%2e%2e/metrics HTTP/1.1", b"PRI * HTTP/2.0", b"GET  HTTP/1.1", b"\x16\x03",
+        b"GET /api/info HTTP/1.1\r\nX: " + b"a" * 200_000,
+        b"GET /api/info HTTP/1.1\r\nHost: localhost",  # twice
+        b"POST /api/probe HTTP/1.1\r\nContent-Length: " + b"9" * 5_000,
+        b"POST /api/probe HTTP/1.1\r\nContent-Length: -1",
+        b"POST /api/probe HTTP/1.1\r\nTransfer-Encoding: chunked, chunked",
+    ],
+)  # fmt: skip
+def test_an_odd_request_is_refused_and_the_next_is_answered(client, start):
+    host, port = client.place.split(":")
+    with socket.create_connection((host, int(port)), timeout=300) as connection:
+        connection.sendall(start + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = b""
+        try:
+            while part := connection.recv(65536):
+                answer += part
+        except ConnectionResetError:
+            pass  # closed before it was all sent
+    status = answer.split(b" ")[1:2]
+    assert status in ([], [b"307"]) or 400 <= int(status[0]) < 500, answer[:200]
+    assert client.ask("GET", "/api/info").status == 200
+
+
+def test_there_are_no_web_sockets(client):
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version": "13",
+    }
+    answer = client.ask("GET", "/api/runs", headers=headers)
+    assert answer.status == 200  # a plain answer, and no switch of protocols
+    assert "upgrade" not in {name.lower() for name in answer.headers}
 
 
 def test_routes_are_all_behind_the_gate(explorer_server):

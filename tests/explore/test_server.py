@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from starlette.responses import Response
 
 from clearformer.explore.app import create_app
 from clearformer.explore.library import Library
@@ -62,6 +63,84 @@ def test_a_client_that_sends_a_byte_now_and_then_is_closed_too(impatient):
                 break
         else:
             pytest.fail("it was never closed")
+
+
+INFO = b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def answer_of(connection, end):
+    """What has come, up to its last bytes."""
+    answer = b""
+    while not answer.endswith(end):
+        part = connection.recv(4096)
+        assert part, "closed"
+        answer += part
+    return answer
+
+
+def test_every_request_of_a_connection_has_its_time(impatient, monkeypatch):
+    """Also the second: the first one has been answered, and counts no more."""
+    monkeypatch.setattr(PromptProtocol, "seconds", 300)
+    with socket.create_connection(impatient, timeout=60) as connection:
+        connection.sendall(INFO)
+        answer_of(connection, b'"problems":{}}')
+        monkeypatch.setattr(PromptProtocol, "seconds", 0.3)
+        connection.settimeout(0.05)
+        for _ in range(1000):  # the head of the second, a byte at a time
+            try:
+                connection.sendall(b"G")
+                if connection.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue  # still open
+            except OSError:
+                break
+        else:
+            pytest.fail("it was never closed")
+
+
+def test_a_body_that_comes_after_its_refusal_has_arrived(monkeypatch):
+    """The connection is not closed for it later, and the next request is answered."""
+    monkeypatch.setattr(PromptProtocol, "seconds", 300)
+    head = b"POST /api/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n{"
+    server = Server(create_app(Library([])), "127.0.0.1", 0)
+    with (
+        server.in_background(),
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
+    ):
+        connection.sendall(head)  # refused for its content type, unread
+        assert answer_of(connection, b"}}").startswith(b"HTTP/1.1 403")
+        (held,) = server.server_state.connections
+        assert held._timer is not None  # the rest is awaited
+        connection.sendall(b"  }")
+        for _ in range(6000):
+            if held._timer is None:
+                break
+            time.sleep(0.01)
+        else:
+            pytest.fail("it is still awaited")
+        connection.sendall(INFO)
+        assert answer_of(connection, b'"problems":{}}').startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_does_not_read_is_let_go(monkeypatch):
+    """Its connection is one of a limited number."""
+    monkeypatch.setattr(PromptProtocol, "stalled_seconds", 0.3)
+    app = create_app(Library([]))
+
+    async def large():
+        return Response(b"x" * 2**25)
+
+    app.add_api_route("/large", large)
+    server = Server(app, "127.0.0.1", 0)
+    with server.in_background():
+        connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not server.server_state.connections:
+            time.sleep(0.01)
+        while server.server_state.connections:  # until it is let go; never, if it is not
+            time.sleep(0.01)
+        connection.close()
 
 
 def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd, monkeypatch):

@@ -82,7 +82,9 @@ class Explore:
     def _address(self, port: int) -> str:
         from urllib.parse import quote
 
-        name = self.host if self.host not in ("0.0.0.0", "::") else "127.0.0.1"
+        from clearformer.explore.security import bracketed
+
+        name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, bracketed(self.host))
         secret = "" if self.token is None else f"?token={quote(self.token, safe='')}"
         return f"http://{name}:{port}/{secret}"
 

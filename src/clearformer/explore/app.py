@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -22,7 +23,7 @@ from clearformer.explore.answers import Failed
 from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import Explorer
 from clearformer.explore.library import Library
-from clearformer.explore.limits import Limits
+from clearformer.explore.limits import THREADS, Limits
 from clearformer.explore.routes import (
     export,
     generate,
@@ -53,8 +54,11 @@ def create_app(
 
     @asynccontextmanager
     async def living(app: FastAPI) -> AsyncIterator[None]:
+        # Routes that look at files run in threads of this loop: few, for they share the machine.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
         library.close()
+        app.state.explorer.lessons.close()
 
     app = FastAPI(
         title="clearformer explore",
@@ -103,7 +107,7 @@ async def _problem(request: Request, problem: Problem) -> Response:
 async def _invalid(request: Request, problem: RequestValidationError) -> Response:
     """The first field that does not fit, by its name."""
     first = problem.errors()[0]
-    names = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+    names = [str(part)[:80] for part in first["loc"] if part not in ("body", "query", "path")]
     field = "body" if first["type"] == "json_invalid" else ".".join(names) or "body"
     return answer(Problem(422, "invalid", f"{field}: {first['msg']}", field=field))
 

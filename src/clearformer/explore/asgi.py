@@ -32,7 +32,10 @@ async def ask(
     A Problem if it takes too long or is too large.
     """
     parts = urlsplit(path)
-    data = b"" if body is None else json.dumps(body).encode()
+    try:
+        data = b"" if body is None else json.dumps(body).encode()
+    except RecursionError:  # nested too deeply for any route
+        return None
     answer = _Answer(data, largest)
     scope = {
         "type": "http",

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from clearformer.explore.entries import Entry
+from clearformer.explore.jobs import Worker
 from clearformer.explore.kept import Kept, KeptTraces
 from clearformer.explore.library import Library, Opened
 from clearformer.explore.limits import EXPORTS, STREAMS, Limits
@@ -28,6 +29,7 @@ class Explorer:
     limits: Limits = Limits()
     traces: KeptTraces = field(default_factory=KeptTraces)
     generating: set[Any] = field(default_factory=set)
+    lessons: Worker = field(default_factory=lambda: Worker("lessons", "lesson"))
     closing: bool = False  # streams end by themselves
     exports: Slots = field(default_factory=lambda: Slots(EXPORTS, "files are being made"))
     streams: Slots = field(default_factory=lambda: Slots(STREAMS, "streams of events are open"))
@@ -64,6 +66,10 @@ class Explorer:
     async def tell_of_trace(self, id: str, call: Callable[[Kept], Any]) -> Response:
         """The same for a trace that is kept."""
         return await self.on_trace(id, lambda kept: as_json(call(kept)))
+
+    async def tell_of_lesson(self, call: Callable[[], Any]) -> Response:
+        """What a call gives that needs no model, as JSON; one after the other, like all calls."""
+        return await self.lessons.run(lambda: as_json(call()))
 
 
 def as_json(value: Any) -> Response:

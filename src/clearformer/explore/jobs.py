@@ -24,8 +24,9 @@ Job = tuple[Callable[[], Any], Future[Any]]
 class Worker:
     """A thread that starts with the first call and ends with the server."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, wanted: str = "model") -> None:
         self.name = name
+        self.wanted = wanted  # what a caller waits for
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
         self.lock = threading.Lock()
@@ -36,7 +37,7 @@ class Worker:
             raise Problem(
                 429,
                 "busy",
-                f"{QUEUE} calls are waiting for this model already",
+                f"{QUEUE} calls are waiting for this {self.wanted} already",
                 hint="try again in a moment",
                 limit=QUEUE,
             )
@@ -62,7 +63,7 @@ class Worker:
             raise Problem(
                 503,
                 "too_slow",
-                f"the model gave no answer in {ANSWER_SECONDS:.0f} s",
+                f"the {self.wanted} gave no answer in {ANSWER_SECONDS:.0f} s",
                 hint="it may still be loading: try again, or use a shorter text",
             ) from None
         except asyncio.CancelledError:

@@ -17,6 +17,7 @@ CONNECTIONS = 256
 REQUEST_SECONDS = 10.0  # in which a request must have arrived
 ANSWER_SECONDS = 120.0  # in which a model must have answered
 STALLED_SECONDS = 60.0  # for which a client may leave an answer unread
+THREADS = 8  # for routes that look at files; the others wait in line
 QUEUE = 8  # calls that wait for a model
 OPEN_MODELS = 4
 KEPT_TRACES = 8

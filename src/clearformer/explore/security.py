@@ -23,6 +23,7 @@ from clearformer.explore.errors import Problem
 from clearformer.explore.limits import LARGEST_BODY, SHORTEST_TOKEN
 
 LOOPBACK = ("127.0.0.1", "localhost")
+LOCAL = (*LOOPBACK, "::1")  # addresses that only this machine reaches
 CSP = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
 SAFE = ("GET", "HEAD")
 
@@ -37,13 +38,18 @@ def allowed_hosts(host: str) -> tuple[str, ...]:
             addresses = tuple({str(each[4][0]) for each in socket.getaddrinfo(own, None)})
         except OSError:
             addresses = ()
-        return (*LOOPBACK, own.lower(), *addresses)
-    return (*LOOPBACK, host.lower())
+        return (*LOOPBACK, own.lower(), *map(bracketed, ("::1", *addresses)))
+    return (*LOOPBACK, bracketed(host.lower()))
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in an address and in `Host`: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def require_token(host: str, token: str | None) -> None:
     """Whoever lets others in must say who; refuses to start otherwise."""
-    if token is None and host not in LOOPBACK:
+    if token is None and host not in LOCAL:
         raise ValueError(
             f"host is {host}, which others can reach: add --token with at least "
             f"{SHORTEST_TOKEN} characters, or leave --host out"
@@ -85,6 +91,11 @@ class Gate:
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         origin = headers.get("origin")
         if origin is not None and origin != f"{scope['scheme']}://{headers.get('host')}":
+            return answer(Problem(403, "foreign_origin", "another site sent this request"))
+        # A request without Origin, as of an <img>: the browser says whose page it is on. A link to
+        # the page itself may stand anywhere.
+        site = headers.get("sec-fetch-site", "none")
+        if site not in ("none", "same-origin") and scope["path"] != "/":
             return answer(Problem(403, "foreign_origin", "another site sent this request"))
         if scope["method"] not in SAFE:
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()

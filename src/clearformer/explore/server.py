@@ -10,37 +10,48 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearformer.escape import escape_text
-from clearformer.explore.limits import CONNECTIONS, REQUEST_SECONDS
+from clearformer.explore.limits import CONNECTIONS, REQUEST_SECONDS, STALLED_SECONDS
 
 
 class PromptProtocol(H11Protocol):
-    """Closes a connection whose request has not arrived whole in time.
+    """Closes a connection whose request does not arrive, or whose answer is not read, in time.
 
-    uvicorn has no such limit, and an application is called too late: a client that sends a byte
-    now and then would hold its connection for ever.
+    uvicorn has no such limits, and an application is called too late: a client that sends or
+    reads a byte now and then would hold its connection for ever.
     """
 
     seconds = REQUEST_SECONDS
+    stalled_seconds = STALLED_SECONDS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._stalled: asyncio.TimerHandle | None = None
         self._begin()
 
     def data_received(self, data: bytes) -> None:
         if self._timer is None:
             self._begin()
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.more_body:
+        if self._is_whole():
             self._arrived()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._arrived()
+        self._is_read()
         super().connection_lost(exc)
+
+    def _is_whole(self) -> bool:
+        """Whether no request is on its way: neither its head nor its body."""
+        state = self.conn.their_state
+        if state is h11.IDLE:  # between two requests, unless the next has begun
+            return not self.conn.trailing_data[0]
+        return state is not h11.SEND_BODY
 
     def _begin(self) -> None:
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.seconds, self._late)
@@ -54,6 +65,29 @@ class PromptProtocol(H11Protocol):
         self._timer = None
         if not self.transport.is_closing():
             self.transport.close()
+            self._wait_for_reader()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._is_read()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._wait_for_reader()
+
+    def _wait_for_reader(self) -> None:
+        """A connection that is closed waits for what was not read yet: not for ever."""
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(self.stalled_seconds, self.transport.abort)
+
+    def _is_read(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
 
 class EscapedFormatter(logging.Formatter):

@@ -1,5 +1,9 @@
 """Lessons over HTTP."""
 
+import threading
+
+from clearformer.explore.limits import QUEUE
+
 
 def test_lessons_need_no_model(client):
     assert client.get("/api/scaling?d=16&n=32&seed=1")["d"] == 16
@@ -11,3 +15,22 @@ def test_numbers_have_limits(client):
     client.get("/api/scaling?d=100000", status=422)
     client.get("/api/patterns?n=100000", status=422)
     client.get("/api/memory?layers=0", status=422)
+
+
+def test_lessons_wait_in_a_line_of_their_own(client, explorer_server):
+    """Some take a second: one is computed at a time, and everybody else is answered meanwhile."""
+    worker, go = explorer_server.app.state.explorer.lessons, threading.Event()
+    running = threading.Event()
+    first = worker.submit(lambda: (running.set(), go.wait(300)))
+    assert running.wait(300)
+    waiting = [worker.submit(lambda: None) for _ in range(QUEUE)]
+    try:
+        told = client.get("/api/memory", status=429)
+        assert told["error"]["message"] == "8 calls are waiting for this lesson already"
+        assert client.get("/api/info")["version"]
+        assert client.get("/api/models")
+    finally:
+        go.set()
+    for each in (first, *waiting):
+        each.result(300)
+    assert client.get("/api/memory")["layers"] == 3

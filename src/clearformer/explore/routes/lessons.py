@@ -1,42 +1,50 @@
-"""Lessons that need no model."""
+"""Lessons that need no model.
+
+They are computed one after the other: some take a second, and the others are answered meanwhile.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from starlette.responses import Response
 
 from clearformer.explore import lessons
 from clearformer.explore.answers import MemoryTold, PatternsTold, ScalingTold
+from clearformer.explore.explorer import Here
 
 router = APIRouter(prefix="/api")
 
 
 @router.get("/scaling", response_model=ScalingTold)
-def scaling(
+async def scaling(
+    here: Here,
     d: Annotated[int, Query(ge=1, le=4096)] = 64,
     n: Annotated[int, Query(ge=2, le=256)] = 64,
     seed: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-) -> Any:
-    return lessons.scaling(d, n, seed)
+) -> Response:
+    return await here.tell_of_lesson(lambda: lessons.scaling(d, n, seed))
 
 
 @router.get("/patterns", response_model=PatternsTold)
-def patterns(
+async def patterns(
+    here: Here,
     kind: Literal["full", "causal", "local", "strided", "fixed"] = "strided",
     n: Annotated[int, Query(ge=1, le=256)] = 64,
     stride: Annotated[int, Query(ge=1, le=256)] = 8,
     layers: Annotated[int, Query(ge=1, le=12)] = 2,
     summary: Annotated[int, Query(ge=1, le=256)] = 1,
-) -> Any:
-    return lessons.patterns(kind, n, stride, layers, summary)
+) -> Response:
+    return await here.tell_of_lesson(lambda: lessons.patterns(kind, n, stride, layers, summary))
 
 
 @router.get("/memory", response_model=MemoryTold)
-def memory(
+async def memory(
+    here: Here,
     segment: Annotated[int, Query(ge=1, le=64)] = 8,
     memory: Annotated[int, Query(ge=0, le=128)] = 8,
     layers: Annotated[int, Query(ge=1, le=8)] = 3,
     segments: Annotated[int, Query(ge=1, le=16)] = 5,
-) -> Any:
-    return lessons.memory(segment, memory, layers, segments)
+) -> Response:
+    return await here.tell_of_lesson(lambda: lessons.memory(segment, memory, layers, segments))
