@@ -63,7 +63,19 @@ def test_activations_are_their_formulas(name):
     activation, formula = ACTIVATIONS[name]
     x = torch.linspace(-8, 8, 65, dtype=torch.float64)
     expected = torch.tensor([formula(number) for number in x.tolist()], dtype=torch.float64)
-    torch.testing.assert_close(activation(x.clone()), expected)
+    before = x.clone()
+    torch.testing.assert_close(activation(x), expected)
+    assert torch.equal(x, before)  # nothing is written over an argument
+
+
+def test_what_goes_up_stays_as_it_was_for_whoever_looks():
+    """A hook sees the hidden layer before its activation, also after it was applied."""
+    for feed_forward in (FeedForward(WIDTH, HIDDEN), GatedFeedForward(WIDTH, HIDDEN, relu)):
+        seen = []
+        feed_forward.up.register_forward_hook(lambda module, x, y, seen=seen: seen.append(y))
+        x = torch.randn(2, 3, WIDTH)
+        feed_forward(x).sum().backward()
+        assert (seen[0] < 0).any()
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from clearformer.build import build, pasts
+from clearformer.core.embedding import Embedding
 from clearformer.core.int8 import (
     Int8Embedding,
     Int8Linear,
@@ -124,3 +125,14 @@ def test_a_text_is_what_it_is_alone(family, small, scrambled):
         together = model(tokens)
         alone = torch.cat([model(row) for row in tokens.split(1)])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [-1, 5])
+def test_a_table_in_int8_refuses_ids_that_it_has_not(wrong):
+    """An index of -1 would be the last row."""
+    model = nn.Module()
+    model.token = nn.Embedding(5, 4)
+    embedding = Embedding(quantize(model).token)
+    message = rf"^token id {wrong} is outside the vocabulary of 5 \(0 to 4\)"
+    with pytest.raises(ValueError, match=message):
+        embedding(torch.tensor([[wrong]]))

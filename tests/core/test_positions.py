@@ -63,8 +63,8 @@ def test_sinusoidal_positions_are_the_formula():
     for row, place in zip(given.flatten(0, 1), places.flatten().tolist(), strict=True):
         for i in range(WIDTH // 2):
             angle = place / 10_000 ** (2 * i / WIDTH)
-            assert row[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-4)
-            assert row[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
+            assert row[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-12)
+            assert row[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-12)
 
 
 def test_sinusoidal_positions_in_halves_are_the_same_numbers_in_another_order():
@@ -101,7 +101,7 @@ def test_rotary_is_a_rotation_of_complex_numbers(base):
     frequencies = base ** (-2 * torch.arange(HEAD_WIDTH // 2) / HEAD_WIDTH).double()
     turned = torch.complex(*x.chunk(2, dim=-1)) * torch.exp(1j * places[:, None] * frequencies)
     expected = torch.cat((turned.real, turned.imag), dim=-1)
-    torch.testing.assert_close(Rotary(base).turn(x, places), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(Rotary(base).turn(x, places), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_rotary_scores_depend_on_the_distance_alone():
@@ -124,7 +124,7 @@ def test_rotary_keeps_lengths():
 
 
 def test_positions_stay_apart_in_half_precision():
-    """bfloat16 cannot tell 4096 from 4097; the angles are therefore computed in float32."""
+    """bfloat16 cannot tell 4096 from 4097; the angles are therefore computed in float64."""
     x, places = torch.ones(1, 1, 2, 4), torch.tensor([4096, 4097])
     rounded = Rotary().turn(x.bfloat16(), places)
     assert rounded.dtype == torch.bfloat16
@@ -180,7 +180,7 @@ def test_relative_scores_are_the_four_terms(relative, queries, keys):
                     q_i, k_j = q[b, head, i], k[b, head, j]
                     score = q_i @ k_j + q_i @ r + u @ k_j + v @ r
                     torch.testing.assert_close(
-                        given[b, head, i, j], score / math.sqrt(HEAD_WIDTH), atol=1e-5, rtol=1e-5
+                        given[b, head, i, j], score / math.sqrt(HEAD_WIDTH), atol=1e-14, rtol=0
                     )
 
 

@@ -109,7 +109,7 @@ def test_the_stream_is_the_sum_of_its_parts(model, tokens):
 
 
 def test_the_activation_is_applied_to_what_is_shown_before_it():
-    model = build(small("generator"))  # whose relu writes over its input
+    model = build(small("generator"))
     found = trace(model, torch.tensor([[1, 2, 3]]), ["mlp_pre", "mlp_hidden"])
     before, after = found.get("mlp_pre", 0), found.get("mlp_hidden", 0)
     assert (before < 0).any()

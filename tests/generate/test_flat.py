@@ -64,3 +64,40 @@ def test_what_it_does_not_know_it_leaves_alone(small):
     assert not understands(model.train(), pasts(config, 1, 5))
     model.eval().stack.blocks[1].attention.kernel = explicit
     assert not understands(model, pasts(config, 1, 5))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@torch.inference_mode()
+def test_a_model_in_float64_is_flat_in_float64(name, small, scrambled):
+    family, changes = CHANGES[name]
+    config = small(family, **changes)
+    model = scrambled(build(config).double()).eval()
+    tokens = torch.randint(13, (3, 9))
+    plain, flat = (pasts(config, 3, 9, torch.float64) for _ in range(2))
+    step = Flat(model, flat)
+    for place in range(9):
+        own, token = KEEP[:, : place + 1], tokens[:, place]
+        expected = model(token[:, None], own, pasts=plain)[:, 0]
+        torch.testing.assert_close(step(token, own), expected, atol=1e-12, rtol=0)
+        for past in (*plain, *flat):
+            past.advance()
+
+
+@pytest.mark.parametrize("position", [c.NoPosition(), c.ALiBi(), c.Rotary()])
+@torch.inference_mode()
+def test_a_token_that_sees_nothing_is_no_nan(position, small, scrambled):
+    """As through the modules: attention gives zeros, and the rest of the block goes on."""
+    blind = c.Causal() & c.Region(queries=(0, 3), keys=(0, None))
+    config = small("gpt2", position=position, patterns=(blind,))
+    model = scrambled(build(config)).eval()
+    tokens = torch.randint(13, (2, 6))
+    memory = pasts(config, 2, 6)
+    assert understands(model, memory)
+    step, found = Flat(model, memory), []
+    for token in tokens.T:
+        found.append(step(token, None))
+        for past in memory:
+            past.advance()
+    given = torch.stack(found, dim=1)
+    assert given.isfinite().all()
+    torch.testing.assert_close(given, model(tokens), atol=1e-5, rtol=1e-5)

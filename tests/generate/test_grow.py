@@ -6,6 +6,7 @@ import torch
 from clearformer import config as c
 from clearformer.build import build
 from clearformer.generate.grow import ROOM, Continuing, Translating, resting
+from clearformer.generate.tree import Branching
 
 
 @pytest.fixture
@@ -82,3 +83,38 @@ def test_resting_leaves_the_model_as_it_was(original):
     with pytest.raises(IndexError), resting(model):
         [][0]
     assert model.training
+
+
+def test_logits_of_a_model_in_float64_are_float64(original):
+    model, config = original
+    model.double()
+    tokens = torch.randint(config.vocabulary, (3, 4))
+    with resting(model):
+        expected = model(SOURCE, torch.cat((torch.full((3, 1), 1), tokens), dim=1), KEEP)
+        for kind in (Translating, Branching):
+            growing = kind(model, config, SOURCE, KEEP)
+            found = [growing.first(), *(growing.step(token) for token in tokens.T)]
+            torch.testing.assert_close(torch.stack(found, dim=1), expected, atol=1e-12, rtol=0)
+
+
+def test_a_source_of_nothing_but_padding_is_no_nan(original):
+    model, config = original
+    keep = KEEP.clone()
+    keep[1] = False
+    with resting(model):
+        first = [kind(model, config, SOURCE, keep).first() for kind in (Translating, Branching)]
+    assert first[0].isfinite().all()
+    assert_near(first[1], first[0])
+
+
+def test_the_padding_that_was_handed_in_stays_as_it_was(small):
+    config = small("gpt2")
+    keep = torch.tensor([[True, True], [False, True]])
+    before = keep.clone()
+    model = build(config)
+    with resting(model):
+        growing = Continuing(model, config, torch.tensor([[1, 2], [3, 4]]), keep)
+        growing.first()
+        growing.copy(torch.tensor([0]), torch.tensor([1]))
+    assert growing.keep.all()
+    assert torch.equal(keep, before)

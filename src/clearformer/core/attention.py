@@ -117,7 +117,8 @@ class Attention(nn.Module):
         require_shape(name, x, wanted, f"pass {name}[None] for one sequence")
         if x.shape[1] == 0:
             raise ValueError(
-                f"{name} has shape {tuple(x.shape)}, but a sequence has at least one token: pass one"
+                f"{name}: the shape is {tuple(x.shape)}, but a sequence must have at least one "
+                f"token: pass one"
             )
 
     def _heads(self, x: Tensor) -> Tensor:

@@ -94,12 +94,12 @@ class Embedding(nn.Module):
             segments = torch.zeros_like(tokens) if segments is None else segments
             require_shape("segments", segments, tokens.shape, "give each token a segment")
             require_ids("segments", segments)
-            x = x + self.segment(segments)
+            x = x + _look_up(self.segment, segments, "segment id", "table")
         return self.dropout(self.norm(x))  # (B, T, E)
 
     def _words(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
         """What tokens mean, wherever they stand. A dropped token is gone from its pairs too."""
-        x = self._look_up(tokens)  # (B, T, E)
+        x = _look_up(self.token, tokens, "token id", "vocabulary")  # (B, T, E)
         pairs = None if self.neighbours is None else self.neighbours(tokens, keep)  # (B, T, E)
         if self.training and self.token_dropout.p > 0:
             there = self.token_dropout(torch.ones_like(tokens, dtype=x.dtype))  # (B, T)
@@ -108,18 +108,19 @@ class Embedding(nn.Module):
                 pairs = pairs * (there * _shifted(there, first=1))[:, :, None]
         return x if pairs is None else x + pairs
 
-    def _look_up(self, tokens: Tensor) -> Tensor:
-        try:
-            x: Tensor = self.token(tokens)
-        except IndexError:
-            low, high = int(tokens.min()), int(tokens.max())
-            wrong = low if low < 0 else high
-            raise ValueError(
-                f"token id {wrong} is outside the vocabulary of {self.token.num_embeddings} "
-                f"(0 to {self.token.num_embeddings - 1}): was the text encoded with another "
-                f"model's tokenizer?"
-            ) from None
-        return x
+
+def _look_up(table: nn.Embedding, ids: Tensor, one: str, all_of_them: str) -> Tensor:
+    try:
+        x: Tensor = table(ids)  # (B, T, E)
+    except IndexError:
+        low, high = int(ids.min()), int(ids.max())
+        wrong = low if low < 0 else high
+        raise ValueError(
+            f"{one} {wrong} is outside the {all_of_them} of {table.num_embeddings} "
+            f"(0 to {table.num_embeddings - 1}): was the text encoded with another "
+            f"model's tokenizer?"
+        ) from None
+    return x
 
 
 def _shifted(values: Tensor, first: float = 0) -> Tensor:

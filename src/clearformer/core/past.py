@@ -19,6 +19,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from clearformer.core.shapes import require_made_for
+
 Heads = tuple[Tensor, Tensor, Tensor]  # q (B, H, T, D), k and v (B, G, K, D)
 
 
@@ -26,9 +28,7 @@ class Projection(Protocol):
     """What a past may ask of an attention: vectors (B, T, E) to heads, placed from `start`."""
 
     def queries(self, x: Tensor) -> Tensor: ...
-
     def keys_values(self, x: Tensor, start: int) -> tuple[Tensor, Tensor]: ...
-
     def queries_keys_values(self, x: Tensor, start: int) -> Heads: ...
 
 
@@ -95,20 +95,12 @@ class KVCache(Past):
             )
         held, _, key_heads, capacity, width = self.room.shape
         end = self.length + k.shape[-2]
-        for name, has, needs, fits in (
-            # Writing one sequence into the room of several would succeed, and repeat it; so would
-            # writing one head.
-            ("batch", held, len(k), len(k) == held),
-            ("key_heads", key_heads, k.shape[1], k.shape[1] == key_heads),
-            ("head_width", width, k.shape[3], k.shape[3] == width),
-            ("capacity", capacity, end, end <= capacity),
-            ("dtype", self.room.dtype, k.dtype, k.dtype == self.room.dtype),
-        ):
-            if not fits:
-                raise ValueError(
-                    f"the cache was made with {name}={has}, but this step needs {needs}: "
-                    f"make it with {name}={needs}"
-                )
+        # Writing one sequence, or one head, into the room of several would succeed, and repeat it.
+        require_made_for(
+            "the cache", batch=(held, len(k)), capacity=(capacity, max(end, capacity)),
+            key_heads=(key_heads, k.shape[1]), head_width=(width, k.shape[3]),
+            dtype=(self.room.dtype, k.dtype),
+        )  # fmt: skip
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v
         self.pending = end - self.length
@@ -119,10 +111,7 @@ class KVCache(Past):
 
     def forget(self, count: int) -> None:
         if not 0 <= count <= self.length:
-            raise ValueError(
-                f"the cache holds {self.length} tokens and cannot take back {count}: "
-                f"take back between 0 and {self.length}"
-            )
+            raise ValueError(f"the cache holds {self.length} tokens: it cannot take back {count}")
         self.length -= count  # what stands behind the length is written over
 
     def select(self, rows: Tensor) -> None:
@@ -135,11 +124,6 @@ class KVCache(Past):
 
     def extend(self, capacity: int) -> None:
         """Room for `capacity` tokens; what is there stays."""
-        if capacity < self.room.shape[3]:
-            raise ValueError(
-                f"the cache has room for {self.room.shape[3]} tokens and cannot be extended to "
-                f"{capacity}: ask for at least as many"
-            )
         more = (*self.room.shape[:3], capacity - self.room.shape[3], self.room.shape[4])
         self.room = torch.cat((self.room, self.room.new_zeros(more)), dim=3)
 
@@ -158,11 +142,8 @@ class FrozenKV(Past):
     def read(self, x: Tensor, project: Projection) -> Heads:
         q, sources = project.queries(x), self.keys.shape[0]
         if q.shape[0] != sources:
-            if sources == 0 or q.shape[0] % sources:
-                raise ValueError(
-                    f"there are {q.shape[0]} sequences for {sources} sources, but each source must "
-                    f"have as many: pass a sequence for each source, or the same number of them"
-                )
+            if len(q) % max(sources, 1):
+                raise ValueError(f"{len(q)} sequences for {sources} sources: pass as many for each")
             q = q.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)  # (B, H, beams*T, D)
         return q, self.keys, self.values
 

@@ -8,11 +8,15 @@ Axes: B batch, T tokens, Q queries, K keys, H heads, D head width, E model width
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from clearformer.core.angles import Frequencies as Frequencies
+from clearformer.core.angles import Waves as Waves
+from clearformer.core.angles import angles_of, cast, in_halves, taking_turns, unchanged
+from clearformer.core.angles import slower as slower
+from clearformer.core.angles import slower_below as slower_below
 from clearformer.core.shapes import require_ids, require_shape
 
 
@@ -35,19 +39,6 @@ class Learned(nn.Module):
         return self.table(positions)  # (..., T, E)
 
 
-Waves = Callable[[Tensor, Tensor], Tensor]  # sines and cosines (..., E/2) to (..., E)
-
-
-def taking_turns(sine: Tensor, cosine: Tensor) -> Tensor:
-    """As the paper writes it: sine, cosine, sine, ..."""
-    return torch.stack((sine, cosine), dim=-1).flatten(-2)  # (..., E)
-
-
-def in_halves(sine: Tensor, cosine: Tensor) -> Tensor:
-    """As the paper's code, Marian and Transformer-XL have it: all sines, then all cosines."""
-    return torch.cat((sine, cosine), dim=-1)  # (..., E)
-
-
 class Sinusoidal(nn.Module):
     """Sines and cosines of falling frequency, taking turns along the width (eq. 18)."""
 
@@ -64,7 +55,7 @@ class Sinusoidal(nn.Module):
         They are float64 (on the CPU where a device has no float64): whoever adds them to
         something casts them to its dtype.
         """
-        angles = _angles(positions, self.width, base=10_000.0)  # (..., T, E/2)
+        angles = angles_of(positions, self.width, base=10_000.0)  # (..., T, E/2)
         return self.order(angles.sin(), angles.cos())  # (..., T, E)
 
 
@@ -105,31 +96,6 @@ class Position(nn.Module):
         return q, None
 
 
-Frequencies = Callable[[Tensor], Tensor]  # angles a position (D/2,), changed
-
-
-def unchanged(frequencies: Tensor) -> Tensor:
-    return frequencies
-
-
-def slower(factor: float) -> Frequencies:
-    """All of them by the same factor: longer texts in the range of angles that was learned."""
-    return lambda frequencies: frequencies / factor
-
-
-def slower_below(factor: float, low: float, high: float, length: int) -> Frequencies:
-    """Those that turn fewer than `low` times over `length` tokens by `factor`, those that turn
-    more than `high` times not at all, and in between a mixture (Llama 3).
-    """
-
-    def change(frequencies: Tensor) -> Tensor:
-        turns = length * frequencies / (2 * math.pi)  # (D/2,)
-        fast = ((turns - low) / (high - low)).clamp(0, 1)
-        return (1 - fast) * frequencies / factor + fast * frequencies
-
-    return change
-
-
 class Rotary(Position):
     """Turn each pair of query and key components by an angle that grows with position (eq. 19).
 
@@ -153,9 +119,9 @@ class Rotary(Position):
             raise ValueError(f"rotary positions need an even head width, got {width}")
         whole = (tokens,) if positions.dim() == 1 else (batch, tokens)
         require_shape("positions", positions, whole, "give each token of x a position")
-        angles = _angles(positions, width, self.base, self.change)  # (T, D/2) or (B, T, D/2)
+        angles = angles_of(positions, width, self.base, self.change)  # (T, D/2) or (B, T, D/2)
         angles = angles.unsqueeze(-3)  # one axis more, for the heads
-        cosine, sine = _cast(angles.cos(), x), _cast(angles.sin(), x)
+        cosine, sine = cast(angles.cos(), x), cast(angles.sin(), x)
         first, second = self.split(x)  # each (B, H, T, D/2)
         return self.join(first * cosine - second * sine, second * cosine + first * sine)
 
@@ -221,8 +187,8 @@ class RelativeXL(Position):
     def distances(self, queries: int, keys: int, like: Tensor) -> Tensor:
         """r / sqrt(D) of each distance i - j, from the farthest behind to the farthest ahead."""
         first, last = self.span(queries, keys)
-        angles = _angles(torch.arange(first, last - 1, -1, device=like.device), self.width, 1e4)
-        waves = _cast(in_halves(angles.sin(), angles.cos()), like)  # (distances, E)
+        angles = angles_of(torch.arange(first, last - 1, -1, device=like.device), self.width, 1e4)
+        waves = cast(in_halves(angles.sin(), angles.cos()), like)  # (distances, E)
         r = self.project(waves).unflatten(-1, self.distance.shape).transpose(0, 1)
         # Scaled here, where it is a few rows, and not in every score.
         return r / math.sqrt(r.shape[-1])  # (H, distances, D)
@@ -283,21 +249,3 @@ def alibi_slopes(heads: int) -> tuple[float, ...]:
     slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     finer = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * power, 2)]
     return tuple(slopes + finer[: heads - power])
-
-
-def _angles(positions: Tensor, width: int, base: float, change: Frequencies = unchanged) -> Tensor:
-    """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2).
-
-    In float64 whatever the model's precision, and cast only once they are sines and cosines: at
-    position 100,000 an angle in float32 is off by a hundredth, and bfloat16 cannot tell position
-    256 from 257.
-    """
-    if positions.device.type == "mps":
-        positions = positions.cpu()  # Apple's GPUs have no float64
-    steps = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    return positions[..., None].double() * change(base ** (-steps / width))
-
-
-def _cast(waves: Tensor, like: Tensor) -> Tensor:
-    """To the dtype first: the device may have no float64."""
-    return waves.to(like.dtype).to(like.device)

@@ -3,6 +3,8 @@
 Broadcasting accepts many shapes that nobody meant. Code that takes tensors states the shapes it
 takes with these functions. They compare sizes and dtypes only: they never read a tensor's values,
 so they do not wait for a device, and torch.compile resolves them while it traces.
+
+Axes: those of whoever asks.
 """
 
 from collections.abc import Sequence
@@ -42,6 +44,16 @@ def require_ids(name: str, x: Tensor) -> None:
         raise ValueError(
             f"{name}: the dtype is {x.dtype}, but it must be torch.int64: use {name}.long()"
         )
+
+
+def require_made_for(what: str, **settings: tuple[object, object]) -> None:
+    """Each setting: what something was made with must be what is needed now."""
+    for name, (has, needs) in settings.items():
+        if has != needs:
+            raise ValueError(
+                f"{what} was made with {name}={has}, but this step needs {needs}: "
+                f"make it with {name}={needs}"
+            )
 
 
 def _written(shape: Sequence[int | str]) -> str:
