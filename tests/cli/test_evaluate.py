@@ -94,6 +94,17 @@ def test_unseen_labels_are_listed(clearformer, run, folder):
     assert "'bad', 'good'" in complaint
 
 
+def test_labels_that_are_left_out_are_not_forgotten(clearformer, run, folder):
+    (folder / "odd.csv").write_text("text,label\na lovely film,good\na film,odd\n")
+    said = clearformer("evaluate", run, "--data", str(folder / "odd.csv"), "--text", "text",
+                       "--label", "label", "--unknown-label", "skip").out  # fmt: skip
+    assert "note: 1 rows with unknown labels are left out" in said
+    assert "accuracy     1.0000 on 1 texts\n" in said
+    assert "0.5000 with the 1 left out counted as wrong" in said
+    # Of a class without texts there is no recall, and that is not zero.
+    assert re.search(r"bad +0 +0\.0000 +- +-\n", said)
+
+
 def test_one_class_is_nothing_to_learn(clearformer, folder, tmp_path):
     (folder / "one.csv").write_text("text,label\n" + "a film,good\n" * 40)
     complaint = clearformer("train", "classifier", "--data", str(folder / "one.csv"), "--out",
@@ -120,6 +131,8 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     told = clearformer("evaluate", out, "--data", str(copy)).out
     assert "note: this run was trained on 90 % of this text; for an honest figure" in told
     (tmp_path / "gone.txt").rename(tmp_path / "t.txt")
+    cut = clearformer("evaluate", out, "--most", "300").out
+    assert re.search(r"note: the first 300 of \d+ bytes are scored: see --most", cut)
     learned = clearformer("evaluate", out, "--part", "train").out
     assert "training part: the figures are of data that the run was trained on" in learned
     assert "xz -9e" in text

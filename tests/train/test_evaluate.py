@@ -25,6 +25,7 @@ def test_compression_in_bits():
         context=8,
         stride=4,
         parts=(0.5 * nats, 0.4 * nats, 0.1 * nats),
+        kept=True,
     )
     assert sum(found.scores) / 3 == pytest.approx(found.bits_per_byte)
     assert found.bits_per_byte == pytest.approx(2.5)
@@ -101,6 +102,29 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     parts = evaluate.compress(model, tokens, Bytes(), 8, 4)
     assert len(sizes) == len(parts.scores) >= 32, "of a short text too there is a standard error"
     assert parts.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)
+
+
+def test_bits_of_a_text_that_the_tokenizer_changed_are_named(tmp_path):
+    """A word that is unknown is cheap to predict: its bytes are no achievement."""
+    from clearformer import data
+    from clearformer.data.texts import in_memory
+    from clearformer.families import generator
+    from clearformer.text import train
+    from clearformer.train import evaluate
+
+    def told(kind, text):
+        tokenizer = train(kind, iter(["some text that goes on"]), 8 if kind == "words" else None)
+        config = replace(generator(), length=8, layers=1, width=16, heads=2, hidden=32)
+        model = build(replace(config, vocabulary=tokenizer.size))
+        tokens = data.prepare(
+            data.Text(text, (in_memory(text, text.encode() * 10),)), tokenizer, tmp_path
+        )
+        return evaluate.compress(model, tokens, tokenizer, 8, 4).protocol
+
+    assert "does not keep all of this text" not in told("bytes", "some text that goes on ")
+    assert "does not keep all of this text" not in told("characters", "some text that goes on ")
+    assert "does not keep all of this text" in told("characters", "some text: ")
+    assert "does not keep all of this text" in told("words", "Some other text ")
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class Evaluate:
     memory: int | None = None
     """States that a Transformer-XL remembers, more than in training if you like; none: as many."""
     most: int = 1_000_000
-    """Bytes of a text to score."""
+    """Bytes of a text to score; of a masked model tokens."""
     text: str | None = None
     """Column of the texts, in a table; none: as in training."""
     label: str | None = None
@@ -111,10 +111,14 @@ class Evaluate:
 
     def _head(self, opened: Opened | OpenedTranslator) -> None:
         """Which weights are evaluated: the checkpoint, why it, and what they are."""
+        from clearformer.train.folder import has_int8
+
         found, train = opened.found, opened.config.train
         if "averaged" in found.manifest:
             steps = ", ".join(map(str, found.manifest["averaged"]))
             weights = f"the mean of the weights of the steps {steps}"
+        elif has_int8(found):
+            weights = "weights in int8"
         elif train.ema is not None:
             weights = f"averaged weights (train.ema {train.ema:g})"
         else:
@@ -240,7 +244,9 @@ class Evaluate:
                 text = corpus.read(self.part, where)
             else:
                 raise ValueError(f"{source} is a table, but {self.run_folder} is a generator")
-        text = beginning(text, self.most)
+        whole, text = text.size, beginning(text, self.most)
+        if text.size < whole:
+            say(f"note: the first {text.size:,} of {whole:,} bytes are scored: see --most")
         tokens = data.prepare(text, opened.tokenizer, cache)
         self._remark(opened, text)
 
@@ -369,10 +375,12 @@ class Evaluate:
         head = opened.config.model.head
         names = head.names  # type: ignore[union-attr]
         assert names is not None
+        left_out = 0
         if self.unknown_label == "skip" and table.labels is not None:
             known = [row for row, label in enumerate(table.labels) if label in names]
-            if len(known) < len(table):
-                say(f"note: {len(table) - len(known):,} rows with unknown labels are left out")
+            left_out = len(table) - len(known)
+            if left_out:
+                say(f"note: {left_out:,} rows with unknown labels are left out")
             table = table.select(known)
         self._remark(opened, table.texts)
         rows = data.encode_rows(table, opened.tokenizer, names)
@@ -388,6 +396,9 @@ class Evaluate:
         error = standard_error((guesses.argmax(dim=1) == labels).float().tolist())
         sure = "" if error is None else f", standard error {error:.4f}"
         say(f"accuracy     {found.accuracy:.4f} on {len(rows):,} texts{sure}")
+        if left_out:
+            share = found.accuracy * len(rows) / (len(rows) + left_out)
+            say(f"             {share:.4f} with the {left_out:,} left out counted as wrong")
         say(f"loss         {found.loss:.4f}")
         say(f"calibration  {found.calibration:.4f} (mean gap of confidence and accuracy)")
         how = rows_protocol(rows, length, trained.cut)
@@ -397,7 +408,9 @@ class Evaluate:
         width = max(len(name) for name in (*shown, "class"))
         say(f"{'class':{width}}   texts  precision  recall      F1")
         for name, (_, count, precision, recall, f1) in zip(shown, found.by_class(), strict=True):
-            say(f"{name:{width}} {count:7,}     {precision:.4f}  {recall:.4f}  {f1:.4f}")
+            # Of a class without texts nothing can be recalled: no figure, and not zero.
+            rest = f"{recall:.4f}  {f1:.4f}" if count else "     -       -"
+            say(f"{name:{width}} {count:7,}     {precision:.4f}  {rest}")
         say()
         say("confusion: a row for each true class, a column for each guess")
         cell = max(width, 7)

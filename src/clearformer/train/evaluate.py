@@ -6,6 +6,7 @@ predicted from, how the first ones count, how many rows there were.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,11 @@ from clearformer.core.past import Past
 from clearformer.text import Tokenizer
 
 LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
+# What is unknown to a tokenizer, or changed by it, is never predicted, and cheap to get right.
+LOST = (
+    "; its tokenizer does not keep all of this text (unknown words, lower case), so bits per byte "
+    "compare only between models that share it"
+)
 GROUPS = 32  # parts of a text that are scored one by one, at least: they tell a standard error
 
 
@@ -76,6 +82,7 @@ class Compression:
     context: int
     stride: int
     parts: tuple[float, ...]  # the nats of some windows each
+    kept: bool  # whether the tokens stand for all of the text
 
     @property
     def scores(self) -> list[float]:
@@ -101,9 +108,16 @@ class Compression:
 
     @property
     def protocol(self) -> str:
-        sees = self.context - self.stride
+        lost = "" if self.kept else LOST
         return (
             f"{self.tokens:,} tokens ({self.size:,} bytes), all but the first, each scored once in "
+            f"{self._windows}{lost}"
+        )
+
+    @property
+    def _windows(self) -> str:
+        sees = self.context - self.stride
+        return (
             f"windows of {self.context} tokens {self.stride} apart: after the first window a "
             f"token is predicted from at least {sees} others"
         )
@@ -132,7 +146,7 @@ def compress(
             )
             parts.append(float(sums.double().sum()))
             count += int(counts.sum())
-    size, characters = _scored(tokens, tokenizer)
+    size, characters, kept = _scored(tokens, tokenizer)
     return Compression(
         sum(parts),
         count,
@@ -141,6 +155,7 @@ def compress(
         min(context, len(tokens) - 1),
         min(stride, len(tokens) - 1),
         tuple(parts),
+        kept,
     )
 
 
@@ -152,10 +167,9 @@ class SegmentCompression(Compression):
     streams: int
 
     @property
-    def protocol(self) -> str:
+    def _windows(self) -> str:
         together = f", in {self.streams} streams that each read {self.memory} tokens before theirs"
         return (
-            f"{self.tokens:,} tokens ({self.size:,} bytes), all but the first, each scored once in "
             f"segments of {self.stride} tokens with a memory of {self.memory}"
             f"{together if self.streams > 1 else ''}"
         )
@@ -189,7 +203,7 @@ def compress_segments(
                 each.advance()
             parts.append(float(sums.double().sum()))
             count += int(counts.sum())
-    size, characters = _scored(tokens, tokenizer)
+    size, characters, kept = _scored(tokens, tokenizer)
     return SegmentCompression(
         sum(parts),
         count,
@@ -198,16 +212,19 @@ def compress_segments(
         segment + memory,
         segment,
         tuple(parts),
+        kept,
         memory,
         rows,
     )
 
 
-def _scored(tokens: data.TokenFile, tokenizer: Tokenizer) -> tuple[int, int]:
-    """Bytes and characters of all tokens but the first."""
+def _scored(tokens: data.TokenFile, tokenizer: Tokenizer) -> tuple[int, int, bool]:
+    """Bytes and characters of all tokens but the first, and whether they stand for all of it."""
     first = tokenizer.decode(tokens.read(0, 1))
     text = tokenizer.decode(tokens.read(0, len(tokens)))
-    return max(1, tokens.text_bytes - len(first.encode())), max(1, len(text) - len(first))
+    found = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    size = max(1, tokens.text_bytes - len(first.encode()))
+    return size, max(1, len(text) - len(first)), found == tokens.description.text_sha256
 
 
 def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int = 32) -> Tensor:

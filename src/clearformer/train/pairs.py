@@ -110,7 +110,10 @@ class Translation:
             "chrf": figures.chrf,
             "exact": figures.exact,
         }
-        protocol = f"{len(texts):,} pairs, each translated by its likeliest token in turn (beam 1)"
+        protocol = (
+            f"{len(texts):,} pairs of at most {self.model_config.length} tokens a side, each "
+            f"translated by its likeliest token in turn (beam 1)"
+        )
         return Measured(told, sentence_chrf(texts, self.validation.targets), protocol)
 
     def sample(self, model: Seq2Seq) -> str:
