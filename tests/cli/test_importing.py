@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from clearformer.build import build
+from clearformer.cli.train import beginning
 from clearformer.config import (
     AnswerSpan,
     Classifier,
@@ -155,3 +156,21 @@ def test_a_setting_that_is_ignored_is_named_and_one_that_changes_numbers_refused
 
 def test_what_is_nowhere(clearformer):
     assert "there is no folder or file /no/such" in clearformer("import", "/no/such").complaint
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "pool"),
+    [
+        ("bert", NextSentence(), "pooler"),
+        ("bert", MultipleChoice(), "pooler"),
+        ("bert", TokenClassifier(), "first"),
+        ("gpt2", TokenClassifier(), "mean"),  # its first token sees no other
+    ],
+)
+def test_another_head_is_given_to_what_was_imported(
+    clearformer, folder, tmp_path, family, head, pool
+):
+    run = tmp_path / "run"
+    assert clearformer("import", str(folder(family, head=head)), "--out", str(run)).code == 0
+    found = beginning("classify", run).model.head
+    assert found == Classifier(pool=pool)
