@@ -1,12 +1,23 @@
 """`clearformer import`, from the folder of another tool to text of its model."""
 
 import json
+import shlex
 
 import pytest
 
 from clearformer.build import build
+from clearformer.cli.train import beginning
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    Features,
+    MaskedToken,
+    MultipleChoice,
+    NextSentence,
+    TokenClassifier,
+)
 from clearformer.hub.exporting import to_huggingface
-from clearformer.text import Bytes
+from clearformer.text import Bytes, WordPieces
 
 
 @pytest.fixture
@@ -43,12 +54,68 @@ def test_the_run_is_named_after_the_folder(clearformer, folder, tmp_path, monkey
     assert again.complaint == "runs/theirs is there already: choose another --out"
 
 
-def test_an_encoder_is_embedded(clearformer, folder, tmp_path):
+def test_an_encoder_without_a_mask_is_embedded(clearformer, folder, tmp_path):
     done = clearformer("import", str(folder("bert")), "--out", str(tmp_path / "run"))
     assert "head Pretraining" in done.out
     assert "next: clearformer embed" in done.out
     wrong = clearformer("generate", str(tmp_path / "run"), "x").complaint
-    assert "is no generator" in wrong
+    assert "is no generator: use clearformer fill" in wrong
+
+
+VERBS = {
+    "fill": MaskedToken(),
+    "classify": Classifier(classes=2, pool="pooler", names=("bad", "good")),
+    "embed": Features(pool="pooler"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_verb_that_fits_is_named_and_works(
+    clearformer, small, scrambled, prose, tmp_path, verb
+):
+    """The line that import prints, taken as it is."""
+    pieces = WordPieces.train([prose], 300)
+    config = small("bert", vocabulary=pieces.size, head=VERBS[verb])
+    model = scrambled(build(config)).eval()
+    to_huggingface(model, config, pieces, tmp_path / "theirs")
+    done = clearformer("import", str(tmp_path / "theirs"), "--out", str(tmp_path / "run"))
+    hint = done.out.splitlines()[-1].removeprefix("next: clearformer ")
+    assert hint.startswith(f"{verb} {tmp_path / 'run'} ")
+    assert clearformer(*shlex.split(hint)).code == 0
+
+
+UNTRAINED = [
+    TokenClassifier(classes=2, names=("O", "X")),
+    AnswerSpan(),
+    NextSentence(),
+    MultipleChoice(),
+]
+
+
+@pytest.mark.parametrize("head", UNTRAINED, ids=lambda head: type(head).__name__)
+def test_a_head_without_a_verb_is_embedded_and_refused_in_a_sentence(
+    clearformer, folder, tmp_path, head
+):
+    run = str(tmp_path / "run")
+    done = clearformer("import", str(folder("bert", head=head)), "--out", run)
+    assert f"head {type(head).__name__}" in done.out
+    assert f"next: clearformer embed {run}" in done.out
+    assert clearformer("embed", run, "A text", "Another").code == 0
+    assert clearformer("describe", run).code == 0
+    for verb, sentence in (
+        ("generate", "is no generator: use clearformer embed"),
+        ("classify", "is no classifier: use clearformer embed"),
+        ("fill", "knows no [MASK]"),
+    ):
+        assert sentence in clearformer(verb, run, "x").complaint
+    name = type(head).__name__
+    assert (
+        f"has the head {name}, which has nothing to eval" in clearformer("evaluate", run).complaint
+    )
+    data = tmp_path / "data.txt"
+    data.write_text("some text\n" * 50)
+    again = clearformer("train", "--from", run, "--data", str(data), "--out", str(tmp_path / "x"))
+    assert f"has the head {name}, which is not trained here" in again.complaint
 
 
 @pytest.mark.parametrize(
@@ -74,13 +141,36 @@ def test_mistakes_are_one_line_and_leave_nothing(clearformer, folder, tmp_path, 
     assert not out.parent.exists() or list(out.parent.iterdir()) == []
 
 
-def test_a_setting_that_is_not_understood_is_named(clearformer, folder, tmp_path):
+def test_a_setting_that_is_ignored_is_named_and_one_that_changes_numbers_refused(
+    clearformer, folder, tmp_path
+):
     path = folder()
     settings = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**settings, "shiny": 2}))
-    complaint = clearformer("import", str(path), "--out", str(tmp_path / "x")).complaint
-    assert "sets shiny to 2, which clearformer does not understand" in complaint
+    done = clearformer("import", str(path), "--out", str(tmp_path / "x"))
+    assert "note: ignored, a setting that this kind of model does not have: shiny" in done.out
+    (path / "config.json").write_text(json.dumps({**settings, "scale_attn_weights": False}))
+    complaint = clearformer("import", str(path), "--out", str(tmp_path / "y")).complaint
+    assert "scale_attn_weights is False, but clearformer computes True" in complaint
 
 
 def test_what_is_nowhere(clearformer):
     assert "there is no folder or file /no/such" in clearformer("import", "/no/such").complaint
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "pool"),
+    [
+        ("bert", NextSentence(), "pooler"),
+        ("bert", MultipleChoice(), "pooler"),
+        ("bert", TokenClassifier(), "first"),
+        ("gpt2", TokenClassifier(), "mean"),  # its first token sees no other
+    ],
+)
+def test_another_head_is_given_to_what_was_imported(
+    clearformer, folder, tmp_path, family, head, pool
+):
+    run = tmp_path / "run"
+    assert clearformer("import", str(folder(family, head=head)), "--out", str(run)).code == 0
+    found = beginning("classify", run).model.head
+    assert found == Classifier(pool=pool)

@@ -20,6 +20,7 @@ POOLS = {
         lambda real: torch.cat([real.mean(dim=0), real.max(dim=0).values]),
     ),
     "first": (heads.first_pool, lambda real: real[0]),
+    "last": (heads.last_pool, lambda real: real[-1]),
 }
 
 
@@ -208,3 +209,19 @@ def test_features_are_the_pooled_hidden_states_and_nothing_else(hidden):
     head = heads.Features(heads.mean_pool)
     assert head(hidden).equal(hidden.mean(dim=1))
     assert list(head.parameters()) == []
+
+
+def test_a_class_for_every_token(hidden):
+    head = heads.TokenClassifier(WIDTH, classes=3, bias=False)
+    given = head(hidden)
+    torch.testing.assert_close(given, hidden @ head.project.weight.T)
+    targets = torch.tensor([[0, 1, 2, IGNORE, IGNORE]] * 3)
+    total, count = head.loss(hidden, targets)
+    expected = F.cross_entropy(given.flatten(0, 1), targets.flatten(), reduction="sum")
+    torch.testing.assert_close(total, expected[None])
+    assert count.item() == 9
+
+
+def test_a_classifier_may_have_no_bias(hidden):
+    head = heads.Classifier(heads.last_pool, WIDTH, classes=4, bias=False)
+    torch.testing.assert_close(head(hidden), hidden[:, -1] @ head.project.weight.T)

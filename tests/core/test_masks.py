@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.core.masks import Mask, first_kept
+from clearformer.core.masks import Mask, first_kept, last_kept
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 
 BATCH, KEYS = 2, 5
@@ -56,6 +56,11 @@ def test_mask_is_pattern_and_padding(pattern, padding, queries):
 
 def test_the_first_real_token_is_found():
     assert first_kept(torch.tensor([[0, 0, 1], [1, 0, 1]], dtype=torch.bool)).tolist() == [2, 0]
+
+
+def test_the_last_kept_token_is_found_before_any_padding():
+    keep = torch.tensor([[1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]], dtype=torch.bool)
+    assert last_kept(keep).tolist() == [1, 1, 2, 2]
 
 
 def test_more_queries_than_keys_see_every_key():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from clearformer import config as c
 from clearformer.explore import views
 from clearformer.explore.arrays import unpack
 from clearformer.explore.errors import Problem
@@ -177,3 +178,23 @@ def test_places_that_are_not_there_are_refused(opened):
         views.query(kept, 0, 0, 99, None)
     with pytest.raises(Problem, match="d is 8, but a head has components 0 to 7"):
         views.projection(kept, 0, 0, 0, "q", 8, None)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [c.Features(), c.TokenClassifier(), c.AnswerSpan(), c.NextSentence(), c.MultipleChoice()],
+    ids=lambda head: type(head).__name__,
+)
+def test_a_head_without_a_verb_is_looked_at_without_its_scores(tiny, tmp_path, head):
+    """Its numbers are no scores of tokens, and must not be shown with the names of some."""
+    tokenizer = tiny.tokenizer_of("wordpiece")
+    config = tiny.config_of("bert", tokenizer, {"head": head, "segments": 2})
+    tiny.write_run(tmp_path / "run", config, tiny.build(config), tokenizer)
+    with tiny.serving(tmp_path) as server:
+        library = server.library
+        entry = library.entry("run")
+        model = entry.worker.submit(lambda: library.open(entry, library.checkpoint(entry, None)))
+        kept = KeptTraces().make(model.result(), TEXT, {})
+        assert views.overview(kept)["parts"]
+        with pytest.raises(Problem, match="this model gives no scores of tokens"):
+            views.logits(kept, -1)

@@ -144,6 +144,17 @@ def test_the_verb_gives_their_shares(folder, tmp_path, texts):
             near(given, torch.cat([theirs(each).logits.softmax(-1) for each in ids]))
 
 
+def test_a_setting_of_another_family_takes_no_bias_away(folder, edit):
+    """GPT-2's class does not read it; Llama's does."""
+    path, _ = folder("gpt2-tokens")
+    edit(path / "config.json", token_classification_bias=False)
+    found = read(path)
+    assert found.config.head.bias
+    assert found.notes == (
+        "ignored, a setting that this kind of model does not have: token_classification_bias",
+    )
+
+
 def test_class_names_by_label_by_number_or_by_default():
     assert class_names(Settings({}, "here")) == ("LABEL_0", "LABEL_1")
     assert class_names(Settings({"num_labels": 3}, "here"))[2] == "LABEL_2"

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.config import Classifier, NextToken, Seq2SeqConfig
+from clearformer.config import Classifier, NextToken, Seq2SeqConfig, UntrainedHead
 from clearformer.core.attention import Attention
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, stages, words
@@ -328,9 +328,9 @@ def logits(kept: Kept, i: int) -> dict[str, Any]:
     found = kept.overview
     table = found.logits.float().cpu()
     config = kept.opened.config
-    if table.dim() == 1:
-        if not isinstance(config.head, Classifier):
-            raise Problem(409, "wrong_kind", "this model gives a vector and no scores")
+    if isinstance(config.head, UntrainedHead):
+        raise Problem(409, "wrong_kind", "this model gives no scores of tokens or classes")
+    if isinstance(config.head, Classifier):
         names = label_names(config.head)
         values = table - table.max()
         order = values.argsort(descending=True, stable=True).tolist()

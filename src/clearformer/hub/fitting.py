@@ -12,7 +12,14 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.build import outline
-from clearformer.config import Classifier, ModelConfig, NextToken, Seq2SeqConfig, to_json
+from clearformer.config import (
+    Classifier,
+    ModelConfig,
+    NextToken,
+    Seq2SeqConfig,
+    TokenClassifier,
+    to_json,
+)
 from clearformer.hub import names
 from clearformer.hub.family import Family
 from clearformer.hub.kinds import FAMILIES
@@ -77,7 +84,7 @@ def fields_of(config: ModelConfig) -> list[str]:
 def _plain(config: ModelConfig) -> ModelConfig:
     """Two ways of writing one thing, as one."""
     head = config.head
-    if isinstance(head, Classifier) and head.names is None:
+    if isinstance(head, Classifier | TokenClassifier) and head.names is None:
         head = replace(head, names=tuple(f"LABEL_{i}" for i in range(head.classes)))
     if isinstance(head, NextToken):  # what ends a text is no part of the function
         head = replace(head, ends=None)

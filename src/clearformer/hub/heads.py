@@ -84,7 +84,13 @@ def written_classes(head: Head) -> dict[str, Any]:
 # --- heads on a decoder --------------------------------------------------------------------
 
 
-def of_decoder(settings: Settings, names: Collection[str], generator: NextToken, body: str) -> Head:
+def of_decoder(
+    settings: Settings,
+    names: Collection[str],
+    generator: NextToken,
+    body: str,
+    token_bias: bool = True,
+) -> Head:
     """The head of a GPT-2, a Llama or one of its relatives; `generator` where none is named.
 
     A body alone is a generator too where the head's weight is the embedding's.
@@ -93,7 +99,7 @@ def of_decoder(settings: Settings, names: Collection[str], generator: NextToken,
     if named.endswith(SEQUENCE):
         return classifier(settings, "last", bias=False)
     if named.endswith(TOKENS):
-        return token_classifier(settings, settings.flag("token_classification_bias", True))
+        return token_classifier(settings, token_bias)
     if named.endswith(ANSWER):
         return AnswerSpan()
     if named == body and not generator.tied and "lm_head.weight" not in names:
