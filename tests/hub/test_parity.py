@@ -181,3 +181,15 @@ def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens
     turned = outline(config)
     adopt_weights(turned, tensors, "here")
     near(turned.eval()(tokens), neighbours.model()(tokens))
+
+
+@pytest.mark.parametrize("name", ["gelu_python", "gelu_fast", "silu", "relu2"])
+@pytest.mark.parametrize(
+    ("kind", "key"), [("gpt2", "activation_function"), ("bert-masked", "hidden_act")]
+)
+def test_activations_by_their_other_names(theirs, tokens, tmp_path, kind, key, name):
+    model = theirs(kind, vocabulary=256, **{key: name})
+    model.save_pretrained(tmp_path)
+    ours = read(tmp_path, tokenizer="bytes").model()
+    with torch.no_grad():
+        near(ours(tokens % 256), model(tokens % 256).logits)
