@@ -14,9 +14,12 @@ from torch import Tensor, nn
 
 from clearformer.core.angles import Frequencies as Frequencies
 from clearformer.core.angles import Waves as Waves
-from clearformer.core.angles import angles_of, cast, in_halves, taking_turns, unchanged
+from clearformer.core.angles import angles_of, cast
+from clearformer.core.angles import in_halves as in_halves
 from clearformer.core.angles import slower as slower
 from clearformer.core.angles import slower_below as slower_below
+from clearformer.core.angles import taking_turns as taking_turns
+from clearformer.core.angles import unchanged as unchanged
 from clearformer.core.shapes import require_ids, require_shape
 
 
