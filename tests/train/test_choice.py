@@ -65,6 +65,7 @@ def test_the_last_is_used_unless_it_is_surely_worse():
 @pytest.mark.parametrize("behind", [0.0, -0.01])
 def test_a_last_one_that_is_as_good_needs_no_words(behind):
     found = choose(numbers(behind=behind, error=0.0), 400, Linear())
+    assert found == choose(numbers(behind=behind, error=0.0, finished=False), 400, Constant())
     assert (found.step, found.other) == (400, None)
     assert found.why == "the last checkpoint, as good on its validation data as step 300"
 

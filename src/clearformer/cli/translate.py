@@ -65,7 +65,6 @@ class Translate:
         require_picture(self.picture)
         how = Beam(width=self.beam, penalty=self.length_penalty, best=self.best)
         opened = open_translator(self.run_folder)
-        note(opened.note)
         translator = opened.translator
         size = self.batch or (1 if source == STDIN else 32)
         hinted = False
@@ -73,6 +72,8 @@ class Translate:
         for texts in _groups(self._texts(source, opened.config.data.source_column), size):
             hinted = hinted or _hint(translator, texts)
             found = self._translated(translator, texts, how, source, first)
+            if first == 1:
+                note(opened.note)
             for several in found:
                 for each in several:
                     write_line(f"{each.score:8.4f}  {each.text}" if self.best > 1 else each.text)

@@ -59,14 +59,14 @@ def choose(numbers: Mapping[str, Any], newest: int, schedule: Schedule) -> Choic
     shown = "the best on its validation data"
     if last is None or last["step"] != newest:
         return Choice(step, f"{shown}; the last, step {newest}, was not compared with it", newest)
-    if not (last.get("finished") is True and comes_down(schedule)):
-        why = "the learning rate had not come down at the last"
-        return Choice(step, f"{shown}; {why}, step {newest}", newest)
     behind, error = (_number(last.get(name)) for name in ("behind", "error"))
     if behind is None or error is None:
         return Choice(step, f"{shown}; the last, step {newest}, was not compared with it", newest)
     if behind <= 0:
         return Choice(newest, f"the last checkpoint, as good on its validation data as step {step}")
+    if not (last.get("finished") is True and comes_down(schedule)):
+        why = "the learning rate had not come down at the last"
+        return Choice(step, f"{shown}; {why}, step {newest}", newest)
     figures = f"{behind:.4f}, and two standard errors of that are {SURE * error:.4f}"
     if behind > SURE * error:
         return Choice(step, f"{shown}; the last, step {newest}, is worse by {figures}", newest)
