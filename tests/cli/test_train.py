@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from clearformer.cli.train import Stopping, parse
+from clearformer.cli.train import parse
 from clearformer.config import DataConfig
 
 TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--key-heads", "1",
@@ -105,17 +105,6 @@ def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
     ended = json.loads(rest[-1])
     assert ended["reason"] == "stopped"
     assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()
-
-
-def test_f27_twice_ends_at_once(monkeypatch):
-    ended = []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    stopping = Stopping()
-    assert stopping.asked() == 0
-    stopping._ask(signal.SIGINT, None)
-    assert (stopping.asked(), ended) == (130, [])
-    stopping._ask(signal.SIGINT, None)
-    assert ended == [130]
 
 
 def test_the_preset_gives_the_defaults():

@@ -1,7 +1,7 @@
 """`clearformer VERB ...`: read the words, run the verb, and turn mistakes into one line each.
 
 Exit codes: 0 done, 1 a defect of ours, 2 a mistake in what was asked (one line, no traceback),
-3 a loss that is no number, 130 and 143 stopped by a signal.
+3 a loss that is no number, 129, 130 and 143 stopped by a signal (SIGHUP, SIGINT, SIGTERM).
 """
 
 import contextlib
@@ -28,10 +28,12 @@ from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
+from clearformer.cli.launch import watch_launcher
 from clearformer.cli.plan import Plan
 from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
 from clearformer.cli.selftest import Selftest
+from clearformer.cli.streams import settle_streams, silence
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 from clearformer.cli.translate import Translate
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; leaves by SystemExit with the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     settle_streams()
+    watch_launcher(os.environ)
     if arguments == ["--version"]:
         print(f"clearformer {__version__}")
         sys.exit(0)
@@ -71,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parse(arguments or ["--help"]).run()
     except BrokenPipeError:
         # Whoever read us has had enough (`| head`); Python would complain of it at its own end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())
         sys.exit(141)
     except OSError as mistake:
         fail(by_the_system(mistake))
@@ -81,16 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail("out of memory: use a smaller file, batch or model")
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def settle_streams() -> None:
-    """Output that is closed, or that knows few letters, is no reason to stop."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
 
 
 def parse(arguments: Sequence[str]) -> Verb:

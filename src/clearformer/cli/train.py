@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,8 @@ import tyro
 
 from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.cli.room import fitted, out_of_memory
+from clearformer.cli.stopping import Stopping
+from clearformer.cli.streams import optional_output
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -71,26 +72,25 @@ class Train:
     def run(self) -> None:
         from clearformer.train.lock import writable
 
-        with writable(self.folder):  # before torch is imported: a mistake is said at once
-            ranks, code = self._outcome()
-        # By now nothing holds the model any more, as `leave` asks.
-        ranks.leave(code)
+        with optional_output():
+            with writable(self.folder):  # before torch is imported: a mistake is said at once
+                ranks, code = self._outcome()
+            # By now nothing holds the model any more, as `leave` asks.
+            ranks.leave(code)
 
     def _outcome(self) -> tuple[Alone, int]:
         """Who has trained, and the exit code; a process that starts others leaves with theirs."""
-        from clearformer.train import together
-        from clearformer.train.step import NotFiniteError
-
         if starts_others(self.processes, os.environ):
             from clearformer.cli.launch import launch
 
             assert self.processes is not None
-            sys.exit(launch(self.processes, ("train", *self.words)))
+            sys.exit(launch(self.processes, ("train", *self.words), self.folder))
+        from clearformer.train import together
+        from clearformer.train.step import NotFiniteError
+
         ranks = together.join(os.environ, self.train.wait_seconds)
         try:
             return ranks, self._train(ranks)
-        except BrokenPipeError:
-            raise
         except (ValueError, OSError, NotFiniteError) as mistake:
             if ranks.first_to_say(str(mistake)):
                 print(f"clearformer: {mistake}", file=sys.stderr)
@@ -269,30 +269,6 @@ def _picture(run: Run) -> None:
         drawing = figures.curve(records, run.task.figure, run.config.model.name)
         figures.save(drawing, run.folder / "loss.png")
     (run.folder / "README.md").write_text(card(run), encoding="utf-8")
-
-
-class Stopping:
-    """Ctrl-C and SIGTERM end a run at the next step; a second one ends it now."""
-
-    def __init__(self) -> None:
-        self.code = 0
-
-    def __enter__(self) -> Stopping:
-        self.before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        for which, handler in self.before.items():
-            signal.signal(which, handler)
-
-    def asked(self) -> int:
-        """The code to leave with at the next step; 0 as long as nobody asked."""
-        return self.code
-
-    def _ask(self, which: int, frame: object) -> None:
-        if self.code:
-            os._exit(128 + which)
-        self.code = 128 + which
 
 
 def places(folder: Path | None) -> Places:

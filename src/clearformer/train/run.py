@@ -50,7 +50,7 @@ from clearformer.train.average import Average
 from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
 from clearformer.train.device import device_of
-from clearformer.train.ending import DESERTED, exit_code
+from clearformer.train.ending import DESERTED, MISTAKE, exit_code
 from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
 from clearformer.train.lock import Lock, require_writable
@@ -260,9 +260,13 @@ class Run:
                     each.append({"event": "resume", "step": self.state.step})
             yield from self._events(metrics, samples, stop)
         except Exception as problem:
-            end = {"reason": "error", "exit": exit_code(problem)}
+            lost = self.ranks.explain(problem)
+            reason = "error" if lost is None else "lost a rank"
+            end = {"reason": reason, "exit": exit_code(problem) if lost is None else MISTAKE}
             with suppress(OSError):  # the disk may be what went wrong
                 metrics.append({"event": "end", "step": self.state.step, **end})
+            if lost is not None:
+                raise ValueError(lost) from None
             raise
 
     def sample_ids(self, number: int) -> list[int]:
