@@ -29,6 +29,7 @@ from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
 from clearformer.cli.launch import watch_launcher
+from clearformer.cli.means import lacking, require_address_space
 from clearformer.cli.plan import Plan
 from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
@@ -71,17 +72,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
     try:
         # Without a verb there is nothing to correct: show what there is.
-        parse(arguments or ["--help"]).run()
+        verb = parse(arguments or ["--help"])
+        require_address_space()
+        verb.run()
     except BrokenPipeError:
         # Whoever read us has had enough (`| head`); Python would complain of it at its own end.
         silence(sys.stdout.fileno())
         sys.exit(141)
     except OSError as mistake:
-        fail(by_the_system(mistake))
+        fail(lacking(mistake) or by_the_system(mistake))
     except ValueError as mistake:
         fail(str(mistake))
-    except MemoryError:
-        fail("out of memory: use a smaller file, batch or model")
+    except (MemoryError, ImportError, RuntimeError) as problem:
+        if (sentence := lacking(problem)) is None:
+            raise
+        fail(sentence)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -195,5 +200,6 @@ def by_the_system(mistake: OSError) -> str:
 
 
 def fail(sentence: str) -> None:
-    print(f"clearformer: {sentence}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody may be there to read it; the code says it too
+        print(f"clearformer: {sentence}", file=sys.stderr, flush=True)
     sys.exit(2)

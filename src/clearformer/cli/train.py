@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
+from clearformer import limits
+from clearformer.cli.means import lacking
 from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.cli.room import fitted, out_of_memory
 from clearformer.cli.stopping import Stopping
@@ -95,7 +97,11 @@ class Train:
             if ranks.first_to_say(str(mistake)):
                 print(f"clearformer: {mistake}", file=sys.stderr)
             return ranks, 3 if isinstance(mistake, NotFiniteError) else 2
-        except Exception:
+        except Exception as problem:
+            if sentence := lacking(problem):
+                if ranks.first_to_say(sentence):
+                    print(f"clearformer: {sentence}", file=sys.stderr)
+                return ranks, 2
             traceback.print_exc()
             return ranks, 1
 
@@ -182,6 +188,13 @@ def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool
         return False
     if processes < 1:
         raise ValueError(f"--processes is {processes}, but it must be at least 1")
+    cores = os.cpu_count() or 1
+    most = min(limits.MOST_PROCESSES, max(8, 4 * cores))
+    if processes > most:
+        raise ValueError(
+            f"--processes is {processes!r:.60}, but this machine of {cores} cores is of use to at "
+            f"most {most}: start fewer"
+        )
     started = environment.get("WORLD_SIZE")
     if started not in (None, str(processes)):
         raise ValueError(

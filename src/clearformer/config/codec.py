@@ -97,5 +97,5 @@ def require(owner: object, name: str, holds: bool, wanted: str) -> None:
     """Refuse a field of `owner` that is out of range."""
     if not holds:
         raise ValueError(
-            f"{type(owner).__name__}: {name} is {getattr(owner, name)!r}, but it must be {wanted}"
+            f"{type(owner).__name__}: {name} is {getattr(owner, name)!r:.60}, but it must be {wanted}"
         )

@@ -19,6 +19,7 @@ from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import checkpoint, state
+from clearformer.train.device import set_threads
 
 INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
 
@@ -91,7 +92,7 @@ def _opened(
             f"{config.model.vocabulary:,}: they do not belong together"
         )
     model = outline(config.model)
-    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    set_threads(config.train.threads or torch.get_num_threads())
     if has_int8(found):
         load_int8(model, found.tensors(INT8))
         return model.eval(), config, tokenizer, found
