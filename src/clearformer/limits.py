@@ -23,5 +23,11 @@ LARGEST_ARCHIVE = 4 * 2**30  # bytes of all files of an archive
 # --- models --------------------------------------------------------------------------------
 
 MOST_LAYERS, MOST_HEADS, MOST_CLASSES, MOST_SEGMENTS = 1000, 1024, 100_000, 1024
-MOST_BATCH = 2**20  # sequences of a step
+MOST_BATCH = 2**20  # sequences of a step, and texts that are written together
 MOST_WIDTH, MOST_HIDDEN, MOST_VOCABULARY, MOST_LENGTH = 2**16, 2**20, 2**22, 2**24
+
+# --- runs ----------------------------------------------------------------------------------
+
+MOST_THREADS, MOST_PROCESSES = 1024, 1024  # of one machine; a smaller machine has fewer
+MOST_STEPS = 10**12  # also of what is counted in steps, evaluations or tokens
+MOST_EPOCHS, MOST_MINUTES, MOST_SECONDS = 10**9, 10**9, 10**9

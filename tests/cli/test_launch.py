@@ -1,17 +1,22 @@
 """`--processes` and torchrun: real processes, started, stopped, killed."""
 
+import contextlib
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from clearformer.cli.launch import LIFELINE, loopback_interface, watch_launcher
+from clearformer.cli.stopping import Signals
 from clearformer.cli.train import require_another_end, starts_others
+from clearformer.selftest import ranks
 from clearformer.train import checkpoint, records
 from clearformer.train.step import NotFiniteError
 
@@ -91,10 +96,10 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     until(stopped + 5, tmp_path / "disturbed", agent)
     os.kill(workers(agent.pid)[1], signal.SIGKILL)
     assert agent.wait(300) == 0, start.said()
-    with several.started(2, command, tmp_path, words("whole")) as ranks:
-        for rank in ranks:
+    with several.started(2, command, tmp_path, words("whole")) as both:
+        for rank in both:
             rank.join(300)
-        assert [rank.exitcode for rank in ranks] == [0, 0]
+        assert [rank.exitcode for rank in both] == [0, 0]
     assert state(tmp_path / "disturbed") == state(tmp_path / "whole")
 
 
@@ -149,10 +154,7 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
     told = [variables(each) for each in started]
     agent.kill()
     agent.wait(300)
-    ended = time.monotonic() + 300
-    while any(Path(f"/proc/{each}").exists() for each in started):
-        assert time.monotonic() < ended
-        time.sleep(0.1)
+    until_gone(started)
     assert of_torch(start.said()) == []
     # Whether a worker still gives a sign of life before it ends, and so would complain, is chance.
     quiet = ["TORCH_CPP_LOG_LEVEL=ERROR" in each for each in told]
@@ -163,12 +165,111 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 143}
 
 
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc to find the sockets")
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_nothing_listens_to_the_network(words, start, tmp_path, kind):
+    """Neither the launcher nor a rank, from the start until a checkpoint is there and beyond."""
+    agent = start("clearformer", *words("run"), "--processes", "2", "--distribute", kind)
+    found = []
+    while agent.poll() is None:
+        found += ranks.listening(agent.pid)
+        time.sleep(0.2)
+    assert agent.wait() == 0, start.said()
+    assert found  # gloo has been seen
+    assert all(each.is_loopback for each in found), found
+
+
+def test_a_launcher_killed_while_ranks_start_leaves_none_of_them(words, start, tmp_path):
+    agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
+    while len(started := workers(agent.pid)) < 2:
+        assert agent.poll() is None, start.said()
+        time.sleep(0.01)
+    agent.kill()
+    agent.wait(300)
+    assert not (tmp_path / "run/checkpoints").exists()
+    until_gone(started)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path, rank):
+    agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
+    until(10, tmp_path / "run", agent)
+    started = workers(agent.pid)
+    os.kill(by_rank(started)[rank], signal.SIGKILL)
+    assert agent.wait(300) == 137
+    until_gone(started)
+    assert f"clearformer: rank {rank} was killed by signal 9 (SIGKILL, as the " in start.said()
+    last = records.read(tmp_path / "run/metrics.jsonl")[-1]
+    step = last.pop("step")
+    assert last == {"event": "end", "reason": "killed", "exit": 137, "rank": rank}
+    assert step >= checkpoint.newest(tmp_path / "run/checkpoints", print).step >= 10
+
+
+# A process that is its own session takes the terminal on its standard input for its own.
+IN_A_TERMINAL = """
+import fcntl, runpy, signal, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+runpy.run_module("clearformer", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+def test_f45_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, processes):
+    """It gets SIGHUP, and cannot write any more."""
+    ours, its = os.openpty()
+    os.set_blocking(ours, False)
+    more = [*processes, "--steps", "100000"]
+    command = [sys.executable, "-c", IN_A_TERMINAL, *words("run"), *more]
+    command.remove("--quiet")
+    run = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True)
+    os.close(its)
+    shown = b""
+    while not any(tmp_path.glob("run/checkpoints/step-*")):
+        assert run.poll() is None, shown
+        with contextlib.suppress(BlockingIOError):
+            shown += os.read(ours, 2**16)
+        time.sleep(0.02)
+    os.close(ours)
+    assert run.wait(300) == 129
+    saved = checkpoint.newest(tmp_path / "run/checkpoints", print).step
+    last = records.read(tmp_path / "run/metrics.jsonl")[-1]
+    assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 129}
+
+
+def test_under_nohup_a_closed_terminal_is_ignored(words, start, tmp_path):
+    ignoring = "import signal, runpy; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    program = f"{ignoring}; runpy.run_module('clearformer', run_name='__main__')"
+    more = ("--processes", "2", "--steps", "100000")
+    run = subprocess.Popen([sys.executable, "-c", program, *words("run"), *more])
+    until(5, tmp_path / "run", run)
+    for each in (run.pid, *workers(run.pid)):
+        os.kill(each, signal.SIGHUP)
+    reached = checkpoint.newest(tmp_path / "run/checkpoints", print).step
+    until(reached + 5, tmp_path / "run", run)
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(300) == 143
+
+
 def test_a_refused_run_of_several_leaves_nothing(words, start, tmp_path):
     agent = start("clearformer", *words("more/run"), "--processes", "2", "--fit", "10MB")
     assert agent.wait(300) == 2
     assert "does not fit into 10.0 MB" in start.said()
     assert start.said().count("\n") == 1
     assert not (tmp_path / "more").exists()
+
+
+def until_gone(processes):
+    ended = time.monotonic() + 300
+    while any(Path(f"/proc/{each}").exists() for each in processes):
+        assert time.monotonic() < ended
+        time.sleep(0.1)
+
+
+def by_rank(processes):
+    """Processes by their rank."""
+    told = {each: dict(v.partition("=")[::2] for v in variables(each)) for each in processes}
+    return {int(about["RANK"]): each for each, about in told.items()}
 
 
 def workers(agent):
@@ -184,6 +285,32 @@ def variables(process):
         return Path(f"/proc/{process}/environ").read_text().split("\0")
     except OSError:
         return []
+
+
+def test_ranks_get_the_loopback_interface():
+    assert loopback_interface() in {name for _, name in socket.if_nameindex()}
+
+
+def test_the_end_of_a_launcher_is_that_of_a_rank():
+    """The pipe is closed, and the rank ends as by SIGTERM; nobody else is told of the pipe."""
+    read, write = os.pipe()
+    environment = {LIFELINE: str(read), "RANK": "0"}
+    with Signals() as signals:
+        watch_launcher(environment)
+        assert environment == {"RANK": "0"}
+        os.close(write)
+        ended = time.monotonic() + 300
+        while not signals.received:
+            assert time.monotonic() < ended
+            time.sleep(0.01)
+    assert signals.received == [signal.SIGTERM]
+    os.close(read)
+
+
+def test_alone_nobody_is_watched():
+    before = threading.active_count()
+    watch_launcher({})
+    assert threading.active_count() == before
 
 
 def test_who_starts_whom():

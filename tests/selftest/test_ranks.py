@@ -1,5 +1,10 @@
 """G12 and G13 in a small dose; tests/cli/test_launch.py has more."""
 
+import ipaddress
+import os
+import socket
+from pathlib import Path
+
 import pytest
 
 from clearformer.selftest import ranks
@@ -7,14 +12,43 @@ from clearformer.selftest.nursery import Missed
 
 
 def test_f32_g13_success_is_success(tmp_path):
-    assert ranks.clean_exit(tmp_path, count=1) == "1 of 1 runs of 2 processes left with 0"
+    told = ranks.clean_exit(tmp_path, count=1)
+    assert told == "1 of 1 runs of 2 processes left with 0, and listened on loopback alone"
+
+
+class Ended:
+    """A launcher that has left at once."""
+
+    pid = 0
+
+    def __init__(self, code):
+        self.returncode = code
+
+    def poll(self):
+        return self.returncode
 
 
 def test_a_run_that_fails_is_missed(tmp_path, monkeypatch):
-    class Failed:
-        def wait(self):
-            return 1
-
-    monkeypatch.setattr(ranks, "_torchrun", lambda *words: Failed())
+    monkeypatch.setattr(ranks, "_launched", lambda *words: Ended(1))
     with pytest.raises(Missed, match="ddp: run 0 left with 1"):
         ranks.clean_exit(tmp_path, count=1)
+
+
+def test_a_run_that_listens_to_the_network_is_missed(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranks, "_launched", lambda *words: Ended(None))
+    monkeypatch.setattr(ranks, "listening", lambda pid: [ipaddress.ip_address("0.0.0.0")])
+    with pytest.raises(Missed, match=r"ddp: run 0 listens on .*0\.0\.0\.0"):
+        ranks.clean_exit(tmp_path, count=1)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_sockets_that_listen_are_found(address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        server = socket.create_server((address, 0), family=family)
+    except OSError:
+        pytest.skip(f"there is no {address} here")
+    with server:
+        assert ipaddress.ip_address(address) in ranks.listening(os.getpid())
+    assert ipaddress.ip_address(address) not in ranks.listening(os.getpid())

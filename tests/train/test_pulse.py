@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -76,11 +77,41 @@ def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
             each.stop()
 
 
-def test_a_heart_beats_by_itself(monkeypatch):
+def test_a_sign_of_life_is_given_once_it_is_asked_for(monkeypatch):
     monkeypatch.setattr(pulse, "PULSE_SECONDS", 0.01)
-    store = Store()
+    asked = threading.Event()
+
+    class Quiet(Store):
+        def check(self, keys):
+            found = super().check(keys)
+            asked.set()
+            return found
+
+    store = Quiet()
     alive = Pulse(store, 0)
+    assert asked.wait(300)
+    assert store == {}  # it has looked, and written nothing
+    store.set(pulse.ASKED, "yes")
+    while "pulse 0" not in store:
+        time.sleep(0.01)
     first = store["pulse 0"]
     while store["pulse 0"] == first:
         time.sleep(0.01)
     alive.stop()
+
+
+def test_who_never_answers_is_silent_since_our_own_step(monkeypatch):
+    monkeypatch.setattr(pulse, "PULSE_SECONDS", 0.01)
+    alive = Pulse(Store(), 0)
+    alive.step = 7
+    assert alive.silent(2) == "rank 1, silent since step 7"
+    alive.stop()
+
+
+def test_ranks_of_our_launcher_meet_at_a_file(tmp_path):
+    file = tmp_path / "store"
+    named = {pulse.STORE: str(file)}
+    stores = [pulse.open_store(named, rank, 2, timedelta(seconds=300)) for rank in range(2)]
+    stores[0].set("key", "value")
+    assert stores[1].get("key") == b"value"
+    assert file.exists()

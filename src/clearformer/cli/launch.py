@@ -1,56 +1,191 @@
 """`--processes N`: start N copies of this command on this machine, and look after them.
 
-It is torchrun's own machinery on the loopback interface, so what holds under torchrun holds
-here; but a mistake stays one line, and the exit code is that of the processes.
+The ranks meet at a file in a folder that only their user can open, and exchange tensors over the
+loopback interface, so nothing listens to the network. The first rank that fails ends the others,
+and its exit code is that of all; `--resume` goes on.
+
+A rank holds one end of a pipe whose other end the launcher holds. It reads from it before torch
+is imported, and so notices at any time, and on any system, that the launcher is gone.
 """
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
+import signal
+import socket
+import subprocess
 import sys
-import uuid
-import warnings
-from collections.abc import Sequence
+import tempfile
+import threading
+import time
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
 
 from clearformer.cli.output import tell
+from clearformer.cli.stopping import Signals
+from clearformer.train import records
+from clearformer.train.pulse import STORE
+
+LIFELINE = "CLEARFORMER_LIFELINE"  # the rank's end of the pipe
+LOOK_SECONDS = 0.05  # between two looks at the ranks
+GRACE_SECONDS = 30.0  # for a rank to end, before it is killed
 
 
-def launch(processes: int, words: Sequence[str]) -> int:
-    """Run `clearformer WORDS` in so many processes; the exit code of all together."""
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+def launch(processes: int, words: Sequence[str], folder: Path) -> int:
+    """Run `clearformer WORDS`, a run in `folder`, in so many processes; the exit code of all."""
+    metrics = folder / "metrics.jsonl"
+    before = _size(metrics)
+    with Signals() as signals, Ranks(signals) as ranks:
+        ranks.start(processes, words)
+        rank, code = ranks.first_failure()
+        passed_on = -code in signals.received
+        # Who stops for a signal has agreed on it with the others; after a failure nobody goes on.
+        ranks.end(at_once=code <= 128 and not passed_on)
+    if code >= 0:
+        return code
+    if not passed_on:
+        _say_killed(rank, -code)
+        if _size(metrics) > before:  # otherwise it was not training yet
+            _record_killed(metrics, rank, 128 - code)
+    return 128 - code
 
-    # What a process has to say it says itself; torch gives each of its loggers a level of its own.
-    logging.disable(logging.ERROR)
-    # Nor is a stack of C++ frames an answer, where the launcher is killed and its store is gone.
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=0,
-        monitor_interval=0.1,
+
+def watch_launcher(environment: MutableMapping[str, str]) -> None:
+    """In a rank: end as by SIGTERM once the launcher is gone, however that ended."""
+    pipe = environment.pop(LIFELINE, None)  # it is not meant for what a rank starts
+    if pipe is None:
+        return
+    descriptor = int(pipe)
+
+    def watch() -> None:
+        os.read(descriptor, 1)  # nobody writes: it returns when the launcher's end is closed
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class Ranks:
+    """The processes of a run. None of them survives the context."""
+
+    def __init__(self, signals: Signals) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.signals = signals
+        self._passed_on = 0  # how many of the signals
+
+    def __enter__(self) -> Ranks:
+        with contextlib.ExitStack() as stack:
+            # Only its owner can open such a folder.
+            place = tempfile.TemporaryDirectory(prefix="clearformer-", ignore_cleanup_errors=True)
+            self.store = str(Path(stack.enter_context(place)) / "store")
+            self.lifeline, other_end = os.pipe()
+            stack.callback(os.close, self.lifeline)
+            stack.callback(os.close, other_end)
+            stack.callback(self._kill)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._stack.close()
+
+    def start(self, processes: int, words: Sequence[str]) -> None:
+        command = [sys.executable, "-m", "clearformer", *words]
+        try:
+            for rank in range(processes):
+                self.processes.append(
+                    subprocess.Popen(
+                        command,
+                        env=self._environment(rank, processes),
+                        pass_fds=(self.lifeline,),
+                        # Ctrl-C is for the launcher, which passes it on: once, and not twice.
+                        start_new_session=True,
+                    )
+                )
+        except OSError as problem:
+            raise ValueError(
+                f"{len(self.processes)} of {processes} processes could be started "
+                f"({problem.strerror}): ask for fewer with --processes"
+            ) from None
+
+    def _environment(self, rank: int, processes: int) -> dict[str, str]:
+        loopback = loopback_interface()
+        return {
+            "TORCH_CPP_LOG_LEVEL": "ERROR",  # no stack of C++ frames where another rank is gone
+            **os.environ,
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+            "GROUP_RANK": "0",
+            STORE: self.store,
+            LIFELINE: str(self.lifeline),
+            # Where the ranks listen for each other, whatever was set before.
+            "GLOO_SOCKET_IFNAME": loopback,
+            "NCCL_SOCKET_IFNAME": loopback,
+        }
+
+    def first_failure(self) -> tuple[int, int]:
+        """The first rank that failed, and its code; 0 and 0 once all have succeeded."""
+        while True:
+            codes = self._look()
+            failed = [(rank, code) for rank, code in enumerate(codes) if code]
+            if failed:
+                # A rank that was killed is why others failed at the same moment.
+                return min(failed, key=lambda each: each[1] >= 0)
+            if None not in codes:
+                return 0, 0
+
+    def end(self, *, at_once: bool) -> None:
+        """Wait until all have ended; whoever lingers is asked to, and then killed."""
+        for asked in (True,) if at_once else (False, True):
+            for each in self.processes if asked else ():
+                each.send_signal(signal.SIGTERM)
+            until = time.monotonic() + GRACE_SECONDS
+            while None in self._look() and time.monotonic() < until:
+                pass
+
+    def _look(self) -> list[int | None]:
+        """The codes of those that have ended; passes on to the others what signals came."""
+        time.sleep(LOOK_SECONDS)
+        for number in self.signals.received[self._passed_on :]:
+            self._passed_on += 1
+            for each in self.processes:
+                each.send_signal(number)
+        return [each.poll() for each in self.processes]
+
+    def _kill(self) -> None:
+        for each in self.processes:
+            each.kill()
+            each.wait()
+
+
+def loopback_interface() -> str:
+    """Its name: lo on Linux, lo0 on macOS."""
+    names = {name for _, name in socket.if_nameindex()}
+    return "lo0" if "lo0" in names else "lo"
+
+
+def _say_killed(rank: int, number: int) -> None:
+    why = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
+    tell(
+        f"clearformer: rank {rank} was killed by signal {number} ({_name(number)}{why}); what was "
+        f"saved is kept: go on with --resume"
     )
+
+
+def _name(number: int) -> str:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            elastic_launch(config, sys.executable)("-m", "clearformer", *words)
-    except ChildFailedError as problem:
-        rank, failure = problem.get_first_failure()
-        if failure.exitcode >= 0:
-            return failure.exitcode
-        tell(
-            f"clearformer: rank {rank} was ended by signal {-failure.exitcode}; what was saved is "
-            f"kept: go on with --resume"
-        )
-        return 128 - failure.exitcode
-    except SignalException as problem:
-        return 128 + problem.sigval
-    finally:
-        logging.disable(logging.NOTSET)
-    return 0
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"  # a real-time signal
+
+
+def _record_killed(metrics: Path, rank: int, code: int) -> None:
+    """The end of the run: the rank that would write it down may be the one that was killed."""
+    with contextlib.suppress(OSError, ValueError), records.Records(metrics) as file:
+        step = max((each.get("step", 0) for each in records.read(metrics)), default=0)
+        file.append({"event": "end", "step": step, "reason": "killed", "exit": code, "rank": rank})
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,7 +1,7 @@
 """`clearformer VERB ...`: read the words, run the verb, and turn mistakes into one line each.
 
 Exit codes: 0 done, 1 a defect of ours, 2 a mistake in what was asked (one line, no traceback),
-3 a loss that is no number, 130 and 143 stopped by a signal.
+3 a loss that is no number, 129, 130 and 143 stopped by a signal (SIGHUP, SIGINT, SIGTERM).
 """
 
 import contextlib
@@ -28,11 +28,14 @@ from clearformer.cli.exporting import Export
 from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
-from clearformer.cli.output import Help, escape_reports, say, tell
+from clearformer.cli.launch import watch_launcher
+from clearformer.cli.means import lacking, require_address_space
+from clearformer.cli.output import Help, say, tell
 from clearformer.cli.plan import Plan
 from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
 from clearformer.cli.selftest import Selftest
+from clearformer.cli.streams import settle_streams, silence
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 from clearformer.cli.translate import Translate
@@ -64,35 +67,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; leaves by SystemExit with the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     settle_streams()
+    watch_launcher(os.environ)
     if arguments == ["--version"]:
         say(f"clearformer {__version__}")
         sys.exit(0)
     try:
         # Without a verb there is nothing to correct: show what there is.
-        parse(arguments or ["--help"]).run()
+        verb = parse(arguments or ["--help"])
+        require_address_space()
+        verb.run()
     except BrokenPipeError:
         # Whoever read us has had enough (`| head`); Python would complain of it at its own end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())
         sys.exit(141)
     except OSError as mistake:
-        fail(by_the_system(mistake))
+        fail(lacking(mistake) or by_the_system(mistake))
     except ValueError as mistake:
         fail(str(mistake))
-    except MemoryError:
-        fail("out of memory: use a smaller file, batch or model")
+    except (MemoryError, ImportError, RuntimeError) as problem:
+        if (sentence := lacking(problem)) is None:
+            raise
+        fail(sentence)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def settle_streams() -> None:
-    """A stream that is closed, or that knows few letters, is no reason to stop."""
-    escape_reports()
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
-        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
 
 
 def parse(arguments: Sequence[str]) -> Verb:
@@ -205,5 +202,6 @@ def by_the_system(mistake: OSError) -> str:
 
 
 def fail(sentence: str) -> None:
-    tell(f"clearformer: {sentence}")
+    with contextlib.suppress(OSError):  # nobody may be there to read it; the code says it too
+        tell(f"clearformer: {sentence}")
     sys.exit(2)

@@ -36,11 +36,6 @@ BUDGETS = tuple(f"--train.{each}" for each in train_verb.BUDGETS)
 
 # Beyond these nothing is there to plan, and arithmetic would end before the numbers do.
 MOST = {
-    "train.batch": 10**9,
-    "train.steps": 10**12,
-    "train.epochs": 10**9,
-    "train.minutes": 10**9,
-    "train.threads": 10**4,
     "gpus": 10**6,
     "gpu-tflops": 10**6,
     "utilisation": 1,
@@ -85,9 +80,9 @@ class Plan:
         config, notes = known(config, self.data_dir, exact=Path(self.preset).exists())
         limit = plan.available_bytes() if self.memory is None else plan.size(self.memory)
         if config.train.threads is not None:
-            import torch
+            from clearformer.train.device import set_threads
 
-            torch.set_num_threads(config.train.threads)
+            set_threads(config.train.threads)
         # As the run will be: what it takes is then what its tensors take.
         tidy.keep_small()
         largest, usual_sides, more = known_sides(config, self.data_dir)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
+from clearformer import limits
 from clearformer.cli.given import announce
+from clearformer.cli.means import lacking
 from clearformer.cli.output import tell, tell_text
 from clearformer.cli.overrides import choose, expand, given, spelled
 from clearformer.cli.room import fitted, out_of_memory
+from clearformer.cli.stopping import Stopping
+from clearformer.cli.streams import optional_output
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -74,31 +77,34 @@ class Train:
         from clearformer.train.lock import writable
 
         announce(self.data.source, "data")
-        with writable(self.folder):  # before torch is imported: a mistake is said at once
-            ranks, code = self._outcome()
-        # By now nothing holds the model any more, as `leave` asks.
-        ranks.leave(code)
+        with optional_output():
+            with writable(self.folder):  # before torch is imported: a mistake is said at once
+                ranks, code = self._outcome()
+            # By now nothing holds the model any more, as `leave` asks.
+            ranks.leave(code, tell)
 
     def _outcome(self) -> tuple[Alone, int]:
         """Who has trained, and the exit code; a process that starts others leaves with theirs."""
-        from clearformer.train import together
-        from clearformer.train.step import NotFiniteError
-
         if starts_others(self.processes, os.environ):
             from clearformer.cli.launch import launch
 
             assert self.processes is not None
-            sys.exit(launch(self.processes, ("train", *self.words)))
+            sys.exit(launch(self.processes, ("train", *self.words), self.folder))
+        from clearformer.train import together
+        from clearformer.train.step import NotFiniteError
+
         ranks = together.join(os.environ, self.train.wait_seconds)
         try:
             return ranks, self._train(ranks)
-        except BrokenPipeError:
-            raise
         except (ValueError, OSError, NotFiniteError) as mistake:
             if ranks.first_to_say(str(mistake)):
                 tell(f"clearformer: {mistake}")
             return ranks, 3 if isinstance(mistake, NotFiniteError) else 2
-        except Exception:
+        except Exception as problem:
+            if sentence := lacking(problem):
+                if ranks.first_to_say(sentence):
+                    tell(f"clearformer: {sentence}")
+                return ranks, 2
             tell_text(traceback.format_exc())
             return ranks, 1
 
@@ -185,6 +191,13 @@ def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool
         return False
     if processes < 1:
         raise ValueError(f"--processes is {processes}, but it must be at least 1")
+    cores = os.cpu_count() or 1
+    most = min(limits.MOST_PROCESSES, max(8, 4 * cores))
+    if processes > most:
+        raise ValueError(
+            f"--processes is {processes!r:.60}, but this machine of {cores} cores is of use to at "
+            f"most {most}: start fewer"
+        )
     started = environment.get("WORLD_SIZE")
     if started not in (None, str(processes)):
         raise ValueError(
@@ -273,30 +286,6 @@ def _picture(run: Run) -> None:
         drawing = figures.curve(records, run.task.figure, run.config.model.name)
         safe_files.replace(run.folder / "loss.png", figures.png(drawing))
     safe_files.replace(run.folder / "README.md", card(run).encode())
-
-
-class Stopping:
-    """Ctrl-C and SIGTERM end a run at the next step; a second one ends it now."""
-
-    def __init__(self) -> None:
-        self.code = 0
-
-    def __enter__(self) -> Stopping:
-        self.before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        for which, handler in self.before.items():
-            signal.signal(which, handler)
-
-    def asked(self) -> int:
-        """The code to leave with at the next step; 0 as long as nobody asked."""
-        return self.code
-
-    def _ask(self, which: int, frame: object) -> None:
-        if self.code:
-            os._exit(128 + which)
-        self.code = 128 + which
 
 
 def places(folder: Path | None) -> Places:

@@ -70,6 +70,8 @@ class InverseSqrt:
 
 def _require_schedule(schedule: Any) -> None:
     require(schedule, "warmup", schedule.warmup >= 0, "at least 0")
+    most = limits.MOST_STEPS
+    require(schedule, "warmup", schedule.warmup <= most, f"at most {most:,}")
     if hasattr(schedule, "final"):
         require(schedule, "final", 0 <= schedule.final <= 1, "from 0 to 1")
 
@@ -114,6 +116,20 @@ class Muon:
 
 
 Optimizer = AdamW | Muon
+
+
+# Beyond these nothing can be run, and arithmetic would end before the numbers do.
+MOST = {
+    "batch": limits.MOST_BATCH,
+    "accumulate": limits.MOST_BATCH,
+    "threads": limits.MOST_THREADS,
+    "epochs": limits.MOST_EPOCHS,
+    "minutes": limits.MOST_MINUTES,
+    "wait_seconds": limits.MOST_SECONDS,
+    **dict.fromkeys(
+        ("steps", "tokens", "evaluations", "patience", "keep", "recompute"), limits.MOST_STEPS
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,17 +195,19 @@ class TrainConfig:
         within = self.tables is None or 0 < self.tables <= 100
         require(self, "tables", within, "above 0 and at most 100")
         require(self, "batch", self.batch >= 1, "at least 1")
-        require(self, "batch", self.batch <= limits.MOST_BATCH, f"at most {limits.MOST_BATCH:,}")
         require(self, "accumulate", self.accumulate >= 1, "at least 1")
         require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
         require(self, "evaluations", self.evaluations >= 1, "at least 1")
         require(self, "wait_seconds", self.wait_seconds > 0, "above 0")
-        require(self, "save_seconds", self.save_seconds >= 0, "at least 0")
         require(self, "smoothing", 0 <= self.smoothing < 1, "at least 0 and below 1")
         for name in ("steps", "epochs", "minutes", "clip", "patience", "threads", "tokens"):
             value = getattr(self, name)
             fits = value is None or 0 < value < math.inf
             require(self, name, fits, "above 0, or absent")
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            fits = value is None or isinstance(value, str) or value <= most
+            require(self, name, fits, f"at most {most:,}")
         if isinstance(self.recompute, int):
             require(self, "recompute", self.recompute >= 1, "at least 1, attention, or absent")
         if self.ema is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import os
 import signal
 import subprocess
@@ -10,9 +12,11 @@ import time
 from pathlib import Path
 
 from clearformer.selftest.nursery import Missed, Skipped, require
-from clearformer.selftest.toy import Toy, require_same
+from clearformer.selftest.toy import Toy, end_line, require_same
 from clearformer.train import records
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+LISTENING = "0A"  # the state of a socket in /proc/net/tcp
 LOSS = 1e-5
 # Muon works in bfloat16, whose last digit depends on how a gradient was added up.
 EXACT = "--model.dropout.residual 0 --optimizer adamw --lr 1e-3 --precision float32"
@@ -21,42 +25,101 @@ EXACT = "--model.dropout.residual 0 --optimizer adamw --lr 1e-3 --precision floa
 def elastic(place: Path, *, kills: int) -> str:
     """G12: workers killed, and the world changed, and the curve stays what it was."""
     toy = Toy(place, 60)
-    require(_torchrun(toy, place / "whole", 2).wait() == 0, "a run of 2 processes did not finish")
+    require(_launched(toy, place / "whole", 2).wait() == 0, "a run of 2 processes did not finish")
     for number in range(kills):
         folder = place / f"killed-{number}"
-        torchrun = _torchrun(toy, folder, 2, "--max-restarts", "3")
-        _wait_for_step(torchrun, folder, 10)
-        os.kill(_workers(torchrun.pid)[1], signal.SIGKILL)
-        require(torchrun.wait() == 0, f"kill {number}: torchrun left with {torchrun.returncode}")
+        launcher = _launched(toy, folder, 2)
+        _wait_for_step(launcher, folder, 10)
+        os.kill(_workers(launcher.pid)[1], signal.SIGKILL)
+        killed = 128 + signal.SIGKILL
+        code = launcher.wait()
+        require(code == killed, f"kill {number}: left with {code} and not {killed}")
+        end = end_line(folder)
+        require(end.get("exit") == killed, f"kill {number}: the last line is {end}")
+        code = _launched(toy, folder, 2).wait()
+        require(code == 0, f"kill {number}: resumed, it left with {code}")
         require_same(folder, place / "whole")
     plain = Toy(place, 60, more=EXACT)
-    require(_torchrun(plain, place / "one", 1).wait() == 0, "a run of 1 process did not finish")
+    require(_launched(plain, place / "one", 1).wait() == 0, "a run of 1 process did not finish")
     folder = place / "changing"
     for step, world in ((20, 1), (40, 2), (None, 1)):
-        torchrun = _torchrun(plain, folder, world)
+        launcher = _launched(plain, folder, world)
         if step is not None:
-            _wait_for_step(torchrun, folder, step)
+            _wait_for_step(launcher, folder, step)
             (folder / "stop").touch()
-        require(torchrun.wait() == 0, f"world {world}: left with {torchrun.returncode}")
+        require(launcher.wait() == 0, f"world {world}: left with {launcher.returncode}")
     worst = _loss_difference(folder, place / "one")
     require(worst <= LOSS, f"losses differ by {worst:.1e} after a change of the world")
     return f"{kills} workers killed, bitwise; 1 to 2 to 1 processes within {worst:.0e}"
 
 
 def clean_exit(place: Path, *, count: int) -> str:
-    """G13: a run that succeeded says so, with every way to distribute it."""
+    """G13: a run that succeeded says so, with every way to distribute it, and while it runs
+    nothing listens to the network."""
     for number in range(count):
         kind = ("ddp", "fsdp2")[number % 2]
         toy = Toy(place, 3, more=f"--train.distribute {kind}")
-        code = _torchrun(toy, place / str(number), 2).wait()
+        launcher = _launched(toy, place / str(number), 2)
+        while launcher.poll() is None:
+            exposed = [each for each in listening(launcher.pid) if not each.is_loopback]
+            require(not exposed, f"{kind}: run {number} listens on {exposed}")
+            time.sleep(0.2)
+        code = launcher.returncode
         require(code == 0, f"{kind}: run {number} left with {code}")
-    return f"{count} of {count} runs of 2 processes left with 0"
+    return f"{count} of {count} runs of 2 processes left with 0, and listened on loopback alone"
 
 
-def _torchrun(toy: Toy, folder: Path, world: int, *flags: str) -> subprocess.Popen[bytes]:
-    words = ["--standalone", f"--nproc-per-node={world}", *flags, "-m", "clearformer"]
+def listening(process: int) -> list[Address]:
+    """Where a process and all that it started listen; nothing where the system does not tell."""
+    found = []
+    for each in _family(process):
+        own = _sockets(each)
+        for table in ("tcp", "tcp6"):
+            for line in _read(Path(f"/proc/{each}/net/{table}")).splitlines()[1:]:
+                words = line.split()
+                if words[3] == LISTENING and words[9] in own:
+                    found.append(_address(words[1].partition(":")[0]))
+    return found
+
+
+def _family(process: int) -> list[int]:
+    children = [_read(path) for path in Path(f"/proc/{process}/task").glob("*/children")]
+    pids = [int(each) for some in children for each in some.split()]
+    return [process, *(each for child in pids for each in _family(child))]
+
+
+def _sockets(process: int) -> set[str]:
+    """The numbers of its sockets."""
+    found = set()
+    for link in Path(f"/proc/{process}/fd").glob("*"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            kind, _, number = os.readlink(link).partition(":")
+            if kind == "socket":
+                found.add(number.strip("[]"))
+    return found
+
+
+def _read(path: Path) -> str:
+    """What a file of /proc says, as long as its process lives."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _address(words: str) -> Address:
+    """The kernel writes an address as 32-bit words in the byte order of the machine."""
+    parts = [words[at : at + 8] for at in range(0, len(words), 8)]
+    packed = b"".join(int(part, 16).to_bytes(4, sys.byteorder) for part in parts)
+    found = ipaddress.ip_address(packed)
+    inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return inner or found
+
+
+def _launched(toy: Toy, folder: Path, world: int) -> subprocess.Popen[bytes]:
+    words = ["-m", "clearformer", *toy.words(folder), "--processes", str(world)]
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", *words, *toy.words(folder)],
+        [sys.executable, *words],
         env={**os.environ, "XDG_CACHE_HOME": str(toy.place / "cache")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -23,6 +23,7 @@ from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.train import checkpoint, state
 from clearformer.train.choice import Choice, choose
+from clearformer.train.device import set_threads
 from clearformer.train.fingerprint import Builder, built
 
 Say = Callable[[str], None]
@@ -113,7 +114,7 @@ def _opened(
             f"{config.model.vocabulary:,}: they do not belong together"
         )
     model = built(found, config, make)
-    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    set_threads(config.train.threads or torch.get_num_threads())
     if has_int8(found):
         load_int8(model, found.tensors(INT8))
         return model.eval(), config, tokenizer, found

@@ -1,4 +1,4 @@
-"""What ranks tell each other beside the exchange of tensors, through the store they meet at.
+"""The store at which ranks meet, and what they tell each other there besides tensors.
 
 Who belongs to this start, and who is still alive.
 """
@@ -9,14 +9,34 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
+STORE = "CLEARFORMER_STORE"  # the file of the ranks that `--processes` starts
 PULSE_SECONDS = 1.0  # between two signs of life
+ASKED = "who is alive?"
 LONGEST_MEETING = 300.0  # a machine may take minutes to import torch from a network drive
+
+
+def open_store(environment: Mapping[str, str], rank: int, world: int, wait: timedelta) -> Store:
+    """The file that our launcher names, or else the store that torchrun's variables name.
+
+    A file listens nowhere, and the file system says who may use it. What torchrun opens listens on
+    every interface.
+    """
+    from torch._C._distributed_c10d import FileStore  # absent where torch lacks all of it
+    from torch.distributed.rendezvous import rendezvous
+
+    if STORE not in environment:
+        store: Store = next(rendezvous("env://", rank, world, timeout=wait))[0]
+        return store
+    store = FileStore(environment[STORE], world)
+    store.set_timeout(wait)
+    return store
 
 
 def meet(store: Store, rank: int, world: int, seconds: float) -> str:
@@ -28,11 +48,14 @@ def meet(store: Store, rank: int, world: int, seconds: float) -> str:
     """
     own = secrets.token_hex(8)
     store.set(f"word {rank}", own)
+    told: list[str | None] = []
     until = time.monotonic() + max(seconds, LONGEST_MEETING)
     while time.monotonic() < until:
         if rank == 0:
             words = [_word(store, f"word {each}") for each in range(world)]
-            store.set("roll", json.dumps(words))
+            if words != told:  # a file grows with every word
+                store.set("roll", json.dumps(words))
+                told = words
             heard = [_word(store, f"heard {each}") for each in range(1, world)]
             if all(each == own for each in heard):
                 return own
@@ -50,7 +73,10 @@ def _word(store: Store, key: str) -> str | None:
 
 
 class Pulse:
-    """A sign of life every second, with the step, so that a rank which hangs can be named."""
+    """Signs of life with the step, when a rank asks for them, so that one that hangs is named.
+
+    Nobody gives one unasked: the store may be a file, which would grow as long as the run lasts.
+    """
 
     def __init__(self, store: Store, rank: int) -> None:
         self.store = store
@@ -58,13 +84,14 @@ class Pulse:
         self.step = 0
         self._beats = 0
         self._over = threading.Event()
-        self._beat()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self._thread.start()
 
     def silent(self, world: int) -> str:
-        """Who no longer gives a sign of life, or else who is behind, in words."""
+        """Who gives no sign of life, or else who is behind, in words."""
         try:
+            self.store.set(ASKED, "yes")
+            time.sleep(2.5 * PULSE_SECONDS)
             before = [self._heard(rank) for rank in range(world)]
             time.sleep(2.5 * PULSE_SECONDS)
             now = [self._heard(rank) for rank in range(world)]
@@ -87,7 +114,8 @@ class Pulse:
     def _go_on(self) -> None:
         while not self._over.wait(PULSE_SECONDS):
             try:
-                self._beat()
+                if self.store.check([ASKED]):
+                    self._beat()
             except RuntimeError:
                 return  # the store is gone; training notices by itself
 
@@ -96,6 +124,9 @@ class Pulse:
         self.store.set(f"pulse {self.rank}", f"{self._beats} {self.step}")
 
     def _heard(self, rank: int) -> tuple[int, int]:
+        """The number of its signs of life, and its step: ours, if it never gave one."""
+        if not self.store.check([f"pulse {rank}"]):
+            return 0, self.step
         beats, step = self.store.get(f"pulse {rank}").decode().split()
         return int(beats), int(step)
 

@@ -39,6 +39,7 @@ from clearformer.train import (
     origin,
     precision,
     recompute,
+    room,
     scaling,
     schedule,
     seen,
@@ -51,8 +52,8 @@ from clearformer.train import stop as stop_file
 from clearformer.train.average import Average
 from clearformer.train.compiling import compiled, pays
 from clearformer.train.continuing import continued
-from clearformer.train.device import device_of
-from clearformer.train.ending import DESERTED, exit_code
+from clearformer.train.device import device_of, set_threads
+from clearformer.train.ending import DESERTED, MISTAKE, exit_code
 from clearformer.train.evaluate import Measured
 from clearformer.train.events import Ended, Evaluation, Event, Saved, Skipped, Step
 from clearformer.train.faults import Faults
@@ -150,8 +151,14 @@ class Run:
         elif config.train.tables is not None:
             raise ValueError("train.tables needs tables that were learned: add --from RUN")
         # Unless told, as many as torch takes: one for each core, or OMP_NUM_THREADS.
-        torch.set_num_threads(config.train.threads or ranks.threads)
+        wanted = config.train.threads or ranks.threads
+        threads = set_threads(wanted)
+        if threads < wanted:
+            say(
+                f"note: {wanted} threads are more than this machine has use for: {threads} are used"
+            )
         self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
+        room.require_room(config, config.train.batch // ranks.world // self.parts)
         self.task = self._load(config, places, tokenizer)
         self.config = self.task.config
         for cost in structure.costs(self.config.model):
@@ -302,9 +309,13 @@ class Run:
                     each.append({"event": "resume", "step": self.state.step, "version": VERSION})
             yield from self._events(metrics, samples, stop)
         except Exception as problem:
-            end = {"reason": "error", "exit": exit_code(problem)}
+            lost = self.ranks.explain(problem)
+            reason = "error" if lost is None else "lost a rank"
+            end = {"reason": reason, "exit": exit_code(problem) if lost is None else MISTAKE}
             with suppress(OSError):  # the disk may be what went wrong
                 metrics.append({"event": "end", "step": self.state.step, **end})
+            if lost is not None:
+                raise ValueError(lost) from None
             raise
 
     def sample_ids(self, number: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Who else takes part in a run: nobody, or other processes that torchrun started.
+"""Who else takes part in a run: nobody, or other processes that `--processes` or torchrun started.
 
 `Alone` and `Together` answer the same questions, and whoever trains asks without knowing which
 one it has: who leads, what do all agree on, what is the mean. Rank 0 leads: it alone reads
@@ -17,13 +17,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from clearformer.train.pulse import Pulse, meet
+from clearformer.train.pulse import Pulse, meet, open_store
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 Result = TypeVar("Result")
 LAST_WORDS = 2.0  # seconds that the leader stays after a failure, at most
@@ -109,7 +112,7 @@ class Alone:
         """Whether no other rank has said this yet: what all found out is said once."""
         return True
 
-    def leave(self, code: int) -> None:
+    def leave(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:
         """End the process."""
         sys.exit(code)
 
@@ -121,13 +124,19 @@ class Together(Alone):
     """One of several processes, each with its share of every batch."""
 
     def __init__(
-        self, rank: int, world: int, machine: Mapping[str, int], restarts: int, seconds: float
+        self,
+        rank: int,
+        world: int,
+        machine: Mapping[str, int],
+        restarts: int,
+        seconds: float,
+        store: Store,
     ) -> None:
         """`machine` has this rank's place on its machine, the number of ranks there, and the
         number of the machine; a rank that keeps the others waiting for `seconds` ends the job."""
         from torch._C._distributed_c10d import PrefixStore  # absent where torch lacks all of it
-        from torch.distributed.rendezvous import rendezvous
 
+        self.parent = os.getppid()
         self.rank = rank
         self.world = world
         self.machine = machine
@@ -135,12 +144,10 @@ class Together(Alone):
         self.seconds = seconds
         self.turns = 0
         wait = timedelta(seconds=seconds)
-        store, _, _ = next(rendezvous("env://", rank, world, timeout=PREPARING))
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         self.store = PrefixStore(meet(store, rank, world, seconds), store)
         group = PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group, rank=rank, world_size=world, timeout=wait)
-        self.parent = os.getppid()
         self.pulse = Pulse(self.store, rank)
 
     @property
@@ -240,6 +247,8 @@ class Together(Alone):
         return os.getppid() != self.parent
 
     def explain(self, problem: Exception) -> str | None:
+        if not isinstance(problem, RuntimeError):
+            return None
         text = str(problem)
         after = "what was saved is kept: go on with --resume"
         if any(word in text for word in LATE):
@@ -265,26 +274,31 @@ class Together(Alone):
             pass  # the store is gone, and with it whoever could tell
         return first
 
-    def leave(self, code: int) -> None:
+    def leave(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:
         """End the process; after success only once all ranks are here.
 
         A process group that is torn down under a living model, or while another rank still
         uses it, now and then aborts a process that had succeeded: whoever calls this has let
-        go of model and optimizer. After a failure nobody is waited for.
+        go of model and optimizer. After a failure nobody is waited for. `say` is told if another
+        rank is gone.
         """
         sys.stdout.flush()
         sys.stderr.flush()
         self.pulse.stop()
-        if code not in (0, 130, 143):
+        if 0 < code < 128:
             os._exit(code)
         gc.collect()
-        dist.barrier()
+        try:
+            dist.barrier()
+        except RuntimeError as problem:
+            say(f"clearformer: {self.explain(problem) or problem}")
+            os._exit(2)
         dist.destroy_process_group()
         sys.exit(code)
 
 
 def join(environment: Mapping[str, str], seconds: float) -> Alone:
-    """Take part in what torchrun started, by the variables that it sets; alone without them."""
+    """Take part in what a launcher started, by the variables that it sets; alone without them."""
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
         return Alone()
 
@@ -297,7 +311,9 @@ def join(environment: Mapping[str, str], seconds: float) -> Alone:
         "ranks": number("LOCAL_WORLD_SIZE", world),
         "number": number("GROUP_RANK", 0),
     }
-    return Together(rank, world, machine, number("TORCHELASTIC_RESTART_COUNT", 0), seconds)
+    restarts = number("TORCHELASTIC_RESTART_COUNT", 0)
+    store = open_store(environment, rank, world, PREPARING)
+    return Together(rank, world, machine, restarts, seconds, store)
 
 
 def as_bytes(value: Any) -> Tensor:
