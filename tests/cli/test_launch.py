@@ -215,7 +215,7 @@ runpy.run_module("clearformer", run_name="__main__")
 
 
 @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
-def test_f45_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, processes):
+def test_f27_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, processes):
     """It gets SIGHUP, and cannot write any more."""
     ours, its = os.openpty()
     os.set_blocking(ours, False)
