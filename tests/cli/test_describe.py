@@ -108,7 +108,7 @@ def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
         assert complaint in clearformer("describe", str(tmp_path)).complaint
     path.unlink()
     os.mkfifo(path)
-    assert "config.json is no file, but" in clearformer("describe", str(tmp_path)).complaint
+    assert "config.json is a named pipe, but" in clearformer("describe", str(tmp_path)).complaint
 
 
 def test_an_unlike_name_lists_what_there_is(clearformer):
