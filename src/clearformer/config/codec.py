@@ -96,6 +96,7 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
 def require(owner: object, name: str, holds: bool, wanted: str) -> None:
     """Refuse a field of `owner` that is out of range."""
     if not holds:
+        value = getattr(owner, name)
         raise ValueError(
-            f"{type(owner).__name__}: {name} is {getattr(owner, name)!r:.60}, but it must be {wanted}"
+            f"{type(owner).__name__}: {name} is {value!r:.60}, but it must be {wanted}"
         )

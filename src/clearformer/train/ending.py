@@ -2,8 +2,8 @@
 
 0 finished or asked to stop, 1 a defect of ours, 2 something the user can mend (input, settings,
 disk, memory, permission), 3 a loss that is no number, 128 + N stopped by signal N after saving:
-129 SIGHUP (its terminal was closed), 130 SIGINT (Ctrl-C), 143 SIGTERM. With --processes also 128 + N
-where a rank was killed by signal N, such as 137 by SIGKILL; what was saved before is kept.
+129 SIGHUP (its terminal was closed), 130 SIGINT (Ctrl-C), 143 SIGTERM. With --processes also
+128 + N where a rank was killed by signal N, such as 137 by SIGKILL; what was saved before is kept.
 """
 
 from __future__ import annotations

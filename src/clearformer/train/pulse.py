@@ -73,9 +73,9 @@ def _word(store: Store, key: str) -> str | None:
 
 
 class Pulse:
-    """Signs of life with the step, as soon as a rank asks for them, so that one that hangs is named.
+    """Signs of life with the step, once a rank asks for them, so that one that hangs is named.
 
-    Nobody gives one unasked: the store may be a file, which would grow for as long as the run lasts.
+    Nobody gives one unasked: the store may be a file, which would grow as long as the run lasts.
     """
 
     def __init__(self, store: Store, rank: int) -> None:

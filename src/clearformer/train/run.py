@@ -137,7 +137,9 @@ class Run:
         wanted = config.train.threads or ranks.threads
         threads = set_threads(wanted)
         if threads < wanted:
-            say(f"note: {wanted} threads are more than this machine has use for: {threads} are used")
+            say(
+                f"note: {wanted} threads are more than this machine has use for: {threads} are used"
+            )
         self.parts = micro.parts_of_a_rank(config.train.batch, config.train.accumulate, ranks.world)
         room.require_room(config, config.train.batch // ranks.world // self.parts)
         self.task = self._load(config, places, tokenizer)
