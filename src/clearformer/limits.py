@@ -23,7 +23,7 @@ LARGEST_ARCHIVE = 4 * 2**30  # bytes of all files of an archive
 # --- models --------------------------------------------------------------------------------
 
 MOST_LAYERS, MOST_HEADS, MOST_CLASSES, MOST_SEGMENTS = 1000, 1024, 100_000, 1024
-MOST_BATCH = 2**20  # sequences of a step, and texts that are written together
+MOST_BATCH = 2**17  # sequences of a step, and texts that are written together
 MOST_WIDTH, MOST_HIDDEN, MOST_VOCABULARY, MOST_LENGTH = 2**16, 2**20, 2**22, 2**24
 
 # --- runs ----------------------------------------------------------------------------------

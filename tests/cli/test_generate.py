@@ -52,6 +52,23 @@ def test_a_file_gives_one_result_a_line(clearformer, run, folder):
     assert [json.loads(line)["text"] for line in drafted] == [row["text"] for row in rows]
 
 
+def test_many_samples_are_written_some_at_a_time(clearformer, run, monkeypatch):
+    """However many are asked for, no more than so many share a batch; the texts stay the same."""
+    ask = ("generate", run, "x", "--jsonl", "--samples", "5", "--batch", "2", "--length", "9")
+    rows = clearformer(*ask).out
+    sizes = []
+    whole = Writing.whole
+
+    def counted(self, texts):
+        sizes.append(len(texts))
+        return whole(self, texts)
+
+    monkeypatch.setattr(Writing, "whole", counted)
+    monkeypatch.setattr(generate, "MOST_TOGETHER", 2)
+    assert clearformer(*ask).out == rows
+    assert sizes == [2, 2, 1]
+
+
 def test_forms_are_filled(clearformer, run):
     ask = ("generate", run, "x", "--jsonl", "--samples", "6", "--temperature", "3")
     rows = [
@@ -151,6 +168,8 @@ def test_probabilities_are_shown(clearformer, run):
         (("x", "--lookup", "2", "--draft", "r"), "give either --lookup or --draft, and not both"),
         (("x", "--length", "0"), "length is 0, but it must be at least 1"),
         (("x", "--samples", "0"), "samples is 0, but it must be at least 1"),
+        (("x", "--batch", "1000000"), "--batch is 1000000, but it must be at most 131,072"),
+        (("x", "--beam", "1000000"), "--beam is 1000000, but it must be at most 131,072"),
         (("x", "--batch", "0"), "batch is 0, but it must be at least 1"),
         (("x", "--lookup", "0"), "--lookup is 0, but it must be at least 1"),
     ],

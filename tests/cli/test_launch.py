@@ -321,6 +321,8 @@ def test_who_starts_whom():
         starts_others(2, {"WORLD_SIZE": "4"})
     with pytest.raises(ValueError, match="--processes is 0, but it must be at least 1"):
         starts_others(0, {})
+    with pytest.raises(ValueError, match=r"--processes is 100000, but this machine of .* at most"):
+        starts_others(100_000, {})
 
 
 def test_a_restart_does_not_run_into_the_same_wall(tmp_path):

@@ -125,7 +125,7 @@ def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
         ("--minutes 1e308", "minutes is 1e+308, but it must be at most 1,000,000,000"),
         ("--epochs 1e308", "epochs is 1e+308, but it must be at most"),
         (f"--steps {10**400}", "steps is 10000000000000000000000000000000"),
-        (f"--batch {10**12}", "batch is 1000000000000, but it must be at most 1,048,576"),
+        (f"--batch {10**12}", "batch is 1000000000000, but it must be at most 131,072"),
         (f"--threads {10**20}", "threads is 100000000000000000000, but it must be at most 1,024"),
         (f"--memory {10**400}GB", "is more memory than there is: write at most 1000000TB"),
         (f"--gpus 8 --gpu-memory {10**400}GB", "is more memory than there is"),

@@ -52,6 +52,14 @@ def test_a_config_of_an_earlier_version_keeps_its_meaning():
         ({"keep": 1}, "keep is 1, but it must be at least 2, so that one always survives"),
         ({"evaluations": 0}, "evaluations is 0, but it must be at least 1"),
         ({"smoothing": 1.0}, "smoothing is 1.0, but it must be at least 0 and below 1"),
+        ({"batch": 2**20}, "batch is 1048576, but it must be at most 131,072"),
+        ({"threads": 100_000}, "threads is 100000, but it must be at most 1,024"),
+        ({"steps": 10**400}, "steps is 1000000.*0, but it must be at most 1,000,000,000,000"),
+        ({"steps": None, "epochs": 1e300}, r"epochs is 1e\+300, but it must be at most 1,000,000,"),
+        ({"steps": None, "minutes": 1e10}, "minutes is 10000000000.0, but it must be at most"),
+        ({"wait_seconds": 1e10}, "wait_seconds is 10000000000.0, but it must be at most 1,000,"),
+        ({"evaluations": 10**13}, "evaluations is 10000000000000, but it must be at most"),
+        ({"recompute": 1001}, "recompute is 1001, but it must be at most 1,000"),
         ({"steps": -1}, "steps is -1, but it must be above 0, or absent"),
         ({"ema": 1.0}, "ema is 1.0, but it must be between 0 and 1, or absent"),
         ({"accumulate": 3}, "accumulate is 3, but it must divide the batch of 8: one of 1, 2, 4"),
@@ -65,6 +73,8 @@ def test_bad_numbers_are_refused(changes, message):
 
 
 def test_other_ranges():
+    with pytest.raises(ValueError, match="warmup is 10000000000000, but it must be at most 1,000,"):
+        InverseSqrt(warmup=10**13)
     with pytest.raises(ValueError, match="decay is 0, but it must be above 0 and at most 1"):
         StableThenDecay(decay=0)
     with pytest.raises(ValueError, match="validation_share is 1, but it must be between 0 and 1"):

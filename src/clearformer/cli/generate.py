@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, fields
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clearformer import limits
 from clearformer.cli.output import tell, write, write_json
 from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split_choices, token_id
 from clearformer.cli.shown import Clock, as_json, as_line, numbers, shower
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from clearformer.text import Tokenizer
 
 TEMPERATURE = 0.8
+MOST_TOGETHER = 1024  # samples of one prompt that are written side by side
 CUTS = {  # by the reason why a text ended
     "length": "after --length {length} tokens",
     "context": "after {tokens} tokens, where the context is full: --past-context may go on",
@@ -121,13 +123,7 @@ class Generate:
         from clearformer.generate.context import NAMES, limit, require_room
         from clearformer.generate.context import usual as one_after_the_other
 
-        for name in ("batch", "samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
-        if self.file is not None and self.prompt is not NO_PROMPT:
-            raise ValueError("give either a prompt or --file, and not both")
-        if self.show_probabilities and not self.jsonl and (self.file or self.samples > 1):
-            raise ValueError("--show-probabilities shows one text: add --jsonl for several")
+        self.require()
         beam = self.search()
         prompts = [given_prompt(self.prompt)] if self.file is None else read_prompts(self.file)
         writer = self.writer(self.run_folder)
@@ -161,6 +157,20 @@ class Generate:
         if interrupt.asked:
             raise KeyboardInterrupt
 
+    def require(self) -> None:
+        """What can be said before the model is opened."""
+        for name in ("batch", "samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
+        for name in ("batch", "beam"):
+            if (getattr(self, name) or 0) > limits.MOST_BATCH:
+                value, most = getattr(self, name), limits.MOST_BATCH
+                raise ValueError(f"--{name} is {value!r:.60}, but it must be at most {most:,}")
+        if self.file is not None and self.prompt is not NO_PROMPT:
+            raise ValueError("give either a prompt or --file, and not both")
+        if self.show_probabilities and not self.jsonl and (self.file or self.samples > 1):
+            raise ValueError("--show-probabilities shows one text: add --jsonl for several")
+
     def live(self, clock: Clock, writing: Writing, prompt: str) -> None:
         """One text, as it comes."""
         show = shower() if self.show_probabilities else None
@@ -181,13 +191,16 @@ class Generate:
 
     def texts(self, clock: Clock, writing: Writing, prompts: list[str]) -> None:
         """Many texts, each when it is done, in the order of the prompts."""
-        together = max(1, self.batch // self.samples)
-        for place in range(0, len(prompts), together):
-            texts = [
-                writing.text(prompt, number * self.samples + sample)
-                for number, prompt in enumerate(prompts[place : place + together], place)
-                for sample in range(self.samples)
-            ]
+        # All samples of a prompt together, as far as that is of use.
+        together = max(1, self.batch // self.samples) * self.samples
+        together = min(together, max(self.batch, MOST_TOGETHER))
+        numbered = (
+            (prompt, number * self.samples + sample)
+            for number, prompt in enumerate(prompts)
+            for sample in range(self.samples)
+        )
+        while some := list(islice(numbered, together)):
+            texts = [writing.text(prompt, number) for prompt, number in some]
             for text in writing.whole(texts):
                 clock.count(len(text.tokens))
                 self.show(text)

@@ -121,14 +121,12 @@ Optimizer = AdamW | Muon
 # Beyond these nothing can be run, and arithmetic would end before the numbers do.
 MOST = {
     "batch": limits.MOST_BATCH,
-    "accumulate": limits.MOST_BATCH,
     "threads": limits.MOST_THREADS,
     "epochs": limits.MOST_EPOCHS,
     "minutes": limits.MOST_MINUTES,
     "wait_seconds": limits.MOST_SECONDS,
-    **dict.fromkeys(
-        ("steps", "tokens", "evaluations", "patience", "keep", "recompute"), limits.MOST_STEPS
-    ),
+    "recompute": limits.MOST_LAYERS,
+    **dict.fromkeys(("steps", "tokens", "evaluations", "patience", "keep"), limits.MOST_STEPS),
 }
 
 
