@@ -70,9 +70,9 @@ def test_it_goes_on_where_it_was(earlier, expected, name, tmp_path, monkeypatch)
     outcome = inside.run(["train", "--data", str(data), "--resume", "--quiet", "--out", str(run)])
     assert outcome.code == 0, outcome.err
     losses = {
-        str(row["step"]): row["loss"]
+        str(row["step"]): row["train_loss"]
         for row in records.read(run / "metrics.jsonl")
-        if "gradient_norm" in row and row["step"] > 2
+        if row["event"] == "step" and row["step"] > 2
     }
     assert losses == pytest.approx(expected[name]["losses_3_4"], rel=1e-4)
     found = checkpoint.newest(run / "checkpoints", print)
