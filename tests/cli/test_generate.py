@@ -9,8 +9,10 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from clearformer.cli import generate
 from clearformer.cli.generate import Generate
 from clearformer.cli.prompts import token_id
+from clearformer.cli.texts import Writing
 from clearformer.core.layout import PackedLinear
 from clearformer.generate.row import Uniforms
 from clearformer.generate.writer import Writer

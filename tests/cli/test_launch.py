@@ -165,7 +165,8 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_nothing_listens_to_the_network(words, start, tmp_path, kind):
     """Neither the launcher nor a rank, from the start until a checkpoint is there and beyond."""
-    agent = start("clearformer", *words("run"), "--processes", "2", "--distribute", kind)
+    more = ("--processes", "2", "--distribute", kind, "--steps", "5")
+    agent = start("clearformer", *words("run"), *more)
     found = []
     while agent.poll() is None:
         found += ranks.listening(agent.pid)

@@ -14,7 +14,7 @@ NO_MEMORY = "out of memory: use a smaller file, batch or model"
 # Below this much address space loading torch may fail in a way that ends the process.
 CAREFUL_BELOW = 4 * 2**30
 # What every command needs: the libraries, and threads that compute.
-PROBE = "import torch; x = torch.ones(512, 512); (x @ x).exp().sum().item()"
+PROBE = "import numpy, torch; x = torch.ones(512, 512); (x @ x).exp().sum().item()"
 
 
 def require_address_space() -> None:
