@@ -1,6 +1,7 @@
 """`--processes` and torchrun: real processes, started, stopped, killed."""
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.cli.launch import LIFELINE, loopback_interface, watch_launcher
+from clearformer.cli.launch import LIFELINE, launch, loopback_interface, watch_launcher
 from clearformer.cli.stopping import Signals
 from clearformer.cli.train import require_another_end, starts_others
 from clearformer.selftest import ranks
@@ -290,6 +291,17 @@ def variables(process):
 
 def test_ranks_get_the_loopback_interface():
     assert loopback_interface() in {name for _, name in socket.if_nameindex()}
+
+
+def test_processes_that_cannot_be_started_are_said(monkeypatch, tmp_path):
+    def refuse(*words, **how):
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(
+        ValueError, match=r"0 of 2 processes could be started \(.*\): ask for fewer"
+    ):
+        launch(2, ["train"], tmp_path)
 
 
 def test_the_end_of_a_launcher_is_that_of_a_rank():

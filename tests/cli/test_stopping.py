@@ -1,22 +1,10 @@
 """Signals that end a run, and the one that `nohup` has it ignore."""
 
-import os
 import signal
 
 import pytest
 
 from clearformer.cli.stopping import Signals, Stopping
-
-
-def test_f27_twice_ends_at_once(monkeypatch):
-    ended = []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    with Stopping() as stopping:
-        assert stopping.asked() == 0
-        signal.raise_signal(signal.SIGINT)
-        assert (stopping.asked(), ended) == (130, [])
-        signal.raise_signal(signal.SIGINT)
-    assert ended == [130]
 
 
 @pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])

@@ -9,6 +9,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from clearformer.cli.stopping import Stopping
 from clearformer.cli.train import parse
 from clearformer.config import DataConfig
 
@@ -124,10 +125,21 @@ def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
     assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()
 
 
+def test_f27_twice_ends_at_once(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with Stopping() as stopping:
+        assert stopping.asked() == 0
+        signal.raise_signal(signal.SIGINT)
+        assert (stopping.asked(), ended) == (130, [])
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [130]
+
+
 def test_a_run_goes_on_when_nobody_reads_its_output(text, tmp_path):
     """`train | head`: what it wrote is read no more, and the run still ends as it should."""
     out = tmp_path / "run"
-    words = ["train", "--data", text, "--out", str(out), "--json", *TINY]
+    words = ["train", "--data", text, "--out", str(out), "--json", *TINY, "--steps", "60"]
     with subprocess.Popen(
         [sys.executable, "-m", "clearformer", *words],
         stdout=subprocess.PIPE,
@@ -207,7 +219,9 @@ def test_out_of_memory_is_one_clean_line(tmp_path):
     limit = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); "
         # Trying out what fits takes half a minute; test_micro does it.
-        "from clearformer.train import micro; micro.fewest_that_fit = lambda *rest: 2; "
+        "from clearformer.train import micro, plan; micro.fewest_that_fit = lambda *rest: 2; "
+        # Nor is it refused beforehand, as it would be where the machine says what it has.
+        "plan.available_bytes = lambda: None; "
         "from clearformer.cli.main import main; main(sys.argv[1:])"
     )
     words = ["train", "modern-tiny", "--data", str(text), "--length", "4096", "--batch", "4096"]

@@ -26,6 +26,10 @@ train --data {text} --lr nan | it must be above 0
 train --data {text} --lr inf | it must be
 train --data {text} --lr fast | --train.lr
 train --data {text} --batch 0 | it must be at least 1
+train --data {text} --batch 1048576 | it must be at most 131,072
+train --data {text} --threads 100000 | it must be at most 1,024
+train --data {text} --processes 100000 | start fewer
+train --data {text} --epochs 1e300 | it must be at most 1,000,000,000
 train --data {text} --steps 0 | it must be above 0, or absent
 train --data {text} --steps 1.5 | --train.steps
 train --data {text} --steps 5 --minutes 1 | it must be in one of steps, epochs and minutes

@@ -152,12 +152,15 @@ def _ignore(sentence: str) -> None:
 
 
 def signals(place: Path, *, count: int) -> str:
-    """G4: SIGTERM and Ctrl-C at random moments: saved, right code, and the same run."""
+    """G4: SIGTERM, Ctrl-C and SIGHUP at random moments: saved, right code, and the same run."""
     toy, moments = Toy(place, 12 * count), random.Random(4)
+    kinds = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+        kinds.append(signal.SIGHUP)
     toy.finish(place / "whole")
     folder, slowest, sent = place / "stopped", 0.0, 0
     while True:
-        which = (signal.SIGTERM, signal.SIGINT)[sent % 2]
+        which = kinds[sent % len(kinds)]
         written = _written(folder)
         child = toy.start(folder)
         if sent < count:
