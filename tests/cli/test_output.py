@@ -166,7 +166,7 @@ def test_translations(terminal, monkeypatch):
 
     translator = SimpleNamespace(translate=translate, seems_reversed=lambda text: False)
     config = SimpleNamespace(data=SimpleNamespace(source_column="source"))
-    opened = SimpleNamespace(translator=translator, config=config)
+    opened = SimpleNamespace(translator=translator, config=config, note=None)
     monkeypatch.setattr("clearformer.train.folder.open_translator", lambda folder: opened)
     assert terminal("translate", "run", "a").require_harmless().text == f"{SHOWN}\n"
 

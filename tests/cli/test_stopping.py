@@ -7,6 +7,14 @@ import pytest
 from clearformer.cli.stopping import Signals, Stopping
 
 
+@pytest.fixture(autouse=True)
+def no_nohup():
+    """The tests themselves may run under nohup, which has everything ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_the_code_says_which_signal_it_was(which):
     before = signal.getsignal(which)

@@ -50,13 +50,12 @@ def interrupted():
         program = [sys.executable, "-c", WAITING, str(looks or tokens + 1), *words]
         # A shell in the background has its children ignore Ctrl-C, and they hand that on.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        with subprocess.Popen(
-            program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
+        # Bytes, and decoded here: a carriage return that the model wrote stays one.
+        with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             signal.signal(signal.SIGINT, before)
-            assert process.stderr.readline() == "waiting\n"
+            assert process.stderr.readline() == b"waiting\n"
             os.kill(process.pid, signal.SIGINT)
-            out, error = process.communicate(timeout=300)
+            out, error = (each.decode() for each in process.communicate(timeout=300))
         assert process.returncode == 130
         assert "Traceback" not in error
         assert re.fullmatch(r"[\d,]+ tokens in [\d.]+ s, [\d,]+ tokens/s\n", error)

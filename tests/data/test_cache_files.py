@@ -80,3 +80,12 @@ def test_a_link_is_replaced_and_not_followed(path, tmp_path):
         file.write(b"new")
     assert re.fullmatch(r'{"a": 1}', precious.read_text())
     assert not path.is_symlink()
+
+
+@pytest.mark.parametrize("owner", ["9" * 30, "9999999999", "٣", "-1", "1\n", "0x1"], ids=ascii)
+def test_a_leftover_with_a_number_that_no_process_has_ends_nothing(path, owner):
+    prefix = temporary_name(path).name.removesuffix(str(os.getpid()))
+    left = path.with_name(f"{prefix}{owner}")
+    left.touch()
+    temporary_name(path)
+    assert left.exists() != owner.startswith("9")  # what is no number of a process is not ours

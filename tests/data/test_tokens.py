@@ -356,13 +356,3 @@ def test_tokens_in_memory():
     assert len(array) == 5
     assert array.read(1, 3).tolist() == [1, 2]
     assert array.read(1, 3).dtype == np.int64
-
-
-@pytest.mark.parametrize("owner", ["9" * 30, "9999999999", "٣", "-1", "1\n", "0x1"], ids=ascii)
-def test_a_leftover_with_a_number_that_no_process_has_ends_nothing(source, cache, owner):
-    path = prepare(open_text(source), Bytes(), cache).path
-    prefix = tokens._temporary(path).name.removesuffix(str(os.getpid()))
-    left = path.with_name(f"{prefix}{owner}")
-    left.touch()
-    tokens._temporary(path)
-    assert left.exists() != owner.startswith("9")  # what is no number of a process is not ours

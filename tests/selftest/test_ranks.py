@@ -49,6 +49,8 @@ def test_sockets_that_listen_are_found(address):
         server = socket.create_server((address, 0), family=family)
     except OSError:
         pytest.skip(f"there is no {address} here")
+    # Other tests may have a server in this process.
+    wanted = ipaddress.ip_address(address)
     with server:
-        assert ipaddress.ip_address(address) in ranks.listening(os.getpid())
-    assert ipaddress.ip_address(address) not in ranks.listening(os.getpid())
+        found = ranks.listening(os.getpid()).count(wanted)
+    assert found == ranks.listening(os.getpid()).count(wanted) + 1
