@@ -22,8 +22,8 @@ from clearformer import data
 from clearformer.config import RunConfig, TrainConfig
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
+from clearformer.runs.run import Run
 from clearformer.train.events import Saved, Step
-from clearformer.train.run import Run
 
 Clocks = tuple[float, float]
 

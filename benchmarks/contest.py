@@ -10,8 +10,8 @@ from clearformer.cli.train import parse, places
 from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.core.model import Transformer
 from clearformer.data import Places
+from clearformer.runs.run import Model, Run
 from clearformer.train.events import Step
-from clearformer.train.run import Model, Run
 
 Make = Callable[[AnyModelConfig, int], Model]
 

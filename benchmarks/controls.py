@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from clearformer.selftest import nursery
+from clearformer.selftest import processes
 
 
 def save_for_ever(path: str) -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     asked = parser.parse_args()
     moments, broken = random.Random(0), 0
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(nursery.MODULES))
+    context.set_forkserver_preload(list(processes.MODULES))
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "state.pt"
         for _ in range(asked.kills):

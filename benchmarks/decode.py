@@ -33,14 +33,14 @@ import turns
 from profiled import profile
 
 from clearformer.build import build, outline
-from clearformer.core.int8 import quantize
-from clearformer.core.layout import pack, quicken
-from clearformer.core.pages import settle
 from clearformer.families import gpt2
-from clearformer.generate.choose import Sampling
-from clearformer.generate.row import Task
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.sequence import Task
 from clearformer.generate.stream import generate_many
 from clearformer.generate.writer import Writer
+from clearformer.inference.huge_pages import settle
+from clearformer.inference.int8 import quantize
+from clearformer.inference.packed_linear import pack, quicken
 
 PROMPT, NEW, LONG = 128, 64, 1000
 SHAPES = {

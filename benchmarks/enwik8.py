@@ -19,8 +19,8 @@ from contest import Contestant, Trained, data_places, train
 from lstm import lstm
 
 from clearformer import data
-from clearformer.train.evaluate import compress
-from clearformer.train.tasks import beginning
+from clearformer.tasks.evaluate import compress
+from clearformer.tasks.objectives import beginning
 
 MEASURED = 2**18  # bytes
 SHAPE = "--layers 12 --width 256 --length 256"

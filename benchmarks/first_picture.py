@@ -25,9 +25,9 @@ from playwright.sync_api import sync_playwright
 from clearformer.build import build
 from clearformer.families import gpt2
 from clearformer.hub.importing import Imported
-from clearformer.hub.writing import write_run
+from clearformer.hub.write_run import write_run
+from clearformer.runs import state
 from clearformer.text import Bytes
-from clearformer.train import state
 
 DRAWN = "table.ladder tbody td[data-stage=weights]"
 HEADS = "[data-source$='/thumbs'] canvas"

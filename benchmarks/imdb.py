@@ -15,7 +15,7 @@ from contest import Contestant, Trained, data_places, train
 from lstm import lstm
 
 from clearformer import data
-from clearformer.train import evaluate
+from clearformer.tasks import evaluate
 
 # A fiftieth of the training part is enough to watch a run whose settings are decided.
 WATCHED = "--data imdb --validation-share 0.02"

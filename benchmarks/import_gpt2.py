@@ -27,11 +27,11 @@ def peak():
     return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
 import torch
-import clearformer.hub.importing, clearformer.hub.writing
+import clearformer.hub.importing, clearformer.hub.write_run
 before, began, worked = peak(), time.perf_counter(), time.process_time()
 found = clearformer.hub.importing.read(Path(sys.argv[1]))
 read, memory = time.perf_counter(), peak()
-clearformer.hub.writing.write_run(found, Path(sys.argv[2]))
+clearformer.hub.write_run.write_run(found, Path(sys.argv[2]))
 written = time.perf_counter()
 size = sum(t.numel() * t.element_size() for t in found.tensors.values())
 print(json.dumps({
@@ -69,16 +69,16 @@ def write_random(folder: Path) -> Path:
 
     from clearformer.build import build
     from clearformer.families import gpt2
-    from clearformer.hub import names
+    from clearformer.hub import tensor_names
     from clearformer.hub.gpt2 import GPT2
-    from clearformer.text.parts import byte_characters
+    from clearformer.text.specs import byte_characters
 
     folder.mkdir()
     config = gpt2("small")
     model = build(config)
     theirs: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
-        found, layout = names.find(GPT2.rows(config), name)
+        found, layout = tensor_names.find(GPT2.rows(config), name)
         theirs |= dict(zip(found, layout.cut(parameter.detach(), config), strict=True))
     save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(GPT2.write(config)))

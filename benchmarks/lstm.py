@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from clearformer.build import embedding, head
 from clearformer.config import AnyModelConfig, Causal, ModelConfig, NoPosition
+from clearformer.core.cache import Past
 from clearformer.core.model import Transformer
-from clearformer.core.past import Past
 from clearformer.core.patterns import Full, Pattern
 from clearformer.core.stack import Stack
 

@@ -7,7 +7,7 @@ AdamW. The peers are a plain PyTorch model of the same sizes, written by hand, a
 GPT-2, each with its own switch for activation checkpointing (every block).
 
 Memory is counted, not sampled: every tensor that an operation makes is added up until it is
-freed (`clearformer.train.footprint.Ledger`), on real tensors, for everyone alike. "Activations"
+freed (`clearformer.plan.footprint.Ledger`), on real tensors, for everyone alike. "Activations"
 is the highest sum within a step beyond weights, gradients and optimizer. Time is CPU time of
 the step without the counting; contestants take turns, medians over the rounds.
 
@@ -30,12 +30,12 @@ from torch.utils.checkpoint import checkpoint
 from clearformer.build import build
 from clearformer.config import Dropout
 from clearformer.core.model import Batch
-from clearformer.core.vocabulary import at_once, in_chunks
 from clearformer.families import gpt2
+from clearformer.kernels.vocabulary_loss import at_once, in_chunks
+from clearformer.plan.footprint import Ledger
 from clearformer.train import precision, recompute
-from clearformer.train.footprint import Ledger
+from clearformer.train.loss_scaling import suited
 from clearformer.train.recompute import Recompute
-from clearformer.train.scaling import suited
 
 LAYERS, WIDTH, HEADS, LENGTH, VOCABULARY = 12, 256, 8, 512, 256
 WORDS = 50_257

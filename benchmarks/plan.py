@@ -24,8 +24,8 @@ from pathlib import Path
 
 from clearformer.cli.train import parse
 from clearformer.config import RunConfig
-from clearformer.train import records
-from clearformer.train.plan import lengths_differ
+from clearformer.plan.planner import lengths_differ
+from clearformer.runs import metrics
 
 PRESETS = [
     "modern-tiny", "modern-small", "generator-enwik8", "xl-tiny", "xl-small", "bert-tiny",
@@ -73,7 +73,7 @@ def taken(words: list[str], folder: Path, varied: bool) -> tuple[float, float]:
     )
     highest = re.search(r"VmHWM:\s+(\d+)", status.read_text())
     assert highest is not None
-    rows = records.read(folder / "run" / "metrics.jsonl")
+    rows = metrics.read(folder / "run" / "metrics.jsonl")
     clock = [row["seconds"] for row in rows if row["event"] == "step"]
     apart = [after - before for before, after in pairwise(clock)]
     middle = statistics.fmean if varied else statistics.median

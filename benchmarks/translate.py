@@ -42,9 +42,9 @@ from clearformer.core.model import Seq2Seq
 from clearformer.families import original
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator
+from clearformer.runs.load import open_translator
+from clearformer.tasks.translation import pairs
 from clearformer.text.plain import Bytes
-from clearformer.train.folder import open_translator
-from clearformer.train.pairs import pairs
 
 BATCH, BEAM, MOST = 32, 4, 48
 # layers of each stack, width, heads, hidden, vocabulary

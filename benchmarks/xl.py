@@ -36,10 +36,10 @@ from clearformer.config import (
     TrainConfig,
 )
 from clearformer.families import xl
-from clearformer.train.evaluate import compress, compress_segments
-from clearformer.train.folder import open_run
-from clearformer.train.run import Run
-from clearformer.train.tasks import beginning, texts
+from clearformer.runs.load import open_run
+from clearformer.runs.run import Run
+from clearformer.tasks.evaluate import compress, compress_segments
+from clearformer.tasks.objectives import beginning, texts
 
 
 def remembering(given: argparse.Namespace) -> ModelConfig:

@@ -17,7 +17,7 @@ from pathlib import Path
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
-        "clearformer.train.run",
+        "clearformer.runs.run",
         "clearformer.cli.main",
         "torch.distributed.fsdp",
         "torch.distributed.checkpoint.state_dict_saver",

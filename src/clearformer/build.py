@@ -16,7 +16,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from clearformer import config as c
-from clearformer.core import heads, init, kernels, past, patterns, positions, structures
+from clearformer.core import cache, heads, init, kernels, patterns, positions, structures
 from clearformer.core.attention import Attention
 from clearformer.core.block import (
     Activation,
@@ -137,15 +137,15 @@ def pasts(
     capacity: int,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
-) -> list[past.Past]:
+) -> list[cache.Past]:
     """A fresh past for each (decoder) layer, for `batch` sequences of up to `capacity` tokens."""
     layers = config.decoder_layers if isinstance(config, c.Seq2SeqConfig) else config.layers
     match config.past:
         case c.KVCache():
             room = (batch, config.key_heads or config.heads, capacity, config.head_width)
-            return [past.KVCache(*room, dtype=dtype, device=device) for _ in range(layers)]
+            return [cache.KVCache(*room, dtype=dtype, device=device) for _ in range(layers)]
         case c.HiddenMemory(length=length):
-            return [past.HiddenMemory(length) for _ in range(layers)]
+            return [cache.HiddenMemory(length) for _ in range(layers)]
         case None:
             raise ValueError(f"{config.name} looks at whole sequences and keeps no past")
         case _:
@@ -158,10 +158,10 @@ def resting_pasts(
     capacity: int,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
-) -> list[past.Past]:
+) -> list[cache.Past]:
     """The same for a model that learns nothing meanwhile: a memory is not projected anew."""
     if isinstance(config.past, c.HiddenMemory):
-        return [past.KVMemory(config.past.length) for _ in range(config.layers)]
+        return [cache.KVMemory(config.past.length) for _ in range(config.layers)]
     return pasts(config, batch, capacity, dtype, device)
 
 

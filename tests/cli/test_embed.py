@@ -7,7 +7,7 @@ import pytest
 
 from clearformer.build import build
 from clearformer.hub.importing import Imported
-from clearformer.hub.writing import write_run
+from clearformer.hub.write_run import write_run
 from clearformer.text import Bytes
 
 

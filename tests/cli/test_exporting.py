@@ -9,8 +9,8 @@ from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.data import Places
 from clearformer.families import modern
 from clearformer.hub.importing import read
-from clearformer.train.folder import open_run
-from clearformer.train.run import Run
+from clearformer.runs.load import open_run
+from clearformer.runs.run import Run
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from clearformer.cli import generate
 from clearformer.cli.generate import Generate
+from clearformer.cli.interruptible import Writing
 from clearformer.cli.prompts import token_id
-from clearformer.cli.texts import Writing
-from clearformer.core.layout import PackedLinear
-from clearformer.generate.row import Uniforms
+from clearformer.generate.sequence import Uniforms
 from clearformer.generate.writer import Writer
 from clearformer.hub.importing import read
-from clearformer.hub.writing import write_run
+from clearformer.hub.write_run import write_run
+from clearformer.inference.packed_linear import PackedLinear
 from clearformer.text import Bytes, FallbackPairs, Words
-from clearformer.text.fallback import BYTES, SPACE, FallbackParts
+from clearformer.text.byte_fallback import BYTES, SPACE, FallbackParts
 
 
 def test_it_streams_and_tells_how_fast(clearformer, run):

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from clearformer.cli.launch import LIFELINE, launch, loopback_interface, watch_launcher
-from clearformer.cli.stopping import Signals
+from clearformer.cli.signals import Signals
 from clearformer.cli.train import require_another_end, starts_others
+from clearformer.runs import checkpoint, metrics
 from clearformer.selftest import ranks
-from clearformer.train import checkpoint, records
 from clearformer.train.step import NotFiniteError
 
 FLAGS = (
@@ -76,7 +76,7 @@ def state(folder):
     }
     curve = [
         (r["step"], r["train_loss"])
-        for r in records.read(folder / "metrics.jsonl")
+        for r in metrics.read(folder / "metrics.jsonl")
         if r["event"] == "step"
     ]
     return found.step, hashes, curve
@@ -90,7 +90,7 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     assert agent.wait(300) == 143
     assert of_torch(start.said()) == []
     stopped = checkpoint.newest(tmp_path / "disturbed/checkpoints", print).step
-    last = records.read(tmp_path / "disturbed/metrics.jsonl")[-1]
+    last = metrics.read(tmp_path / "disturbed/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": stopped, "reason": "stopped", "exit": 143}
     torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     agent = start(*torchrun, "--max-restarts", "2", "-m", "clearformer", *words("disturbed"))
@@ -130,7 +130,7 @@ def test_f30_when_a_node_disappears_the_other_goes_on_alone(words, start, tmp_pa
         os.kill(pid, signal.SIGKILL)
     goes.wait(300)
     assert stays.wait(300) == 0, start.said()
-    told = records.read(tmp_path / "run/metrics.jsonl")
+    told = metrics.read(tmp_path / "run/metrics.jsonl")
     assert [each["step"] for each in told if each["event"] == "step"] == list(range(1, 201))
     assert told[-1] == {"event": "end", "step": 200, "reason": "finished", "exit": 0}
 
@@ -162,7 +162,7 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
     assert quiet == [True, True]
     # Saved, and nobody takes it for an end that was asked for.
     saved = checkpoint.newest(tmp_path / "run/checkpoints", print).step
-    last = records.read(tmp_path / "run/metrics.jsonl")[-1]
+    last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 143}
 
 
@@ -201,7 +201,7 @@ def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path, rank
     assert agent.wait(300) == 137
     until_gone(started)
     assert f"clearformer: rank {rank} was killed by signal 9 (SIGKILL, as the " in start.said()
-    last = records.read(tmp_path / "run/metrics.jsonl")[-1]
+    last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
     step = last.pop("step")
     assert last == {"event": "end", "reason": "killed", "exit": 137, "rank": rank}
     assert step >= checkpoint.newest(tmp_path / "run/checkpoints", print).step >= 10
@@ -235,7 +235,7 @@ def test_f27_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, 
     os.close(ours)
     assert run.wait(300) == 129
     saved = checkpoint.newest(tmp_path / "run/checkpoints", print).step
-    last = records.read(tmp_path / "run/metrics.jsonl")[-1]
+    last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 129}
 
 

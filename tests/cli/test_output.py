@@ -21,7 +21,7 @@ from clearformer.generate.fill import Candidate
 from clearformer.generate.translate import Translation
 from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.importing import Imported
-from clearformer.hub.writing import write_run
+from clearformer.hub.write_run import write_run
 from clearformer.text import Bytes
 
 # Clears the screen, fills the clipboard, in C1 too, goes back in the line, turns it round, is
@@ -167,7 +167,7 @@ def test_translations(terminal, monkeypatch):
     translator = SimpleNamespace(translate=translate, seems_reversed=lambda text: False)
     config = SimpleNamespace(data=SimpleNamespace(source_column="source"))
     opened = SimpleNamespace(translator=translator, config=config, note=None)
-    monkeypatch.setattr("clearformer.train.folder.open_translator", lambda folder: opened)
+    monkeypatch.setattr("clearformer.runs.load.open_translator", lambda folder: opened)
     assert terminal("translate", "run", "a").require_harmless().text == f"{SHOWN}\n"
 
 

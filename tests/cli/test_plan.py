@@ -12,7 +12,7 @@ from clearformer.cli import plan, train
 from clearformer.config import Full, RunConfig, Slower, to_json
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
-from clearformer.train.plan import Plan as Found
+from clearformer.plan.planner import Plan as Found
 
 TINY = (
     "--layers", "2", "--width", "16", "--hidden", "32", "--heads", "2", "--key-heads", "1",
@@ -22,11 +22,11 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("clearformer.train.pace.SECONDS", 0.05)
+    monkeypatch.setattr("clearformer.plan.throughput.SECONDS", 0.05)
     # Not what the tests before have left in this process.
-    monkeypatch.setattr("clearformer.train.plan.base_bytes", lambda: 400 * 10**6)
+    monkeypatch.setattr("clearformer.plan.planner.base_bytes", lambda: 400 * 10**6)
     # It is for the whole process, and the other tests live in this one.
-    monkeypatch.setattr("clearformer.train.tidy.keep_small", lambda: True)
+    monkeypatch.setattr("clearformer.train.malloc.keep_small", lambda: True)
 
 
 def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path):

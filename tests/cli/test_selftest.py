@@ -5,7 +5,7 @@ import json
 import pytest
 
 from clearformer.selftest import goals
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest.processes import Missed
 
 
 def test_lines_json_and_the_exit_code(clearformer, monkeypatch):

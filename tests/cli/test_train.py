@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from clearformer.cli.stopping import Stopping
+from clearformer.cli.signals import Stopping
 from clearformer.cli.train import parse
 from clearformer.config import DataConfig
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from clearformer.core import kernels
 from clearformer.core.attention import Attention
+from clearformer.core.cache import HiddenMemory
 from clearformer.core.masks import Mask
-from clearformer.core.past import HiddenMemory
 from clearformer.core.patterns import Causal, Full, Local
 from clearformer.core.positions import ALiBi, Position, RelativeXL, Rotary
 

@@ -21,8 +21,8 @@ from clearformer.core.block import (
     relu,
     squared_relu,
 )
+from clearformer.core.cache import NOTHING
 from clearformer.core.masks import Mask
-from clearformer.core.past import NOTHING
 from clearformer.core.patterns import Causal
 from clearformer.core.positions import Rotary
 

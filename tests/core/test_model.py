@@ -8,9 +8,9 @@ import torch
 from clearformer import config as c
 from clearformer.build import build, pasts
 from clearformer.core.block import plainly, recomputed
+from clearformer.core.cache import HiddenMemory
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, PairBatch
-from clearformer.core.past import HiddenMemory
 from clearformer.families import FAMILIES
 
 POSITIONS = {

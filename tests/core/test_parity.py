@@ -9,8 +9,8 @@ from clearformer import config as c
 from clearformer.build import build
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm, relu
+from clearformer.core.cache import NOTHING
 from clearformer.core.masks import Mask
-from clearformer.core.past import NOTHING
 from clearformer.core.patterns import Causal, Full
 
 WIDTH, HEADS, HIDDEN = 16, 4, 24

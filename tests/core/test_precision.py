@@ -10,13 +10,14 @@ from torch.utils._pytree import tree_leaves
 
 from clearformer import config as c
 from clearformer.build import build, pasts
-from clearformer.core import kernels, vocabulary
+from clearformer.core import kernels
 from clearformer.core.attention import Attention
-from clearformer.core.int8 import quantize
-from clearformer.core.layout import quicken
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Local
 from clearformer.core.positions import ALiBi, RelativeBehind, RelativeXL, Rotary, Sinusoidal
+from clearformer.inference.int8 import quantize
+from clearformer.inference.packed_linear import quicken
+from clearformer.kernels import vocabulary_loss
 
 WIDTH = 8
 LLAMA = {"factor": 8.0, "low": 1.0, "high": 4.0, "length": 8192}
@@ -103,8 +104,8 @@ def test_nothing_falls_below_float64(name, small, example, monkeypatch):
     family, changes = FAMILIES[name]
     config = small(family, **changes)
     model = build(config).double()
-    for chunk in (vocabulary.CHUNK, 40):
-        monkeypatch.setattr(vocabulary, "CHUNK", chunk)
+    for chunk in (vocabulary_loss.CHUNK, 40):
+        monkeypatch.setattr(vocabulary_loss, "CHUNK", chunk)
         with Lowest() as lowest:
             sums, _ = model.loss(example(config))
             sums.sum().backward()

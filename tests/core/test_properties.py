@@ -9,9 +9,9 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from clearformer.core import kernels
 from clearformer.core.attention import Attention
+from clearformer.core.cache import HiddenMemory, KVCache, KVMemory
 from clearformer.core.kernels import weights
 from clearformer.core.masks import Mask
-from clearformer.core.past import HiddenMemory, KVCache, KVMemory
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Row, Strided
 from clearformer.core.positions import (
     ALiBi,

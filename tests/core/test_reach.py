@@ -13,7 +13,7 @@ from clearformer.config import HiddenMemory, NoPosition, RelativeXL
 from clearformer.config import Local as AnyLocal
 from clearformer.config import PerHead as AnyPerHead
 from clearformer.config import Strided as AnyStrided
-from clearformer.core.past import HiddenMemory as Memory
+from clearformer.core.cache import HiddenMemory as Memory
 from clearformer.core.patterns import Causal, Full, Graph, Local, Strided
 from clearformer.core.reach import blind, reach, reach_with_memory
 

@@ -7,16 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer.core import basic, heads, kernels, vocabulary
+from clearformer.core import basic, heads, kernels
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, FeedForward, GatedFeedForward
+from clearformer.core.cache import HiddenMemory, KVCache
 from clearformer.core.embedding import Embedding, Neighbours
 from clearformer.core.masks import Mask
-from clearformer.core.past import HiddenMemory, KVCache
 from clearformer.core.patterns import Causal, Full, Graph, Local
 from clearformer.core.positions import ALiBi, Grid, Learned, RelativeXL, Rotary
 from clearformer.core.shapes import require_broadcast, require_ids, require_shape
 from clearformer.core.stack import Stack
+from clearformer.kernels import vocabulary_loss
 
 KERNELS = [kernels.loop, kernels.explicit, kernels.fused, kernels.blockwise]
 WIDTH, HEADS, KEY_HEADS = 8, 4, 2
@@ -343,19 +344,19 @@ def test_heads_refuse_targets_that_do_not_fit(head):
 @pytest.mark.parametrize("learning", [True, False])
 def test_a_loss_in_chunks_refuses_targets_of_no_class(monkeypatch, smoothing, wrong, learning):
     """A negative target was taken for class 0 here."""
-    monkeypatch.setattr(vocabulary, "CHUNK", 14)  # two rows
+    monkeypatch.setattr(vocabulary_loss, "CHUNK", 14)  # two rows
     project, rows = nn.Linear(4, 7), torch.randn(5, 4)
-    targets = torch.tensor([0, 6, vocabulary.IGNORE, wrong, 2])
+    targets = torch.tensor([0, 6, vocabulary_loss.IGNORE, wrong, 2])
     message = f"target {wrong} is outside the 7 classes (0 to 6)"
     with torch.set_grad_enabled(learning):
-        refused(message, lambda: vocabulary.in_chunks(project, rows, targets, smoothing, None))
+        refused(message, lambda: vocabulary_loss.in_chunks(project, rows, targets, smoothing, None))
 
 
 def test_a_loss_in_chunks_has_one_gradient_to_give(monkeypatch):
-    monkeypatch.setattr(vocabulary, "CHUNK", 14)
+    monkeypatch.setattr(vocabulary_loss, "CHUNK", 14)
     rows = torch.randn(5, 4, requires_grad=True)
     targets = torch.zeros(5, dtype=torch.long)
-    loss, _ = vocabulary.in_chunks(nn.Linear(4, 7), rows, targets, 0.0, None)
+    loss, _ = vocabulary_loss.in_chunks(nn.Linear(4, 7), rows, targets, 0.0, None)
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match=r"^the loss in chunks has given its gradient away"):
         loss.backward()

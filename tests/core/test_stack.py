@@ -17,8 +17,8 @@ from clearformer.core.block import (
     pre_norm,
     recomputed,
 )
+from clearformer.core.cache import NOTHING, HiddenMemory
 from clearformer.core.masks import Mask
-from clearformer.core.past import NOTHING, HiddenMemory
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 from clearformer.core.positions import RelativeXL
 from clearformer.core.reach import reach

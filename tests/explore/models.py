@@ -24,8 +24,8 @@ from clearformer.explore.library import Library
 from clearformer.explore.server import Server
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
+from clearformer.runs import checkpoint, state
 from clearformer.text import sha256, train
-from clearformer.train import checkpoint, state
 
 TEXT = (
     "the cat sat on the mat and the dog sat on the log . to be or not to be , that is the "

@@ -10,7 +10,7 @@ from clearformer.explore.library import Library, is_model
 
 
 def test_the_best_checkpoint_is_opened_as_by_every_other_verb(one, tmp_path):
-    from clearformer.train.folder import best_checkpoint
+    from clearformer.runs.load import best_checkpoint
 
     run = one("run")
     entry = Library([run]).entry("run")

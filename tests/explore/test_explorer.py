@@ -19,7 +19,7 @@ def test_calls_on_a_model_run_on_its_thread(explorer_server):
 def test_a_trace_that_was_asked_for_makes_room_afterwards(explorer_server, opened, monkeypatch):
     here = Explorer(explorer_server.library)
     kept = here.traces.make(opened("gpt2"), [1, 2, 3], {})
-    monkeypatch.setattr("clearformer.explore.kept.KEPT_TRACE_BYTES", 0)
+    monkeypatch.setattr("clearformer.explore.trace_cache.KEPT_TRACE_BYTES", 0)
 
     async def ask():
         await here.on_trace(kept.id, lambda found: found.layer(0))

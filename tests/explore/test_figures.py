@@ -4,8 +4,8 @@ import torch
 
 from clearformer.core.patterns import Causal
 from clearformer.explore import figures, views
-from clearformer.explore.kept import KeptTraces
 from clearformer.explore.trace import trace
+from clearformer.explore.trace_cache import KeptTraces
 
 
 def test_a_pattern_is_drawn_cell_by_cell():

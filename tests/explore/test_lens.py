@@ -7,7 +7,7 @@ import torch
 from clearformer.explore import lens
 from clearformer.explore.arrays import unpack
 from clearformer.explore.errors import Problem
-from clearformer.explore.kept import KeptTraces
+from clearformer.explore.trace_cache import KeptTraces
 
 TEXT = "the cat sat on the mat"
 

@@ -8,9 +8,9 @@ import pytest
 
 from clearformer.explore.errors import Problem
 from clearformer.explore.runs import Mark, Watch, binned, metrics, news, series, state, stop
-from clearformer.train import records
+from clearformer.runs import metrics as run_metrics
+from clearformer.runs.lock import Lock
 from clearformer.train.events import Step
-from clearformer.train.lock import Lock
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def test_a_file_of_version_2_is_told_as_one_of_version_1(run, tmp_path, tiny):
         folder.mkdir()
     tiny.write_metrics(old, 20)
     rows = [json.loads(line) for line in (old / "metrics.jsonl").read_text().splitlines()]
-    modern = [records.normalized(row) for row in rows]
+    modern = [run_metrics.normalized(row) for row in rows]
     for row in modern:
         if row["event"] == "step":
             row["tokens"] = row.pop("targets")
-    start = records.start_row("tokens", "bits_per_byte")
+    start = run_metrics.start_row("tokens", "bits_per_byte")
     written(new / "metrics.jsonl", start, *modern)
     half = next(i for i, row in enumerate(rows) if row["step"] == 10) + 1
     resumed = {"event": "resume", "step": 10, "version": 2}
@@ -62,7 +62,7 @@ def test_a_file_of_version_2_is_told_as_one_of_version_1(run, tmp_path, tiny):
 
 def test_the_last_step_is_told_in_the_same_words(run):
     step = Step(21, 0.5, 0.1, 1.0, 640, 9.0, 0.5)
-    written(run / "metrics.jsonl", records.step_row(step, "texts"))
+    written(run / "metrics.jsonl", run_metrics.step_row(step, "texts"))
     assert metrics(run, None)["last"] == {
         "step": 21, "loss": 0.5, "lr": 0.1, "gradient_norm": 1.0, "tokens": 640, "seconds": 9.0,
         "progress": 0.5,
@@ -73,8 +73,8 @@ def test_a_classifier_learns_texts_a_second(tmp_path):
     steps = [Step(n, 0.5, 0.1, 1.0, 16 * n, 2.0 * n, 0.5) for n in (1, 2)]
     written(
         tmp_path / "metrics.jsonl",
-        records.start_row("texts", "accuracy"),
-        *(records.step_row(step, "texts") for step in steps),
+        run_metrics.start_row("texts", "accuracy"),
+        *(run_metrics.step_row(step, "texts") for step in steps),
     )
     told = metrics(tmp_path, None)["series"]
     assert told["texts_per_second"] == [[2, 8.0]]

@@ -10,9 +10,9 @@ from clearformer import config as c
 from clearformer.explore import views
 from clearformer.explore.arrays import unpack
 from clearformer.explore.errors import Problem
-from clearformer.explore.kept import KeptTraces
 from clearformer.explore.stages import pooled
 from clearformer.explore.trace import trace
+from clearformer.explore.trace_cache import KeptTraces
 
 FAMILIES = ["generator", "gpt2", "bert", "classifier", "xl", "sparse", "modern"]
 TEXT = "the cat sat on the mat"

@@ -131,7 +131,7 @@ def test_a_memory_is_a_longer_context_with_a_stopped_gradient(model, config):
 
 def test_a_longer_memory_than_trained_only_adds_to_what_is_seen(model, config):
     """All at once, or in segments with a memory that holds everything: the same losses."""
-    from clearformer.core.past import HiddenMemory as Memory
+    from clearformer.core.cache import HiddenMemory as Memory
 
     tokens = torch.randint(config.vocabulary, (1, 25))
     whole = model.loss(Batch(tokens[:, :-1], tokens[:, 1:]))[0]

@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from clearformer.build import build
 from clearformer.config import TargetRules
 from clearformer.generate.beam import Allowed, Beam, candidates, largest, search
-from clearformer.generate.grow import Continuing, Translating, resting
+from clearformer.inference.beam_state import Continuing, Translating, resting
 
 LENGTHS = [9, 4, 1, 7, 6]
 MOST = 16

@@ -4,7 +4,7 @@ import pytest
 
 from clearformer.config import ALiBi, Grid, NoPosition, RelativeXL, Rotary, Sinusoidal
 from clearformer.generate.context import Continue, Slide, Stop, limit, room, slide, usual
-from clearformer.generate.row import Row, Task
+from clearformer.generate.sequence import Row, Task
 
 
 def test_the_usual_rule_follows_the_past(small):

@@ -6,9 +6,9 @@ import torch
 from clearformer import config as c
 from clearformer.build import build
 from clearformer.families import xl
-from clearformer.generate.choose import Sampling
 from clearformer.generate.decoder import Decoder
-from clearformer.generate.row import Task
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.sequence import Task
 from clearformer.generate.stream import generate, generate_many
 from clearformer.generate.writer import Writer
 

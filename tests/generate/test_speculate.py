@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from clearformer.build import build
-from clearformer.generate.choose import Sampling
 from clearformer.generate.context import Slide, Stop
-from clearformer.generate.row import Row, Task
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.sequence import Row, Task
 from clearformer.generate.speculate import DraftModel, PromptLookup
 from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer

@@ -7,9 +7,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from clearformer import config as c
 from clearformer.build import build
 from clearformer.families import gpt2, modern
-from clearformer.generate.choose import Sampling
 from clearformer.generate.context import Continue, Slide, Stop
-from clearformer.generate.row import Row, Task
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.sequence import Row, Task
 from clearformer.generate.speculate import PromptLookup
 from clearformer.generate.stream import generate, generate_many, grow, stream
 from clearformer.generate.writer import Writer

@@ -6,8 +6,8 @@ import torch
 from clearformer import config as c
 from clearformer.build import build
 from clearformer.generate.beam import Beam
-from clearformer.generate.grow import Translating, resting
 from clearformer.generate.translate import Translator, greedy
+from clearformer.inference.beam_state import Translating, resting
 from clearformer.text import train
 
 LENGTHS = [9, 4, 1, 7, 6]

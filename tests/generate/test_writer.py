@@ -6,11 +6,11 @@ from torch._dynamo.utils import counters
 
 from clearformer.build import build
 from clearformer.config import Full, Local
-from clearformer.generate.choose import Sampling
+from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 from clearformer.text import BytePairs, Bytes
-from clearformer.text.parts import BytePairParts, byte_characters
+from clearformer.text.specs import BytePairParts, byte_characters
 
 PUBLISHED = BytePairs(
     BytePairParts(

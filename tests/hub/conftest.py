@@ -162,7 +162,7 @@ def folder(theirs, pairs, pieces, tmp_path):
     """One of their models as a folder with a tokenizer, as their own tools write it."""
 
     def write(name, place="theirs", **options):
-        from clearformer.hub.vocabulary import write_tokenizer
+        from clearformer.hub.tokenizer_files import write_tokenizer
 
         model = theirs(name)
         model.save_pretrained(tmp_path / place, **options)

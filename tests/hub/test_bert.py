@@ -5,8 +5,8 @@ import pytest
 from clearformer.config import Classifier, Features, MaskedToken, Pretraining
 from clearformer.families import bert
 from clearformer.hub.bert import BERT
-from clearformer.hub.fitting import fields_of
-from clearformer.hub.settings import Settings
+from clearformer.hub.export_family import fields_of
+from clearformer.hub.hf_config import Settings
 
 # As the file of the released model has it.
 PUBLISHED = {

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer.build import build
-from clearformer.hub import comparing
+from clearformer.hub import compare
 from clearformer.hub.exporting import to_huggingface, to_safetensors
 from clearformer.hub.importing import read
 from clearformer.text import Bytes, Characters
@@ -39,7 +39,7 @@ def test_a_folder_opens_again(model, tmp_path):
 def test_shared_weights_are_written_once(model, tmp_path):
     ours, config = model("gpt2")
     to_huggingface(ours, config, Bytes(), tmp_path / "out")
-    from clearformer.hub.tensors import TensorFile
+    from clearformer.hub.safetensors_files import TensorFile
 
     file = TensorFile(tmp_path / "out/model.safetensors")
     assert "lm_head.weight" not in file.names()
@@ -49,13 +49,13 @@ def test_shared_weights_are_written_once(model, tmp_path):
 @pytest.mark.parametrize("to", [to_huggingface, to_safetensors])
 def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
     ours, config = model()
-    monkeypatch.setattr(comparing, "difference", lambda *arguments: float("nan"))
+    monkeypatch.setattr(compare, "difference", lambda *arguments: float("nan"))
     with pytest.raises(ValueError, match=r"gives other logits .by nan.: nothing is kept"):
         to(ours, config, Bytes(), tmp_path / "out.safetensors")
     monkeypatch.undo()
     drawn = iter(range(1000))
     monkeypatch.setattr(
-        comparing, "stream", lambda *arguments, **named: [type("T", (), {"id": next(drawn)})]
+        compare, "stream", lambda *arguments, **named: [type("T", (), {"id": next(drawn)})]
     )
     with pytest.raises(ValueError, match="goes on with other tokens: nothing is kept"):
         to(ours, config, Bytes(), tmp_path / "out.safetensors")
@@ -65,7 +65,7 @@ def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
 def test_a_wrong_table_would_be_found_out(model, tmp_path, monkeypatch):
     """The comparison sees what a swapped gate would do."""
     ours, config = model()
-    from clearformer.hub.names import GATED
+    from clearformer.hub.tensor_names import GATED
 
     cut = type(GATED).cut
 

@@ -6,9 +6,9 @@ import pytest
 
 from clearformer.config import Dropout, LayerNorm, NextToken
 from clearformer.families import gpt2
-from clearformer.hub.fitting import BESIDE, fields_of
+from clearformer.hub.export_family import BESIDE, fields_of
 from clearformer.hub.gpt2 import GPT2
-from clearformer.hub.settings import Settings
+from clearformer.hub.hf_config import Settings
 
 # As the file of the released model has it.
 PUBLISHED = {

@@ -13,8 +13,8 @@ from clearformer.config import (
 )
 from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.heads import class_names, written_classes
+from clearformer.hub.hf_config import Settings
 from clearformer.hub.importing import read
-from clearformer.hub.settings import Settings
 
 KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
 SEGMENTS = (torch.arange(9) > 3).long().expand(3, 9)
@@ -126,9 +126,9 @@ def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
 def test_the_verb_gives_their_shares(folder, tmp_path, texts):
     """`classify` on the imported run against the reference, one text at a time."""
     from clearformer import data
-    from clearformer.hub.writing import write_run
-    from clearformer.train.evaluate import predict
-    from clearformer.train.folder import open_run
+    from clearformer.hub.write_run import write_run
+    from clearformer.runs.load import open_run
+    from clearformer.tasks.evaluate import predict
 
     for name in ("gpt2-classes", "llama-classes", "qwen3-classes"):
         path, theirs = folder(name, place=name)

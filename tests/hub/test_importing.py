@@ -224,7 +224,7 @@ def test_numbers_that_do_not_go_together(folder, edit):
 
 
 def test_a_vocabulary_of_another_size(folder, edit, theirs, pairs):
-    from clearformer.hub.vocabulary import write_tokenizer
+    from clearformer.hub.tokenizer_files import write_tokenizer
 
     path, _ = folder("gpt2")
     theirs("gpt2", vocabulary=310).save_pretrained(path)
@@ -270,7 +270,7 @@ def test_our_own_file_needs_nothing_beside_it(own):
 def test_our_own_file_is_not_believed_either(own, tmp_path):
     path, model, _ = own
     tensors = {n: p.detach().clone() for n, p in model.named_parameters()}
-    from clearformer.hub.tensors import TensorFile
+    from clearformer.hub.safetensors_files import TensorFile
 
     about = json.loads(TensorFile(path).metadata["clearformer"])
 

@@ -15,9 +15,9 @@ from clearformer.config import (
     Slower,
     SlowerBelow,
 )
-from clearformer.hub.fitting import fields_of
+from clearformer.hub.export_family import fields_of
+from clearformer.hub.hf_config import Settings
 from clearformer.hub.llama import LLAMA, in_halves
-from clearformer.hub.settings import Settings
 
 SETTINGS = {
     "architectures": ["LlamaForCausalLM"],

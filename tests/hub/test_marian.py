@@ -12,11 +12,11 @@ from clearformer.core.model import PairBatch
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import decode
+from clearformer.hub.export_family import fields_of
 from clearformer.hub.exporting import to_huggingface
-from clearformer.hub.fitting import fields_of
+from clearformer.hub.hf_config import Settings
 from clearformer.hub.importing import read
 from clearformer.hub.marian import MARIAN, as_marian
-from clearformer.hub.settings import Settings
 from clearformer.text import Bytes
 
 # As the published files have it, with smaller numbers.

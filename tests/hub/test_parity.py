@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer.core.model import Batch
-from clearformer.generate.choose import Sampling
+from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 from clearformer.hub.exporting import to_huggingface
@@ -99,8 +99,8 @@ def test_bert_gives_its_gradients(both, tokens):
 
 def assert_gradients_agree(ours, theirs, found):
     """Ours, taken apart by the same table, against theirs."""
-    from clearformer.hub.kinds import family_of
-    from clearformer.hub.names import find
+    from clearformer.hub.registry import family_of
+    from clearformer.hub.tensor_names import find
 
     rows = family_of({"model_type": theirs.config.model_type}, "").rows(found.config)
     expected = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
@@ -175,7 +175,7 @@ def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens
     assert not halves(tokens).allclose(neighbours.model()(tokens), atol=1e-3)
     from clearformer.build import outline
     from clearformer.hub.llama import in_halves
-    from clearformer.train.state import adopt_weights
+    from clearformer.runs.state import adopt_weights
 
     config, tensors = in_halves(neighbours.config, neighbours.tensors)
     turned = outline(config)

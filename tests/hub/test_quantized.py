@@ -4,16 +4,16 @@ import pytest
 import torch
 
 from clearformer.build import build
-from clearformer.core.int8 import Int8Linear, quantize
 from clearformer.hub import quantized
 from clearformer.hub.exporting import to_safetensors
 from clearformer.hub.importing import read
 from clearformer.hub.quantized import to_int8
-from clearformer.hub.writing import write_run
+from clearformer.hub.write_run import write_run
+from clearformer.inference.int8 import Int8Linear, quantize
+from clearformer.runs import finetune
+from clearformer.runs.checkpoint_average import average
+from clearformer.runs.load import open_run
 from clearformer.text import Bytes
-from clearformer.train import origin
-from clearformer.train.folder import open_run
-from clearformer.train.last import average
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_it_is_for_use_alone(run, tmp_path):
     to_int8(path, tmp_path / "out")
     for attempt in (
         lambda: to_int8(tmp_path / "out", tmp_path / "twice"),
-        lambda: origin.read(tmp_path / "out"),
+        lambda: finetune.read(tmp_path / "out"),
         lambda: average(tmp_path / "out", 1, tmp_path / "mean"),
     ):
         with pytest.raises(ValueError, match="has its weights in int8, which is good"):

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from clearformer.hub.tokenizer_document import BYTES
-from clearformer.hub.vocabulary import read_tokenizer, write_tokenizer
+from clearformer.hub.tokenizer_files import read_tokenizer, write_tokenizer
 from clearformer.text import BytePairs, Bytes, FallbackPairs, WordPieces, from_json, sha256
-from clearformer.text.fallback import BYTES as FALLBACK
-from clearformer.text.fallback import FallbackParts
-from clearformer.text.parts import BytePairParts
+from clearformer.text.byte_fallback import BYTES as FALLBACK
+from clearformer.text.byte_fallback import FallbackParts
+from clearformer.text.specs import BytePairParts
 
 END = "<|endoftext|>"
 TEXTS = ("Hello world's", f"a{END}b", " lead", "'S I'LL  \n\nx", "<s>hi</s>", "[mask] [MASK] Café")

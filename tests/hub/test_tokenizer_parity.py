@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from clearformer.hub.vocabulary import read_tokenizer, write_tokenizer
+from clearformer.hub.tokenizer_files import read_tokenizer, write_tokenizer
 from clearformer.text import BytePairs, FallbackPairs, WordPieces, sha256
-from clearformer.text.fallback import BYTES, SPACE
+from clearformer.text.byte_fallback import BYTES, SPACE
 
 TEXTS = (
     "A few words, don't you?", " spaced  out\n", "naïve ✨ 2024", "Hello\n\n\ttab 12345",

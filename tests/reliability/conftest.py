@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from clearformer.selftest import inside
+from clearformer.selftest import in_process
 from clearformer.selftest.toy import Toy
 
 
@@ -16,7 +16,7 @@ def trained(tmp_path_factory):
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(place / "cache")
     toy = Toy(place, 3)
-    outcome = inside.run(toy.words(place / "run"))
+    outcome = in_process.run(toy.words(place / "run"))
     assert outcome.code == 0, outcome.err
     if before is None:
         del os.environ["XDG_CACHE_HOME"]
@@ -40,7 +40,7 @@ def command(place):
     """Run the command line in this process."""
 
     def run(*words):
-        return inside.run([str(word) for word in words])
+        return in_process.run([str(word) for word in words])
 
     return run
 

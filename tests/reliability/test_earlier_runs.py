@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearformer.selftest import inside
-from clearformer.train import checkpoint, records
-from clearformer.train.folder import open_any
+from clearformer.runs import checkpoint, metrics
+from clearformer.runs.load import open_any
+from clearformer.selftest import in_process
 
 ARCHIVE = Path(__file__).parent / "earlier" / "runs-0.1.tar.xz"
 DATA = {
@@ -67,11 +67,13 @@ def test_it_goes_on_where_it_was(earlier, expected, name, tmp_path, monkeypatch)
     """The losses and weights of steps 3 and 4; bits may differ on another CPU."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run, data = earlier / name, earlier / DATA[name]
-    outcome = inside.run(["train", "--data", str(data), "--resume", "--quiet", "--out", str(run)])
+    outcome = in_process.run(
+        ["train", "--data", str(data), "--resume", "--quiet", "--out", str(run)]
+    )
     assert outcome.code == 0, outcome.err
     losses = {
         str(row["step"]): row["train_loss"]
-        for row in records.read(run / "metrics.jsonl")
+        for row in metrics.read(run / "metrics.jsonl")
         if row["event"] == "step" and row["step"] > 2
     }
     assert losses == pytest.approx(expected[name]["losses_3_4"], rel=1e-4)

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from clearformer.data import archives
 from clearformer.hub.importing import read
-from clearformer.hub.tensors import TensorFile
+from clearformer.hub.safetensors_files import TensorFile
+from clearformer.runs import checkpoint
 from clearformer.selftest import hostile, payloads
-from clearformer.selftest.nursery import ask
+from clearformer.selftest.processes import ask
 from clearformer.selftest.toy import Toy
-from clearformer.train import checkpoint
 
 
 def test_f44_no_pickle_runs(tmp_path):

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from clearformer.distributed.process_group import ALONE
+from clearformer.runs import checkpoint, metrics
+from clearformer.runs.faults import VARIABLE
+from clearformer.runs.lock import Lock
 from clearformer.selftest.toy import Toy, end_line, fingerprint, newest_step
-from clearformer.train import checkpoint, draws, records
-from clearformer.train.faults import VARIABLE
-from clearformer.train.lock import Lock
-from clearformer.train.together import ALONE
+from clearformer.train import rng
 
 CPU = torch.device("cpu")
 
@@ -146,20 +147,20 @@ def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
         assert command(*words).code == 0
         manifest = checkpoint.newest(place / f"{threads}/checkpoints", print).manifest
         assert manifest["threads"] == threads
-        curve = records.read(place / f"{threads}/metrics.jsonl")
+        curve = metrics.read(place / f"{threads}/metrics.jsonl")
         losses[threads] = [r["train_loss"] for r in curve if r["event"] == "step"]
     torch.set_num_threads(before)
     assert losses[1] == pytest.approx(losses[2], rel=1e-4)
 
 
 def test_f11_every_generator_goes_on_where_it_was():
-    draws.seed(3)
+    rng.seed(3)
     random.gauss(0, 1)
     np.random.standard_normal()
-    saved = draws.states(CPU, ALONE)
+    saved = rng.states(CPU, ALONE)
     wanted = (random.gauss(0, 1), random.random(), np.random.standard_normal(3), torch.rand(2))
-    draws.seed(4)
-    draws.restore(saved, CPU, rank=0)
+    rng.seed(4)
+    rng.restore(saved, CPU, rank=0)
     again = (random.gauss(0, 1), random.random(), np.random.standard_normal(3), torch.rand(2))
     assert wanted[:2] == again[:2]
     assert np.array_equal(wanted[2], again[2])
@@ -215,7 +216,7 @@ def test_f16_steps_from_before_the_first_checkpoint_count_once(place, train):
     assert child.wait() == -signal.SIGKILL
     assert newest_step(place / "early") == -1
     assert train(folder="early", steps=2).code == 0
-    curve = records.read(place / "early/metrics.jsonl")
+    curve = metrics.read(place / "early/metrics.jsonl")
     assert [record["step"] for record in curve if record["event"] == "step"] == [1, 2]
 
 
@@ -227,7 +228,7 @@ def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
     for name in ("metrics.jsonl", "samples.jsonl"):
         lines = (place / "run" / name).read_text().splitlines()
         assert {"event": "resume", "step": 3, "version": 2} in [json.loads(line) for line in lines]
-    steps = [r["step"] for r in records.read(place / "run/metrics.jsonl") if r["event"] == "step"]
+    steps = [r["step"] for r in metrics.read(place / "run/metrics.jsonl") if r["event"] == "step"]
     assert steps == [1, 2, 3, 4, 5]
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from clearformer.runs import checkpoint
 from clearformer.selftest import damage
-from clearformer.selftest.nursery import Missed
-from clearformer.train import checkpoint
+from clearformer.selftest.processes import Missed
 
 
 def test_f6_g5_every_damage_is_noticed(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.selftest import explorer
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest.processes import Missed
 
 
 def application(checks_origin):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.selftest import fuzz, inside
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest import fuzz, in_process
+from clearformer.selftest.processes import Missed
 
 COUNTS = {
     "safetensors": 150,
@@ -45,7 +45,7 @@ def test_g7_folders_that_flags_name_are_below_the_nursery(tmp_path, monkeypatch)
 
     def noted(words):
         where.append(Path.cwd())
-        return inside.Outcome(2, "", "clearformer: refused")
+        return in_process.Outcome(2, "", "clearformer: refused")
 
     monkeypatch.setattr(fuzz.inside, "run", noted)
     attempt = next(fuzz.KINDS["words"](tmp_path, random.Random(11).randrange))

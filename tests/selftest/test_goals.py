@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.selftest import goals
-from clearformer.selftest.nursery import Missed, Skipped
+from clearformer.selftest.processes import Missed, Skipped
 
 
 def test_goals_are_numbered_and_dosed():

@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.selftest import hostile
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest.processes import Missed
 
 
 def test_g8_fails_where_a_payload_runs(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.selftest import numbers
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest.processes import Missed
 
 
 def test_f18_g11_cuts_do_not_change_a_gradient(tmp_path):

@@ -2,9 +2,9 @@
 
 import sys
 
-from clearformer.selftest import nursery, preloaded
+from clearformer.selftest import preloaded, processes
 
 
 def test_the_heavy_parts_are_there():
-    assert preloaded.__name__ in nursery.MODULES
-    assert {"torch", "clearformer.train.run", "clearformer.explore.figures"} <= set(sys.modules)
+    assert preloaded.__name__ in processes.MODULES
+    assert {"torch", "clearformer.runs.run", "clearformer.explore.figures"} <= set(sys.modules)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clearformer.selftest import ranks
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest.processes import Missed
 
 
 def test_f32_g13_success_is_success(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.selftest import round_trip
-from clearformer.selftest.nursery import Skipped
+from clearformer.selftest.processes import Skipped
 
 
 def test_f13_f43_g15_there_and_back(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.selftest import run_folders
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest.processes import Missed
 
 
 def test_g20_links_in_a_run_folder_destroy_nothing(tmp_path):

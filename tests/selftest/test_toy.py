@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 
-from clearformer.selftest import inside, toy
-from clearformer.selftest.nursery import Missed
+from clearformer.selftest import in_process, toy
+from clearformer.selftest.processes import Missed
 
 
 def test_one_changed_bit_is_another_run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = toy.Toy(tmp_path, 2)
-    assert inside.run(run.words(tmp_path / "one")).code == 0
+    assert in_process.run(run.words(tmp_path / "one")).code == 0
     shutil.copytree(tmp_path / "one", tmp_path / "other")
     toy.require_same(tmp_path / "one", tmp_path / "other")
     assert toy.newest_step(tmp_path / "one") == 2

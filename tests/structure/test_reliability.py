@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from clearformer.train.faults import POINTS
+from clearformer.runs.faults import POINTS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/reliability.md").read_text()

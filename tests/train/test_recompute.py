@@ -6,7 +6,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from clearformer.build import build
 from clearformer.config import Dropout
-from clearformer.core.past import HiddenMemory
+from clearformer.core.cache import HiddenMemory
 from clearformer.families import FAMILIES
 from clearformer.train import precision, recompute
 

@@ -44,7 +44,7 @@ class Attend:
     """Draw the tables into this file (.png, .svg or .pdf)."""
 
     def run(self) -> None:
-        from clearformer.cli.show import require_picture
+        from clearformer.cli.tables import require_picture
 
         require_picture(self.picture)
         words = self.text.split()
@@ -186,7 +186,7 @@ def _require_below(limit: int, value: int, name: str, model: str) -> None:
 
 
 def _print_ladder(ladder: Ladder, words: list[str], query: int) -> None:
-    from clearformer.cli.show import Terminal, numbers, numbers_table
+    from clearformer.cli.tables import Terminal, numbers, numbers_table
 
     console = Terminal()
     stages = ladder.stages

@@ -22,7 +22,7 @@ class Average:
     """Where to write it, as a run of its own; none: RUN-average."""
 
     def run(self) -> None:
-        from clearformer.train.last import average
+        from clearformer.runs.checkpoint_average import average
 
         folder = self.run_folder.resolve()  # of "." the name is not known
         out = self.out or folder.with_name(f"{folder.name}-average")

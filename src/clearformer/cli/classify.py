@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from clearformer.cli.given import given_table, tell_cut
+from clearformer.cli.inputs import given_table, tell_cut
 from clearformer.cli.output import say
 
 
@@ -29,14 +29,14 @@ class Classify:
 
     def run(self) -> None:
         from clearformer import data
-        from clearformer.cli.show import require_place
-        from clearformer.cli.shown import note
+        from clearformer.cli.generated import note
+        from clearformer.cli.tables import require_place
         from clearformer.config import Classifier
         from clearformer.data.rows import count_cut
         from clearformer.data.write_tables import require_ending, require_fields
         from clearformer.explore.about import tasks
-        from clearformer.train.evaluate import predict
-        from clearformer.train.folder import open_run
+        from clearformer.runs.load import open_run
+        from clearformer.tasks.evaluate import predict
 
         require_place(self.out, self.file)
         if self.out is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from clearformer.cli.given import announce
+from clearformer.cli.inputs import announce
 from clearformer.cli.output import say
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ class Data:
         from clearformer.config import RunConfig
         from clearformer.families import preset
         from clearformer.families.recipes import recipe
-        from clearformer.train import tasks
+        from clearformer.tasks import objectives
 
         model = preset(name)
         settings, train = recipe(model)
         assert self.source is not None
         settings = replace(settings, source=self.source, text=self.text, label=self.label)
-        task = tasks.load(RunConfig(model=model, data=settings, train=train), where)
+        task = objectives.load(RunConfig(model=model, data=settings, train=train), where)
         for note in task.notes:
             say(f"note: {note}")
         kind, size = task.tokenizer.kind, task.tokenizer.size

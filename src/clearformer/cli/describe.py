@@ -14,7 +14,7 @@ from clearformer.cli.output import say
 if TYPE_CHECKING:
     from torch import nn
 
-    from clearformer.cli.show import Branch
+    from clearformer.cli.tables import Branch
     from clearformer.config import AnyModelConfig, Pattern
     from clearformer.core.model import Seq2Seq, Transformer
 
@@ -32,9 +32,9 @@ class Describe:
 
     def run(self) -> None:
         from clearformer.build import outline, pattern
-        from clearformer.cli.show import Terminal, require_picture
+        from clearformer.cli.tables import Terminal, require_picture
         from clearformer.families import preset
-        from clearformer.train.structure import name as pattern_name
+        from clearformer.tasks.pattern_checks import name as pattern_name
 
         require_picture(self.picture)
         if self.batch < 1:
@@ -77,7 +77,7 @@ class Describe:
 def _config_of(run: Path) -> AnyModelConfig:
     """The model of a run, from the config that it wrote down."""
     from clearformer.config import run_from_json
-    from clearformer.reading import read_run_json
+    from clearformer.safe_json import read_run_json
 
     path = run / "config.json"
     if not os.path.lexists(path):
@@ -107,7 +107,7 @@ def _print_presets() -> None:
 
 
 def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Branch:
-    from clearformer.cli.show import Branch
+    from clearformer.cli.tables import Branch
 
     tree = Branch.root((config.name, "bold"), f"  {parameters(model):,} parameters")
     _grow(tree, model, owners={})
@@ -158,7 +158,7 @@ def _counts(model: Transformer | Seq2Seq) -> list[str]:
 
 def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) -> list[str]:
     """Weights, and the seed's arithmetic for the t x t scores (eq. 28)."""
-    from clearformer.cli.show import byte_count
+    from clearformer.cli.tables import byte_count
     from clearformer.config import HiddenMemory, Seq2SeqConfig
 
     weights = 4 * parameters(model)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clearformer.cli.given import given_table, tell_cut
+from clearformer.cli.inputs import given_table, tell_cut
 from clearformer.cli.output import say, write_json
-from clearformer.cli.show import require_place
+from clearformer.cli.tables import require_place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,11 +42,11 @@ class Embed:
     def run(self) -> None:
         import numpy as np
 
-        from clearformer.cli.shown import note
+        from clearformer.cli.generated import note
         from clearformer.data import write_table
         from clearformer.data.write_tables import require_ending
         from clearformer.explore.embed import embed, too_long
-        from clearformer.train.folder import open_run
+        from clearformer.runs.load import open_run
 
         if self.out is not None:
             require_ending(self.out, (".npy", ".jsonl", ".json"))

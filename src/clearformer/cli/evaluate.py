@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from clearformer.cli.given import announce, tell_cut
+from clearformer.cli.inputs import announce, tell_cut
 from clearformer.cli.output import say
 from clearformer.escape import escape_line
 
 if TYPE_CHECKING:
     from clearformer.core.model import Transformer
     from clearformer.data import Pairs, Text
-    from clearformer.train.folder import Opened, OpenedTranslator
-    from clearformer.train.seen import Material
+    from clearformer.runs.contamination import Material
+    from clearformer.runs.load import Opened, OpenedTranslator
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Evaluate:
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
-        from clearformer.cli.show import require_place
+        from clearformer.cli.tables import require_place
         from clearformer.config import Classifier, MaskedToken, Pretraining, UntrainedHead
         from clearformer.data.write_tables import require_lines_or_table
-        from clearformer.train.folder import is_translator, open_run, open_translator
+        from clearformer.runs.load import is_translator, open_run, open_translator
 
         require_place(self.out)
         announce(self.data, "data")
@@ -111,7 +111,7 @@ class Evaluate:
 
     def _head(self, opened: Opened | OpenedTranslator) -> None:
         """Which weights are evaluated: the checkpoint, why it, and what they are."""
-        from clearformer.train.folder import has_int8
+        from clearformer.runs.load import has_int8
 
         found, train = opened.found, opened.config.train
         if "averaged" in found.manifest:
@@ -136,7 +136,7 @@ class Evaluate:
     def _remark(self, opened: Opened | OpenedTranslator, evaluated: Material) -> None:
         """Say what the model was trained on of what it is evaluated on."""
         from clearformer.cli.train import places
-        from clearformer.train.seen import lineage, remarks
+        from clearformer.runs.contamination import lineage, remarks
 
         if self._own == 0:
             say("training part: the figures are of data that the run was trained on")
@@ -149,9 +149,9 @@ class Evaluate:
         from clearformer import data
         from clearformer.data.write_tables import require_fields, write_translations
         from clearformer.generate.beam import Beam
-        from clearformer.train.overlap import overlap
-        from clearformer.train.pairs import fitting_rows, loss
-        from clearformer.train.seen import of_pairs
+        from clearformer.runs.contamination import of_pairs
+        from clearformer.tasks.bleu import overlap
+        from clearformer.tasks.translation import fitting_rows, loss
 
         how = Beam(width=self.beam, penalty=self.length_penalty)
         translator = opened.translator
@@ -190,7 +190,7 @@ class Evaluate:
     def _read_pairs(self, opened: OpenedTranslator) -> tuple[Pairs, tuple[str, ...]]:
         from clearformer import data
         from clearformer.cli.train import places
-        from clearformer.train.pairs import pair_corpus, pairs, read
+        from clearformer.tasks.translation import pair_corpus, pairs, read
 
         settings = opened.config.data
         settings = replace(
@@ -213,9 +213,9 @@ class Evaluate:
         from clearformer import data
         from clearformer.cli.train import places
         from clearformer.config import HiddenMemory
-        from clearformer.core.int8 import quantize
-        from clearformer.train.evaluate import Compression, compress, compress_segments
-        from clearformer.train.tasks import beginning, texts
+        from clearformer.inference.int8 import quantize
+        from clearformer.tasks.evaluate import Compression, compress, compress_segments
+        from clearformer.tasks.objectives import beginning, texts
 
         length, past = opened.config.model.length, opened.config.model.past
         if self.memory is not None and not isinstance(past, HiddenMemory):
@@ -288,7 +288,7 @@ class Evaluate:
     def _note_changed(self, opened: Opened, text: Text, cache: Path) -> None:
         """Say if the text that is held back is another than it was in training."""
         from clearformer.data import prepare
-        from clearformer.train.tasks import MOST_VALIDATION, beginning
+        from clearformer.tasks.objectives import MOST_VALIDATION, beginning
 
         known = opened.found.manifest.get("data")
         found = prepare(beginning(text, MOST_VALIDATION), opened.tokenizer, cache)
@@ -301,7 +301,7 @@ class Evaluate:
     def _in_floats(self, opened: Opened) -> Transformer | None:
         """The model in float32 that one in int8 is to be measured beside, if there is one."""
         from clearformer.hub.quantized import FROM
-        from clearformer.train.folder import has_int8, open_run, require_floats
+        from clearformer.runs.load import has_int8, open_run, require_floats
 
         if not has_int8(opened.found):
             if self.against is not None:
@@ -326,8 +326,8 @@ class Evaluate:
     def _hidden(self, opened: Opened) -> None:
         from clearformer import data
         from clearformer.cli.train import places
-        from clearformer.core.int8 import quantize
-        from clearformer.train.masking import evaluation_batches, measure, open_source, sources
+        from clearformer.inference.int8 import quantize
+        from clearformer.tasks.masked import evaluation_batches, measure, open_source, sources
 
         config, where = opened.config, places(self.data_dir)
         if self._own is not None:
@@ -353,10 +353,10 @@ class Evaluate:
 
         from clearformer import data
         from clearformer.cli.train import places
-        from clearformer.core.int8 import quantize
         from clearformer.data.rows import count_cut
-        from clearformer.train.evaluate import predict, report, rows_protocol, standard_error
-        from clearformer.train.tasks import tables
+        from clearformer.inference.int8 import quantize
+        from clearformer.tasks.evaluate import predict, report, rows_protocol, standard_error
+        from clearformer.tasks.objectives import tables
 
         where = places(self.data_dir)
         trained = opened.config.data

@@ -109,9 +109,9 @@ class Explore:
 def first_model() -> Path:
     """A small generator, trained for some seconds on Python's own documentation, once."""
     from clearformer.cli.train import places, sample
+    from clearformer.runs.load import best_checkpoint
+    from clearformer.runs.run import Run
     from clearformer.train.events import Evaluation
-    from clearformer.train.folder import best_checkpoint
-    from clearformer.train.run import Run
 
     where = places(None)
     assert where.cache is not None

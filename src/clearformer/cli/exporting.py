@@ -27,10 +27,10 @@ class Export:
     its weights in eight bits, which every verb opens."""
 
     def run(self) -> None:
-        from clearformer.cli.shown import note
+        from clearformer.cli.generated import note
         from clearformer.hub.exporting import to_huggingface, to_safetensors
         from clearformer.hub.quantized import to_int8
-        from clearformer.train.folder import open_any, require_floats
+        from clearformer.runs.load import open_any, require_floats
 
         if self.to == "int8":
             self._tell(to_int8(self.run_folder, self.out))

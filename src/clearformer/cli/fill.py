@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from clearformer.cli.given import given_table
+from clearformer.cli.inputs import given_table
 from clearformer.cli.output import say
 
 
@@ -24,9 +24,9 @@ class Fill:
     """How many candidates to show for each."""
 
     def run(self) -> None:
-        from clearformer.cli.shown import note
+        from clearformer.cli.generated import note
         from clearformer.generate.fill import fill
-        from clearformer.train.folder import open_run
+        from clearformer.runs.load import open_run
 
         opened = open_run(self.run_folder)
         texts = given_table(self.texts, None, "text").texts

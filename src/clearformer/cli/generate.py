@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from clearformer import limits
+from clearformer.cli.generated import Clock, as_json, as_line, numbers, shower
 from clearformer.cli.output import tell, write, write_json
 from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split_choices, token_id
-from clearformer.cli.shown import Clock, as_json, as_line, numbers, shower
 
 if TYPE_CHECKING:
-    from clearformer.cli.texts import Text, Writing
+    from clearformer.cli.interruptible import Text, Writing
     from clearformer.generate.beam import Beam
-    from clearformer.generate.row import Task
+    from clearformer.generate.sequence import Task
     from clearformer.generate.speculate import Draft
     from clearformer.generate.writer import Writer
     from clearformer.text import Tokenizer
@@ -118,8 +118,8 @@ class Generate:
     """The same seed gives the same text."""
 
     def run(self) -> None:
-        from clearformer.cli.texts import Interrupt, Writing
-        from clearformer.generate import best
+        from clearformer.cli.interruptible import Interrupt, Writing
+        from clearformer.generate import beam_generate
         from clearformer.generate.context import NAMES, limit, require_room
         from clearformer.generate.context import usual as one_after_the_other
 
@@ -130,7 +130,7 @@ class Generate:
         assert writer.tokenizer is not None
         task = self.task(writer, writer.tokenizer)
         draft = self.drafter()
-        usual = one_after_the_other if beam is None else best.usual
+        usual = one_after_the_other if beam is None else beam_generate.usual
         rule = NAMES[self.past_context] if self.past_context else usual(writer.config)
         full = limit(rule, writer.config)
         # The mistake in the last prompt is told before the first is written.
@@ -210,7 +210,7 @@ class Generate:
 
     def likeliest(self, clock: Clock, writing: Writing, beam: Beam, prompts: list[str]) -> None:
         """The best texts of a search for each prompt, in the order of the prompts."""
-        from clearformer.generate.best import generate_best
+        from clearformer.generate.beam_generate import generate_best
 
         together = max(1, self.batch // beam.width)
         for place in range(0, len(prompts), together):
@@ -281,13 +281,13 @@ class Generate:
         write_json(as_json(text, text.row.number % self.samples, more))
 
     def writer(self, folder: Path) -> Writer:
-        from clearformer.cli.shown import note
+        from clearformer.cli.generated import note
         from clearformer.config import NextToken
-        from clearformer.core.int8 import quantize
-        from clearformer.core.layout import pack, quicken
         from clearformer.explore.about import tasks
         from clearformer.generate.writer import Writer
-        from clearformer.train.folder import open_run
+        from clearformer.inference.int8 import quantize
+        from clearformer.inference.packed_linear import pack, quicken
+        from clearformer.runs.load import open_run
 
         opened = open_run(folder)
         if not isinstance(opened.config.model.head, NextToken):
@@ -306,9 +306,9 @@ class Generate:
         return writer.compiled() if self.compile else writer
 
     def task(self, writer: Writer, tokenizer: Tokenizer) -> Task:
-        from clearformer.generate.choose import Sampling
-        from clearformer.generate.constrain import Choices, Constraint, Expression, continuation
-        from clearformer.generate.row import Task
+        from clearformer.generate.constraints import Choices, Constraint, Expression, continuation
+        from clearformer.generate.sampling import Sampling
+        from clearformer.generate.sequence import Task
 
         if self.choices is not None and self.pattern is not None:
             raise ValueError("give either --choices or --pattern, and not both")

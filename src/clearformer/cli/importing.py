@@ -36,7 +36,7 @@ class Import:
     def run(self) -> None:
         from clearformer.hub.fetch import find
         from clearformer.hub.importing import read
-        from clearformer.hub.writing import write_run
+        from clearformer.hub.write_run import write_run
 
         place = find(self.source, self.revision, self.allow_bin)
         name = Path(self.source).resolve().name  # of a folder here or a name on the hub, its last

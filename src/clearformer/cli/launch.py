@@ -23,9 +23,9 @@ from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 
 from clearformer.cli.output import tell
-from clearformer.cli.stopping import Signals
-from clearformer.train import records
-from clearformer.train.pulse import STORE
+from clearformer.cli.signals import Signals
+from clearformer.distributed.heartbeat import STORE
+from clearformer.runs import metrics
 
 LIFELINE = "CLEARFORMER_LIFELINE"  # the rank's end of the pipe
 LOOK_SECONDS = 0.05  # between two looks at the ranks
@@ -34,8 +34,8 @@ GRACE_SECONDS = 30.0  # for a rank to end, before it is killed
 
 def launch(processes: int, words: Sequence[str], folder: Path) -> int:
     """Run `clearformer WORDS`, a run in `folder`, in so many processes; the exit code of all."""
-    metrics = folder / "metrics.jsonl"
-    before = _size(metrics)
+    written = folder / "metrics.jsonl"
+    before = _size(written)
     with Signals() as signals, Ranks(signals) as ranks:
         ranks.start(processes, words)
         rank, code = ranks.first_failure()
@@ -46,8 +46,8 @@ def launch(processes: int, words: Sequence[str], folder: Path) -> int:
         return code
     if not passed_on:
         _say_killed(rank, -code)
-        if _size(metrics) > before:  # otherwise it was not training yet
-            _record_killed(metrics, rank, 128 - code)
+        if _size(written) > before:  # otherwise it was not training yet
+            _record_killed(written, rank, 128 - code)
     return 128 - code
 
 
@@ -180,10 +180,10 @@ def _name(number: int) -> str:
         return "unknown"  # a real-time signal
 
 
-def _record_killed(metrics: Path, rank: int, code: int) -> None:
+def _record_killed(path: Path, rank: int, code: int) -> None:
     """The end of the run: the rank that would write it down may be the one that was killed."""
-    with contextlib.suppress(OSError, ValueError), records.Records(metrics) as file:
-        step = max((each.get("step", 0) for each in records.read(metrics)), default=0)
+    with contextlib.suppress(OSError, ValueError), metrics.Records(path) as file:
+        step = max((each.get("step", 0) for each in metrics.read(path)), default=0)
         file.append({"event": "end", "step": step, "reason": "killed", "exit": code, "rank": rank})
 
 

@@ -29,13 +29,13 @@ from clearformer.cli.fill import Fill
 from clearformer.cli.generate import Generate
 from clearformer.cli.importing import Import
 from clearformer.cli.launch import watch_launcher
-from clearformer.cli.means import lacking, require_address_space
 from clearformer.cli.output import Help, say, tell
 from clearformer.cli.plan import Plan
 from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
+from clearformer.cli.resource_errors import lacking, require_address_space
 from clearformer.cli.selftest import Selftest
-from clearformer.cli.streams import settle_streams, silence
+from clearformer.cli.standard_streams import settle_streams, silence
 from clearformer.cli.train import Train
 from clearformer.cli.train import parse as parse_train
 from clearformer.cli.translate import Translate

@@ -14,7 +14,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from clearformer.names import nearest
+from clearformer.did_you_mean import nearest
 
 Value = Any  # a dataclass of settings
 SPELLED = {"data": "data.source"}  # a flag that is the name of a whole group

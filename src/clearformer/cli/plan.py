@@ -24,8 +24,8 @@ from clearformer.config import (
 )
 
 if TYPE_CHECKING:
-    from clearformer.train.footprint import Sides
-    from clearformer.train.plan import Plan as Found
+    from clearformer.plan.footprint import Sides
+    from clearformer.plan.planner import Plan as Found
 
 UNTIDIED = (
     "there is room to spare: without --fit a step takes less time, up to half of it in a small "
@@ -75,18 +75,19 @@ class Plan:
             for line in on_paper(config, self):
                 say(line)
             return
-        from clearformer.train import plan, tidy
+        from clearformer.plan import planner
+        from clearformer.train import malloc
 
         config, notes = known(config, self.data_dir, exact=Path(self.preset).exists())
-        limit = plan.available_bytes() if self.memory is None else plan.size(self.memory)
+        limit = planner.available_bytes() if self.memory is None else planner.size(self.memory)
         if config.train.threads is not None:
             from clearformer.train.device import set_threads
 
             set_threads(config.train.threads)
         # As the run will be: what it takes is then what its tensors take.
-        tidy.keep_small()
+        malloc.keep_small()
         largest, usual_sides, more = known_sides(config, self.data_dir)
-        found = plan.plan(config, limit, sides=largest)
+        found = planner.plan(config, limit, sides=largest)
         usual, unknown = at_usual_length(found, usual_sides, self.data_dir)
         for line in (*memory(found, limit), *work(usual, self.data_dir)):
             say(line)
@@ -105,7 +106,7 @@ class Plan:
         if unsaid:
             say(f"  (no flag can say {', '.join(unsaid)}: there the run differs from the plan)")
         if limit is not None:
-            words += ["--fit", self.memory or plan.shown(limit).replace(" ", "")]
+            words += ["--fit", self.memory or planner.shown(limit).replace(" ", "")]
         say(f"  clearformer train {shlex.join(words)}")
 
     def _require(self) -> None:
@@ -137,8 +138,8 @@ class Plan:
 def memory(found: Found, limit: int | None) -> list[str]:
     """By part, and the seed's arithmetic for the tables of scores (eq. 28)."""
     from clearformer.config import HiddenMemory
+    from clearformer.plan.planner import shown
     from clearformer.train import recompute
-    from clearformer.train.plan import shown
 
     model, counted, train = found.config.model, found.counted, found.config.train
     past = model.past.length if isinstance(model.past, HiddenMemory) else 0
@@ -165,14 +166,14 @@ def memory(found: Found, limit: int | None) -> list[str]:
 def work(found: Found, data_dir: Path | None) -> list[str]:
     """Operations, speed here, and how long it takes or how far it comes."""
     from clearformer.cli.progress import clock
-    from clearformer.train import pace, plan
+    from clearformer.plan import planner, throughput
 
     config, counted = found.config, found.counted
     train = config.train
     sides = found.given.sides
-    reached = pace.measure(config, found.rows, train.recompute, counted, sides)
+    reached = throughput.measure(config, found.rows, train.recompute, counted, sides)
     seconds = reached.seconds(counted, train.accumulate)
-    tokens = plan.micro_tokens(config, sides) * train.accumulate
+    tokens = planner.micro_tokens(config, sides) * train.accumulate
     how = "the model itself" if reached.whole else "a part of it"
     lines = [
         "\nwork",
@@ -201,13 +202,13 @@ def work(found: Found, data_dir: Path | None) -> list[str]:
 
 def known_sides(config: RunConfig, data_dir: Path | None) -> tuple[Sides, Sides, list[str]]:
     """Tokens of a pair in the largest batch and in the usual one, as the data has them."""
-    from clearformer.train import pairs
-    from clearformer.train.footprint import ASSUMED
+    from clearformer.plan.footprint import ASSUMED
+    from clearformer.tasks import translation
 
     if not isinstance(config.model, Seq2SeqConfig):
         return ASSUMED, ASSUMED, []
     try:
-        return *pairs.sides(config, train_verb.places(data_dir)), []
+        return *translation.sides(config, train_verb.places(data_dir)), []
     except (ValueError, OSError) as problem:
         source, target = ASSUMED
         return ASSUMED, ASSUMED, [f"pairs of {source} and {target} tokens are assumed: {problem}"]
@@ -218,15 +219,16 @@ def at_usual_length(
 ) -> tuple[Found, list[str]]:
     """The plan for the batches that most of the time goes into, where rows have their own
     lengths: memory is for the longest, time for the usual."""
-    from clearformer.train import footprint, tasks
-    from clearformer.train.plan import lengths_differ, micro_rows
+    from clearformer.plan import footprint
+    from clearformer.plan.planner import lengths_differ, micro_rows
+    from clearformer.tasks import objectives
 
     config, train = found.config, found.config.train
     if not lengths_differ(config):
         return found, []
     if isinstance(config.model.head, Classifier):
         try:
-            length = tasks.mean_length(config, train_verb.places(data_dir))
+            length = objectives.mean_length(config, train_verb.places(data_dir))
         except (ValueError, OSError) as problem:
             return found, [f"times are for texts of {config.model.length} tokens: {problem}"]
         config = replace(config, model=replace(config.model, length=length))
@@ -240,10 +242,10 @@ def at_usual_length(
 
 def epoch_steps(config: RunConfig, data_dir: Path | None) -> int:
     """Steps of a budget in epochs: only the data itself can tell."""
-    from clearformer.train import tasks
+    from clearformer.tasks import objectives
 
     assert config.train.epochs is not None
-    task = tasks.load(config, train_verb.places(data_dir))
+    task = objectives.load(config, train_verb.places(data_dir))
     return max(1, round(config.train.epochs * task.steps_per_epoch))
 
 
@@ -251,34 +253,35 @@ def known(
     config: RunConfig, data_dir: Path | None, exact: bool = False
 ) -> tuple[RunConfig, list[str]]:
     """The config with the vocabulary that its data will have, without reading all of it."""
-    from clearformer.train import tasks
+    from clearformer.tasks import objectives
 
     data = config.data
     notes: list[str] = []
     if exact:  # a run has written it down
         return config, notes
     vocabulary = config.model.vocabulary
-    largest = tasks.LARGEST_VOCABULARY.get(data.tokenizer)
+    largest = objectives.LARGEST_VOCABULARY.get(data.tokenizer)
     if data.tokenizer == "bytes":
         vocabulary = 256
     elif data.vocabulary is not None:
         vocabulary = data.vocabulary
     elif largest is not None:
         try:
-            text, _ = tasks.texts(data, train_verb.places(data_dir), config.model.length)
+            text, _ = objectives.texts(data, train_verb.places(data_dir), config.model.length)
         except (ValueError, OSError) as problem:
             notes.append(f"a vocabulary of {vocabulary:,} is assumed: {problem}")
         else:
-            suited = text.size // tasks.BYTES_PER_TOKEN
-            vocabulary = min(largest, max(tasks.SMALLEST_VOCABULARY, suited))
+            suited = text.size // objectives.BYTES_PER_TOKEN
+            vocabulary = min(largest, max(objectives.SMALLEST_VOCABULARY, suited))
     return replace(config, model=replace(config.model, vocabulary=vocabulary)), notes
 
 
 def on_paper(config: RunConfig, asked: Plan) -> list[str]:
     """Many GPUs: memory of each, days, and where the limits are."""
     from clearformer.build import outline
-    from clearformer.train import cluster, recompute
-    from clearformer.train.plan import shown, size
+    from clearformer.plan import cluster
+    from clearformer.plan.planner import shown, size
+    from clearformer.train import recompute
 
     gpu = cluster.Gpu(size(asked.gpu_memory), asked.gpu_tflops, asked.utilisation)
     parameters = sum(p.numel() for p in outline(config.model).parameters())
@@ -336,7 +339,7 @@ def command(asked: Plan, found: Found) -> tuple[list[str], list[str]]:
     begin = beginning(asked)
     base = train_verb.defaults(begin)
     if "--from" in begin:
-        from clearformer.train.origin import require_same_body
+        from clearformer.runs.finetune import require_same_body
 
         require_same_body(base.model, asked.model, asked.preset)
     choices = kinds(base)
@@ -433,8 +436,8 @@ def _alike(one: Any, other: Any) -> bool:
     """Whether two rows of settings differ in numbers alone, which then have flags."""
     if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
         return False
-    pairs = zip(one, other, strict=True)
-    return all(is_dataclass(a) and type(a) is type(b) for a, b in pairs)
+    translation = zip(one, other, strict=True)
+    return all(is_dataclass(a) and type(a) is type(b) for a, b in translation)
 
 
 def parse(arguments: Sequence[str]) -> Plan:
@@ -450,7 +453,7 @@ def defaults(path: Path) -> train_verb.Train:
     """What a run, its config.json, or the config of a model alone says."""
     from clearformer.config import model_from_json, run_from_json
     from clearformer.families.recipes import recipe
-    from clearformer.reading import read_json, read_run_json
+    from clearformer.safe_json import read_json, read_run_json
 
     file = path / "config.json" if path.is_dir() else path
     found = read_run_json(file) if path.is_dir() else read_json(file)

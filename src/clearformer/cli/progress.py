@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from clearformer.cli import output
 
 if TYPE_CHECKING:
+    from clearformer.runs.run import Run
     from clearformer.train.events import Event
-    from clearformer.train.run import Run
 
 PLAIN_SECONDS = 5.0  # between two plain lines
 RECENT_SECONDS, RECENT_STEPS = 60.0, 20  # a pace is that of the longer of the two
@@ -72,14 +72,14 @@ class JsonLines(Reporter):
     """Every event as a line; steps and evaluations as in `metrics.jsonl`."""
 
     def start(self, run: Run) -> None:
-        from clearformer.train.records import start_row
+        from clearformer.runs.metrics import start_row
 
         super().start(run)
         self.write(start_row(self.counted, self.figure))
 
     def event(self, event: Event) -> None:
+        from clearformer.runs.metrics import evaluation_row, step_row
         from clearformer.train.events import Evaluation, Step
-        from clearformer.train.records import evaluation_row, step_row
 
         match event:
             case Step():
@@ -91,7 +91,7 @@ class JsonLines(Reporter):
                 self.write({"event": type(event).__name__.lower(), **fields})
 
     def write(self, row: Mapping[str, Any]) -> None:
-        from clearformer.train.records import plain_row
+        from clearformer.runs.metrics import plain_row
 
         output.write_json(plain_row(row))
 
@@ -173,7 +173,7 @@ class Live(Plain):
     def start(self, run: Run) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        from clearformer.cli.show import Terminal
+        from clearformer.cli.tables import Terminal
 
         super().start(run)
         self.terminal = Terminal()

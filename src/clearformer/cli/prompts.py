@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clearformer.cli.given import STDIN, awaiting, is_piped
+from clearformer.cli.inputs import STDIN, awaiting, is_piped
 
 if TYPE_CHECKING:
     from clearformer.text import Tokenizer
@@ -60,7 +60,7 @@ def split_choices(text: str) -> list[str]:
 
 def token_id(text: str, tokenizer: Tokenizer) -> int:
     """The one token that a text is, or the one that #id names."""
-    from clearformer.generate.constrain import continuation
+    from clearformer.generate.constraints import continuation
 
     if re.fullmatch("#[0-9]{1,18}", text):
         if int(text[1:]) >= tokenizer.size:

@@ -36,9 +36,9 @@ class Reach:
 
     def run(self) -> None:
         from clearformer.build import pattern as build_pattern
-        from clearformer.cli.show import require_picture
+        from clearformer.cli.tables import require_picture
         from clearformer.core.reach import reach_with_memory
-        from clearformer.train.structure import remarks, require_sight
+        from clearformer.tasks.pattern_checks import remarks, require_sight
 
         require_picture(self.picture)
         patterns, length, layers, memory = self._stack()
@@ -84,8 +84,8 @@ class Reach:
         import math
 
         from clearformer import config as c
+        from clearformer.did_you_mean import nearest
         from clearformer.families import preset
-        from clearformer.names import nearest
 
         length = 64 if self.length is None else self.length
         stride = max(1, math.isqrt(max(length, 0))) if self.stride is None else self.stride

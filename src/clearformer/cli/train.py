@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import tyro
 
 from clearformer import limits
-from clearformer.cli.given import announce
-from clearformer.cli.means import lacking
+from clearformer.cli.inputs import announce
+from clearformer.cli.memory_fit import fitted, out_of_memory
 from clearformer.cli.output import tell, tell_text
 from clearformer.cli.overrides import choose, expand, given, spelled
-from clearformer.cli.room import fitted, out_of_memory
-from clearformer.cli.stopping import Stopping
-from clearformer.cli.streams import optional_output
+from clearformer.cli.resource_errors import lacking
+from clearformer.cli.signals import Stopping
+from clearformer.cli.standard_streams import optional_output
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
     from clearformer.data import Places
-    from clearformer.train.run import Model, Run
-    from clearformer.train.together import Alone
+    from clearformer.distributed.process_group import Alone
+    from clearformer.runs.run import Model, Run
 
 V = TypeVar("V")
 DEFAULT = "modern-tiny"
@@ -74,7 +74,7 @@ class Train:
     log: Log = Log()
 
     def run(self) -> None:
-        from clearformer.train.lock import writable
+        from clearformer.runs.lock import writable
 
         announce(self.data.source, "data")
         with optional_output():
@@ -90,10 +90,10 @@ class Train:
 
             assert self.processes is not None
             sys.exit(launch(self.processes, ("train", *self.words), self.folder))
-        from clearformer.train import together
+        from clearformer.distributed import process_group
         from clearformer.train.step import NotFiniteError
 
-        ranks = together.join(os.environ, self.train.wait_seconds)
+        ranks = process_group.join(os.environ, self.train.wait_seconds)
         try:
             return ranks, self._train(ranks)
         except (ValueError, OSError, NotFiniteError) as mistake:
@@ -114,10 +114,10 @@ class Train:
 
     def _train(self, ranks: Alone) -> int:
         from clearformer.cli.progress import Nobody, reporter
-        from clearformer.train import faults
-        from clearformer.train.ending import is_out_of_memory
+        from clearformer.runs import faults
+        from clearformer.runs.run import Run
         from clearformer.train.events import Ended, Step
-        from clearformer.train.run import Run
+        from clearformer.train.step import is_out_of_memory
 
         out = self.folder
         planned = faults.parse(os.environ.get(faults.VARIABLE))
@@ -180,9 +180,9 @@ class Train:
             return saved.origin
         if self.from_ is None:
             return None
-        from clearformer.train import origin
+        from clearformer.runs import finetune
 
-        return origin.read(self.from_).origin
+        return finetune.read(self.from_).origin
 
 
 def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool:
@@ -209,7 +209,7 @@ def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool
 
 def require_another_end(folder: Path) -> None:
     """A run that torchrun starts again must not run into the same wall: that changes nothing."""
-    from clearformer.train.records import read
+    from clearformer.runs.metrics import read
     from clearformer.train.step import NotFiniteError
 
     records = read(folder / "metrics.jsonl")
@@ -241,11 +241,11 @@ def sample(run: Run, model: Model) -> str | None:
     """A few words of a generator in training, a translation; nothing of a classifier."""
     from clearformer.config import NextToken
     from clearformer.core.model import Seq2Seq, Transformer
-    from clearformer.generate.choose import Sampling
+    from clearformer.generate.sampling import Sampling
     from clearformer.generate.stream import stream
     from clearformer.generate.writer import Writer
-    from clearformer.train.pairs import Translation
-    from clearformer.train.tasks import Stream
+    from clearformer.tasks.objectives import Stream
+    from clearformer.tasks.translation import Translation
 
     if isinstance(run.task, Translation):
         assert isinstance(model, Seq2Seq)
@@ -278,8 +278,8 @@ def picture(run: Run) -> None:
 def _picture(run: Run) -> None:
     from clearformer import safe_files
     from clearformer.explore import figures
-    from clearformer.train.card import card
-    from clearformer.train.records import read
+    from clearformer.runs.card import card
+    from clearformer.runs.metrics import read
 
     records = read(run.folder / "metrics.jsonl")
     if any(record["event"] == "step" for record in records):
@@ -371,13 +371,13 @@ def beginning(name: str | None, source: Path) -> Train:
         Pretraining,
     )
     from clearformer.families.recipes import going_on
-    from clearformer.train import origin
+    from clearformer.runs import finetune
 
     if name not in (None, CLASSIFY):
         raise ValueError(
             f"with --from the model is that of {source}: leave out {name!r}, or say classify"
         )
-    found = origin.read(source)
+    found = finetune.read(source)
     model = found.config.model
     if name == CLASSIFY and not isinstance(model.head, Classifier):
         # BERT learned what its pooled first token is for; behind a generator's first token
@@ -395,7 +395,7 @@ def beginning(name: str | None, source: Path) -> Train:
 def own_config(folder: Path) -> RunConfig | None:
     """The config that the run in this folder wrote down, if there is one."""
     from clearformer.config import run_from_json
-    from clearformer.reading import read_run_json
+    from clearformer.safe_json import read_run_json
 
     path = folder / "config.json"
     if not os.path.lexists(path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from clearformer.cli.given import STDIN, awaiting, chosen
+from clearformer.cli.inputs import STDIN, awaiting, chosen
 from clearformer.cli.output import tell, write_line
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class Translate:
     """The head of the picture; none: the mean of all."""
 
     def run(self) -> None:
-        from clearformer.cli.show import require_picture
-        from clearformer.cli.shown import note
+        from clearformer.cli.generated import note
+        from clearformer.cli.tables import require_picture
         from clearformer.generate.beam import Beam
-        from clearformer.train.folder import open_translator
+        from clearformer.runs.load import open_translator
 
         source = chosen(self.texts, self.file)
         if self.picture is not None and (source is not None or len(self.texts) != 1):

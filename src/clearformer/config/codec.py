@@ -12,7 +12,7 @@ import types
 import typing
 from typing import Any, Literal
 
-from clearformer.names import nearest
+from clearformer.did_you_mean import nearest
 
 _KINDS_OF_VALUE = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from clearformer.core.attention import Attention
+from clearformer.core.cache import NOTHING, Past
 from clearformer.core.masks import Mask
-from clearformer.core.past import NOTHING, Past
 
 Activation = Callable[[Tensor], Tensor]
 Part = Callable[[Tensor], Tensor]

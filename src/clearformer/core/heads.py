@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from clearformer.core.block import Activation
 from clearformer.core.masks import first_kept, last_kept, require_keep
 from clearformer.core.shapes import require_shape
-from clearformer.core.vocabulary import IGNORE as IGNORE
-from clearformer.core.vocabulary import SumAndCount as SumAndCount
-from clearformer.core.vocabulary import VocabularyLoss, capped, in_chunks, require_targets
-from clearformer.core.vocabulary import cross_entropy as cross_entropy
+from clearformer.kernels.vocabulary_loss import IGNORE as IGNORE
+from clearformer.kernels.vocabulary_loss import SumAndCount as SumAndCount
+from clearformer.kernels.vocabulary_loss import VocabularyLoss, capped, in_chunks, require_targets
+from clearformer.kernels.vocabulary_loss import cross_entropy as cross_entropy
 
 Pool = Callable[[Tensor, Tensor | None], Tensor]
 

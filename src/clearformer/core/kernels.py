@@ -20,12 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.core import blockwise as tilewise
-from clearformer.core.flex import flex
 from clearformer.core.masks import Mask, first_kept
 from clearformer.core.patterns import Pattern
 from clearformer.core.shapes import require_broadcast, require_shape
-from clearformer.core.tiles import tiles
+from clearformer.kernels import blockwise as tilewise
+from clearformer.kernels.flex import flex
+from clearformer.kernels.tiles import tiles
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask, Tensor | None, float], Tensor]
 

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearformer.core.block import DecoderBlock
+from clearformer.core.cache import FrozenKV, Past
 from clearformer.core.embedding import Embedding
 from clearformer.core.heads import SumAndCount
-from clearformer.core.past import FrozenKV, Past
 from clearformer.core.patterns import Pattern
 from clearformer.core.stack import DecoderStack, Stack
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from clearformer.core.block import Run, plainly
+from clearformer.core.cache import NOTHING, Past
 from clearformer.core.masks import Mask
-from clearformer.core.past import NOTHING, Past
 from clearformer.core.patterns import Full, Pattern
 
 

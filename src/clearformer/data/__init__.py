@@ -1,9 +1,15 @@
 """Data: corpora by name, files of one's own, and batches that depend on (seed, step) alone."""
 
-from clearformer.data.aligned import read_pairs
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
+from clearformer.data.corpus_files import Places
 from clearformer.data.documents import Documents, encode_documents, files_of
 from clearformer.data.files import open_text
+from clearformer.data.masked_rows import (
+    Alone,
+    MaskedBatch,
+    MaskedBatches,
+    SentencePairs,
+)
 from clearformer.data.masking import UNITS, Hiding
 from clearformer.data.pairs import (
     EncodedPairs,
@@ -13,7 +19,7 @@ from clearformer.data.pairs import (
     evaluation_pairs,
     telling_tokens,
 )
-from clearformer.data.published import Places
+from clearformer.data.parallel_files import read_pairs
 from clearformer.data.read_texts import read_texts
 from clearformer.data.rows import (
     RowBatches,
@@ -36,12 +42,6 @@ from clearformer.data.streams import (
     StreamBatches,
     evaluation_segments,
     evaluation_windows,
-)
-from clearformer.data.stretches import (
-    Alone,
-    MaskedBatch,
-    MaskedBatches,
-    SentencePairs,
 )
 from clearformer.data.tables import Pairs, Table, is_table, read_table
 from clearformer.data.texts import Text, measure_together

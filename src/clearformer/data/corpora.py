@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearformer.data.numbers import PARTS as NUMBER_PARTS
-from clearformer.data.numbers import number_words
-from clearformer.data.published import (
+from clearformer.data.corpus_files import (
     ENWIK8_PARTS,
     Places,
     enwik8,
@@ -21,9 +19,11 @@ from clearformer.data.published import (
     shakespeare,
     wikitext2,
 )
+from clearformer.data.number_words import PARTS as NUMBER_PARTS
+from clearformer.data.number_words import number_words
 from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import Text, in_memory
-from clearformer.names import nearest
+from clearformer.did_you_mean import nearest
 
 
 @dataclass(frozen=True)

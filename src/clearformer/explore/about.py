@@ -24,7 +24,7 @@ from clearformer.config import (
     TokenClassifier,
 )
 from clearformer.explore.entries import Entry
-from clearformer.explore.texts import clean
+from clearformer.explore.safe_text import clean
 from clearformer.explore.views import family
 
 POSITIONS = {

@@ -19,11 +19,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import clearformer
-from clearformer.explore.answers import Failed
 from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import Explorer
 from clearformer.explore.library import Library
 from clearformer.explore.limits import THREADS, Limits
+from clearformer.explore.responses import Failed
 from clearformer.explore.routes import (
     export,
     generate,

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from clearformer.config import Classifier
 from clearformer.core.model import Transformer
-from clearformer.explore import arrays, words
-from clearformer.explore.asking import own_ids
+from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import bad_field, wrong_kind
+from clearformer.explore.inputs import own_ids
 from clearformer.explore.library import Opened
 from clearformer.explore.limits import Limits
 from clearformer.explore.views import label_names
@@ -64,7 +64,7 @@ def attribute(
         "method": method,
         "label": names[chosen],
         "probs": [{"label": n, "p": arrays.number(p)} for n, p in zip(names, shares, strict=True)],
-        "tokens": words.tokens(opened.subject, ids),
+        "tokens": token_display.tokens(opened.subject, ids),
         "values": arrays.floats(values),
         "completeness": None
         if total is None or reached is None

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from clearformer.core.model import Seq2Seq
-from clearformer.explore import arrays, words
-from clearformer.explore.asking import own_ids, own_target
+from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import wrong_kind
+from clearformer.explore.inputs import own_ids, own_target
 from clearformer.explore.library import Opened
 from clearformer.explore.limits import Limits
 from clearformer.explore.trace import trace
@@ -69,8 +69,8 @@ def compare(a: Side, b: Side) -> dict[str, Any]:
     kl = (logs[0].exp() * (logs[0] - logs[1])).sum(-1).clamp(min=0) / math.log(2)
     tokens = a.target if a.target is not None else a.ids
     return {
-        "tokens": words.tokens(a.opened.subject, a.ids),
-        "output_tokens": words.tokens(a.opened.subject, tokens),
+        "tokens": token_display.tokens(a.opened.subject, a.ids),
+        "output_tokens": token_display.tokens(a.opened.subject, tokens),
         "parts": list(differences),
         "diff_thumbs": {part: arrays.small(each) for part, each in differences.items()},
         "head_max": {

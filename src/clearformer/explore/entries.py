@@ -11,15 +11,15 @@ from typing import Any
 from clearformer import safe_files
 from clearformer.build import outline
 from clearformer.config import AnyModelConfig, NextToken, RunConfig, Seq2SeqConfig, run_from_json
-from clearformer.core.layout import quicken
 from clearformer.explore.jobs import Worker
 from clearformer.explore.runs import is_finite
+from clearformer.explore.safe_text import clean
 from clearformer.explore.subject import Subject
-from clearformer.explore.texts import clean
 from clearformer.hub import importing
-from clearformer.reading import read_json, read_run_json
-from clearformer.train import checkpoint, folder, records
-from clearformer.train.choice import choose
+from clearformer.inference.packed_linear import quicken
+from clearformer.runs import checkpoint, load, metrics
+from clearformer.runs.checkpoint_choice import choose
+from clearformer.safe_json import read_json, read_run_json
 
 WEIGHTS = "weights"  # the only checkpoint of a folder that no run wrote
 KNOWN_LOSSES = 500  # runs whose validation losses are remembered
@@ -126,7 +126,7 @@ class Entry:
         if not self.is_run:
             return self._open_weights()
         path = self.path / "checkpoints" / checkpoint_id
-        model, config, tokenizer, _ = folder.open_any(path)
+        model, config, tokenizer, _ = load.open_any(path)
         two_stacks = isinstance(config.model, Seq2SeqConfig)
         if isinstance(config.model.head, NextToken) and not two_stacks:
             quicken(model)  # as `clearformer generate` has it, for the same text to the last bit
@@ -134,7 +134,7 @@ class Entry:
 
     def _open_weights(self) -> Subject:
         if self.is_own:
-            model, config, tokenizer, _ = folder.open_any(self.path)
+            model, config, tokenizer, _ = load.open_any(self.path)
             return Subject(model, config.model, tokenizer, self.name)
         found = importing.read(self.path, allow_bin=self.allow_bin)
         return Subject(found.model(), found.config, found.tokenizer, self.name)
@@ -166,7 +166,7 @@ def looks_like_run(path: Path) -> bool:
 def _losses(path: Path, size: int, changed: int) -> dict[int, float]:
     """Validation losses by step; read again when the file has grown or changed."""
     try:
-        found = records.read(path)
+        found = metrics.read(path)
     except (OSError, ValueError):
         return {}
     return {

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from clearformer.config import HiddenMemory, Seq2SeqConfig
-from clearformer.explore import arrays, words
-from clearformer.explore.asking import one_token, own_ids, permuted
+from clearformer.explore import arrays, token_display
+from clearformer.explore.inputs import one_token, own_ids, permuted
 from clearformer.explore.library import Opened
 from clearformer.explore.limits import Limits
 from clearformer.explore.recording import MaskChoice
@@ -34,8 +34,8 @@ def probe(
     ]  # each (T, E)
     delta = (outputs[1] - outputs[0]).abs().amax(-1)  # (T,)
     return {
-        "tokens": words.tokens(opened.subject, before),
-        "edited_tokens": words.tokens(opened.subject, after),
+        "tokens": token_display.tokens(opened.subject, before),
+        "edited_tokens": token_display.tokens(opened.subject, after),
         "i": i,
         "delta": arrays.floats(delta),
         "max_before": arrays.number(float(delta[:i].max()) if i else 0.0),
@@ -58,7 +58,7 @@ def permute(
     _, moved = states(opened, shuffled, mask=mask, positions=positions)
     error = (moved - outputs[list(order)]).abs().max()
     return {
-        "tokens": words.tokens(opened.subject, straight),
+        "tokens": token_display.tokens(opened.subject, straight),
         "permutation": list(order),
         "inputs": arrays.floats(inputs),
         "outputs": arrays.floats(outputs),

@@ -13,10 +13,10 @@ from starlette.responses import Response
 
 from clearformer.explore.entries import Entry
 from clearformer.explore.jobs import Worker
-from clearformer.explore.kept import Kept, KeptTraces
 from clearformer.explore.library import Library, Opened
 from clearformer.explore.limits import EXPORTS, STREAMS, Limits
 from clearformer.explore.slots import Slots
+from clearformer.explore.trace_cache import Kept, KeptTraces
 
 Result = TypeVar("Result")
 

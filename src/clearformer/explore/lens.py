@@ -16,11 +16,11 @@ from torch import Tensor
 
 from clearformer.core import heads
 from clearformer.core.model import Seq2Seq
-from clearformer.explore import arrays, words
+from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import Problem, bad_field, wrong_kind
-from clearformer.explore.kept import Kept
 from clearformer.explore.stages import entropy as bits_of
 from clearformer.explore.trace import Trace
+from clearformer.explore.trace_cache import Kept
 from clearformer.explore.views import index
 
 STREAM = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
@@ -77,7 +77,9 @@ def lens(kept: Kept, k: int, track: int | None) -> dict[str, Any]:
     top = shares.topk(k)
     names = {
         word["id"]: word
-        for word in words.words(kept.opened.subject, sorted(set(top.indices.flatten().tolist())))
+        for word in token_display.words(
+            kept.opened.subject, sorted(set(top.indices.flatten().tolist()))
+        )
     }
     answer: dict[str, Any] = {
         "layers": rows - 1,

@@ -24,10 +24,10 @@ from clearformer.explore.entries import Entry, changed, looks_like_run
 from clearformer.explore.errors import Problem, unknown
 from clearformer.explore.limits import OPEN_MODELS
 from clearformer.explore.recording import blocks
+from clearformer.explore.safe_text import clean
 from clearformer.explore.stages import all_finite
 from clearformer.explore.subject import Subject
-from clearformer.explore.texts import clean
-from clearformer.train import records
+from clearformer.runs import metrics
 
 MOST_ENTRIES = 500
 
@@ -184,7 +184,7 @@ def _problem(entry: Entry) -> str | None:
         if entry.is_run:
             for name in ("metrics.jsonl", "samples.jsonl"):
                 with suppress(FileNotFoundError):
-                    records.opened(entry.path / name).close()
+                    metrics.opened(entry.path / name).close()
     except Exception as problem:
         reason = " ".join(str(problem).split())
         if not isinstance(problem, OSError | ValueError):

@@ -37,8 +37,8 @@ def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
     """The attention page of one trace as a file of its own."""
     from clearformer.explore.app import create_app
     from clearformer.explore.entries import Given
-    from clearformer.explore.kept import Kept
     from clearformer.explore.library import Library, Opened, slug
+    from clearformer.explore.trace_cache import Kept
 
     subject = trace.subject
     if subject.config is None:

@@ -19,10 +19,10 @@ from typing import Any
 
 from clearformer.explore.errors import Problem
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
-from clearformer.explore.texts import clean
-from clearformer.train.checkpoint import MOST, numbered
-from clearformer.train.records import VALIDATION, content, normalized, opened, targets
-from clearformer.train.stop import request
+from clearformer.explore.safe_text import clean
+from clearformer.runs.checkpoint import MOST, numbered
+from clearformer.runs.metrics import VALIDATION, content, normalized, opened, targets
+from clearformer.runs.stop_request import request
 
 Point = list[Any]  # step and value
 Series = dict[str, list[Point]]

@@ -103,7 +103,7 @@ def as_subject(model: Any) -> Subject:
     if not isinstance(found, Transformer | Seq2Seq):
         raise ValueError(
             f"{type(model).__name__} is no model and has none: give what clearformer.build.build "
-            f"or clearformer.train.folder.open_run gives"
+            f"or clearformer.runs.load.open_run gives"
         )
     config = getattr(config, "model", config)
     return Subject(found, config, getattr(inner, "tokenizer", None), getattr(config, "name", ""))

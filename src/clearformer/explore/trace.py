@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from clearformer.core.cache import HiddenMemory, Past
 from clearformer.core.model import Seq2Seq
-from clearformer.core.past import HiddenMemory, Past
 from clearformer.explore.recording import (
     PATTERNS,
     MaskChoice,

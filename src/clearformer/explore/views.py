@@ -16,12 +16,12 @@ from torch import Tensor
 from clearformer.config import Classifier, NextToken, Seq2SeqConfig, UntrainedHead
 from clearformer.core.attention import Attention
 from clearformer.core.model import Seq2Seq
-from clearformer.explore import arrays, stages, words
+from clearformer.explore import arrays, stages, token_display
 from clearformer.explore.errors import Problem, bad_field, unknown
-from clearformer.explore.kept import Kept
 from clearformer.explore.limits import LARGEST_RESPONSE, POOLED_FROM, TOP_TOKENS
 from clearformer.explore.recording import attentions
 from clearformer.explore.trace import Trace
+from clearformer.explore.trace_cache import Kept
 
 SCORES = ("scores_raw", "scores_scaled", "bias", "scores_masked", "weights")
 
@@ -34,9 +34,9 @@ def overview(kept: Kept) -> dict[str, Any]:
     found, opened = kept.overview, kept.opened
     given, parts = found.input, found.parts
     by_part = {part: _layers(found, part) for part in parts}
-    tokens = {part: words.tokens(found.subject, given.queries(part)) for part in parts}
+    tokens = {part: token_display.tokens(found.subject, given.queries(part)) for part in parts}
     keys = {
-        part: words.tokens(found.subject, given.keys(part), first=-given.remembered)
+        part: token_display.tokens(found.subject, given.keys(part), first=-given.remembered)
         for part in parts
     }
     main, everything = parts[0], given.tokens[0].tolist()
@@ -48,7 +48,7 @@ def overview(kept: Kept) -> dict[str, Any]:
         "tokens": tokens[main],
         "target_tokens": tokens.get("decoder"),
         "sentences": None if given.segments is None else given.segments[0].tolist(),
-        "text_tokens": words.tokens(found.subject, everything) if given.start else None,
+        "text_tokens": token_display.tokens(found.subject, everything) if given.start else None,
         "query_tokens": tokens,
         "key_tokens": keys,
         "parts": [
@@ -342,7 +342,7 @@ def logits(kept: Kept, i: int) -> dict[str, Any]:
     return {
         "i": i,
         "values": arrays.floats(values),
-        "top": words.words(kept.opened.subject, order),
+        "top": token_display.words(kept.opened.subject, order),
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clearformer.config import AnyModelConfig
+from clearformer.did_you_mean import nearest
 from clearformer.families.bert import BERT, bert
 from clearformer.families.classifier import CLASSIFIER, classifier
 from clearformer.families.generator import GENERATOR, generator
@@ -16,7 +17,6 @@ from clearformer.families.modern import MODERN, modern
 from clearformer.families.original import ORIGINAL, original
 from clearformer.families.sparse import SPARSE, sparse
 from clearformer.families.xl import XL, xl
-from clearformer.names import nearest
 
 __all__ = [
     "FAMILIES",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from clearformer.names import nearest
+from clearformer.did_you_mean import nearest
 
 Numbers = TypeVar("Numbers")
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clearformer.config import Grid, HiddenMemory, Learned, ModelConfig
-from clearformer.generate.row import Row
-from clearformer.generate.spell import Token
+from clearformer.generate.detokenize import Token
+from clearformer.generate.sequence import Row
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from clearformer.config import MaskedToken, ModelConfig, Pretraining
 from clearformer.core import heads
 from clearformer.core.model import Transformer
-from clearformer.core.vocabulary import at_least_float32
+from clearformer.kernels.vocabulary_loss import at_least_float32
 from clearformer.text import Tokenizer
 
 

@@ -18,11 +18,11 @@ from typing import Protocol
 from torch import Tensor
 
 from clearformer.config import KVCache
-from clearformer.generate.choose import choose
 from clearformer.generate.context import PastContext, limit, require_room, room, slide
 from clearformer.generate.decoder import Decoder
-from clearformer.generate.row import Row
-from clearformer.generate.spell import Token
+from clearformer.generate.detokenize import Token
+from clearformer.generate.sampling import choose
+from clearformer.generate.sequence import Row
 from clearformer.generate.writer import Writer
 
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from clearformer.core.model import Transformer
-from clearformer.generate.choose import Sampling
 from clearformer.generate.context import PastContext, limit, require_room, room, slide, usual
 from clearformer.generate.decoder import Decoder
-from clearformer.generate.row import Reason, Row, Task
+from clearformer.generate.detokenize import Token
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.sequence import Reason, Row, Task
 from clearformer.generate.speculate import Draft, speculate
-from clearformer.generate.spell import Token
 from clearformer.generate.writer import Writer, require_ids
 
 

@@ -14,8 +14,8 @@ from clearformer.config import Seq2SeqConfig, TargetRules
 from clearformer.core.model import Seq2Seq
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Allowed, Beam, Hypothesis, search
-from clearformer.generate.grow import Growing, Translating, resting
-from clearformer.generate.tree import Branching, understands
+from clearformer.inference.beam_cache import Branching, understands
+from clearformer.inference.beam_state import Growing, Translating, resting
 from clearformer.text import Tokenizer
 
 

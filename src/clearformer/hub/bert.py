@@ -24,8 +24,8 @@ from clearformer.config import (
 )
 from clearformer.hub import heads
 from clearformer.hub.family import Family
-from clearformer.hub.names import PROJECTIONS, Row
-from clearformer.hub.settings import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.tensor_names import PROJECTIONS, Row
 
 OURS, THEIRS = "stack.blocks.{}.", "bert.encoder.layer.{}."
 SELF = THEIRS + "attention.self."

@@ -14,12 +14,14 @@ from torch import Tensor, nn
 
 from clearformer.build import outline
 from clearformer.config import ModelConfig
-from clearformer.hub import names
+from clearformer.hub import tensor_names
 from clearformer.hub.family import Family
-from clearformer.hub.tensors import Weights, shown
-from clearformer.train import state
+from clearformer.hub.safetensors_files import Weights, shown
+from clearformer.runs import state
 
-Plan = dict[str, tuple[list[str], names.Layout]]  # our name: names in the file, and how they lie
+Plan = dict[
+    str, tuple[list[str], tensor_names.Layout]
+]  # our name: names in the file, and how they lie
 
 
 def make_plan(
@@ -35,7 +37,7 @@ def make_plan(
     used: set[str] = set()
     missing: list[str] = []
     for ours, parameter in model.named_parameters():
-        theirs, layout = names.find(rows, ours)
+        theirs, layout = tensor_names.find(rows, ours)
         used.update(theirs)
         missing += [name for name in theirs if name not in present]
         if missing:
@@ -64,10 +66,10 @@ def make_plan(
     return plan, [f"not used: {few(extra)}"] if extra else []
 
 
-def _shared(model: nn.Module, rows: Sequence[names.Row]) -> Iterator[tuple[str, str]]:
+def _shared(model: nn.Module, rows: Sequence[tensor_names.Row]) -> Iterator[tuple[str, str]]:
     """Their second names of tensors that we share, each with the first."""
     for second, first in state.tied(model).items():
-        yield names.find(rows, second)[0][0], names.find(rows, first)[0][0]
+        yield tensor_names.find(rows, second)[0][0], tensor_names.find(rows, first)[0][0]
 
 
 def _require_equal(weights: Weights, second: str, first: str) -> None:

@@ -17,17 +17,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clearformer.config import AnyModelConfig, ModelConfig, Seq2SeqConfig, to_json
-from clearformer.hub import names
-from clearformer.hub.comparing import Model, compare
+from clearformer.hub import tensor_names
+from clearformer.hub.compare import Model, compare
+from clearformer.hub.export_family import fitting
 from clearformer.hub.family import Family
-from clearformer.hub.fitting import fitting
+from clearformer.hub.hf_config import Settings
 from clearformer.hub.importing import OWN
-from clearformer.hub.settings import Settings
-from clearformer.hub.tensors import WEIGHTS
-from clearformer.hub.vocabulary import write_tokenizer
-from clearformer.hub.writing import whole_or_nothing, write_json
+from clearformer.hub.safetensors_files import WEIGHTS
+from clearformer.hub.tokenizer_files import write_tokenizer
+from clearformer.hub.write_run import whole_or_nothing, write_json
+from clearformer.runs import state
 from clearformer.text import Tokenizer
-from clearformer.train import state
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def to_huggingface(
     rows = family.rows(config)
     theirs: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        found, layout = names.find(rows, name)
+        found, layout = tensor_names.find(rows, name)
         cut = layout.cut(tensor.float().cpu(), config)
         theirs |= {each: part.contiguous() for each, part in zip(found, cut, strict=True)}
     with whole_or_nothing(out) as folder:

@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.config import ModelConfig
-from clearformer.hub.names import Row
-from clearformer.hub.settings import Settings
-from clearformer.hub.tensors import Weights
+from clearformer.hub.hf_config import Settings
+from clearformer.hub.safetensors_files import Weights
+from clearformer.hub.tensor_names import Row
 
 Reform = Callable[
     [ModelConfig, Mapping[str, Tensor]], tuple[ModelConfig, dict[str, Tensor]]

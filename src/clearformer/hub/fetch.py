@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from clearformer.hub.tensors import INDEX, PICKLED, WEIGHTS
+from clearformer.hub.safetensors_files import INDEX, PICKLED, WEIGHTS
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "vocab.txt")

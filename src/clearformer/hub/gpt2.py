@@ -15,10 +15,10 @@ from clearformer.config import (
     ModelConfig,
     NextToken,
 )
-from clearformer.hub import ends, heads, wishes
+from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
-from clearformer.hub.names import TURNED, Row
-from clearformer.hub.settings import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.tensor_names import TURNED, Row
 
 OURS, THEIRS = "stack.blocks.{}.", "transformer.h.{}."
 
@@ -66,7 +66,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
     generator = NextToken(
         tied=settings.flag("tie_word_embeddings", True),
-        ends=ends.read(settings, vocabulary, silent=(50_256,)),
+        ends=eos_tokens.read(settings, vocabulary, silent=(50_256,)),
     )
     config = ModelConfig(
         name="gpt2",
@@ -111,7 +111,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "attn_pdrop": config.dropout.attention,
         "resid_pdrop": config.dropout.residual,
         "tie_word_embeddings": isinstance(head, NextToken) and head.tied,
-        **ends.written(config),
+        **eos_tokens.written(config),
         **heads.written_classes(head),
     }
 
@@ -126,6 +126,6 @@ GPT2 = Family(
     heads=r"lm_head\.|score\.|classifier\.|qa_outputs\.|multiple_choice_head\.",
     buffers=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
     unused=r"lm_head\.weight|score\..*|classifier\..*|qa_outputs\..*|multiple_choice_head\..*",
-    gather=ends.gather,
-    notes=wishes.notes,
+    gather=eos_tokens.gather,
+    notes=generation_defaults.notes,
 )

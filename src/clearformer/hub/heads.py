@@ -14,8 +14,8 @@ from clearformer.config import (
     NextToken,
     TokenClassifier,
 )
-from clearformer.hub.names import Row
-from clearformer.hub.settings import Settings
+from clearformer.hub.hf_config import Settings
+from clearformer.hub.tensor_names import Row
 
 # What follows a family's name in the name of a class of transformers.
 SEQUENCE, TOKENS = "ForSequenceClassification", "ForTokenClassification"

@@ -25,10 +25,10 @@ from clearformer.config import (
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.hub.convert import convert, few, floats, make_plan
 from clearformer.hub.family import Family
-from clearformer.hub.kinds import family_of, with_model_type
-from clearformer.hub.pickled import PickledFile
-from clearformer.hub.settings import Settings
-from clearformer.hub.tensors import (
+from clearformer.hub.hf_config import Settings
+from clearformer.hub.pickle_files import PickledFile
+from clearformer.hub.registry import family_of, with_model_type
+from clearformer.hub.safetensors_files import (
     INDEX,
     PICKLED,
     WEIGHTS,
@@ -37,11 +37,11 @@ from clearformer.hub.tensors import (
     inside,
     open_weights,
 )
-from clearformer.hub.vocabulary import read_tokenizer
-from clearformer.reading import read_json
+from clearformer.hub.tokenizer_files import read_tokenizer
+from clearformer.runs import state
+from clearformer.safe_json import read_json
 from clearformer.text import Bytes, Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
-from clearformer.train import state
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from clearformer.config import (
     SlowerBelow,
     TokenClassifier,
 )
-from clearformer.hub import ends, heads, wishes
+from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
-from clearformer.hub.names import GATED, PROJECTIONS, Row, queries_keys_values
-from clearformer.hub.settings import Settings
+from clearformer.hub.hf_config import Settings
+from clearformer.hub.tensor_names import GATED, PROJECTIONS, Row, queries_keys_values
 
 OURS, THEIRS = "stack.blocks.{}.", "model.layers.{}."
 SELF = THEIRS + "self_attn."
@@ -85,7 +85,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     biased = kind in ("llama", "qwen3") and settings.flag("attention_bias", False)
     generator = NextToken(
         tied=settings.flag("tie_word_embeddings", False),
-        ends=ends.read(settings, vocabulary, ENDS.get(kind, ())),
+        ends=eos_tokens.read(settings, vocabulary, ENDS.get(kind, ())),
     )
     config = ModelConfig(
         name="modern",
@@ -227,7 +227,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "rms_norm_eps": config.norm.epsilon,
         "attention_dropout": config.dropout.attention,
         "tie_word_embeddings": isinstance(config.head, NextToken) and config.head.tied,
-        **ends.written(config),
+        **eos_tokens.written(config),
         **heads.written_classes(config.head),
     }
     if isinstance(config.head, TokenClassifier) and not config.head.bias:
@@ -329,7 +329,7 @@ LLAMA = Family(
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
     unused=r"lm_head\.weight|score\..*|qa_outputs\..*",
     older_prefix="transformer.",  # of Llama's and Qwen's classes for answers
-    gather=ends.gather,
-    notes=wishes.notes,
+    gather=eos_tokens.gather,
+    notes=generation_defaults.notes,
     reform=in_halves,
 )

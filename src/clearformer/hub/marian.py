@@ -32,13 +32,13 @@ from clearformer.config import (
 from clearformer.core.positions import Sinusoidal as Waves
 from clearformer.core.positions import in_halves
 from clearformer.hub import family as f
-from clearformer.hub import wishes
+from clearformer.hub import generation_defaults
 from clearformer.hub.convert import floats
-from clearformer.hub.ends import GENERATION
-from clearformer.hub.names import ONE_ROW, PROJECTIONS, Row
-from clearformer.hub.settings import ACTIVATIONS, Settings, activation_name
-from clearformer.hub.tensors import Weights
-from clearformer.reading import read_json
+from clearformer.hub.eos_tokens import GENERATION
+from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.safetensors_files import Weights
+from clearformer.hub.tensor_names import ONE_ROW, PROJECTIONS, Row
+from clearformer.safe_json import read_json
 
 
 def _block(ours: str, theirs: str) -> tuple[Row, ...]:
@@ -107,7 +107,11 @@ def gather(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(beside, dict):
         raise ValueError(f"{path} is no object")
     return {
-        **{name: value for name, value in data.items() if name not in WRITING | wishes.NAMES},
+        **{
+            name: value
+            for name, value in data.items()
+            if name not in WRITING | generation_defaults.NAMES
+        },
         **{name: value for name, value in beside.items() if value is not None},
     }
 
@@ -196,7 +200,7 @@ def _rules(settings: Settings, marks: Marks, vocabulary: int) -> TargetRules:
 
 def notes(data: Mapping[str, Any]) -> tuple[str, ...]:
     """How its makers translate, where that is not what `translate` does unasked."""
-    return wishes.notes(data, "translate", followed=frozenset(WRITING - {"num_beams"}))
+    return generation_defaults.notes(data, "translate", followed=frozenset(WRITING - {"num_beams"}))
 
 
 def verify(config: ModelConfig, weights: Weights) -> None:

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from clearformer.config import Seq2SeqConfig, to_json
-from clearformer.core.int8 import int8_tensors, quantize
-from clearformer.hub.comparing import difference
+from clearformer.hub.compare import difference
 from clearformer.hub.exporting import Exported, require_free
-from clearformer.hub.writing import whole_or_nothing, write_json
-from clearformer.train import checkpoint, state
-from clearformer.train.folder import INT8, open_any, require_floats
+from clearformer.hub.write_run import whole_or_nothing, write_json
+from clearformer.inference.int8 import int8_tensors, quantize
+from clearformer.runs import checkpoint, state
+from clearformer.runs.load import INT8, open_any, require_floats
 
 FROM = "quantized_from"  # in the manifest: the folder of the run in float32
 

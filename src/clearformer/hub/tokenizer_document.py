@@ -16,10 +16,10 @@ from clearformer.hub.tokenizer_config import (
     WHOLE,
     Wishes,
 )
-from clearformer.reading import read_json
+from clearformer.safe_json import read_json
 from clearformer.text import BytePairs, Bytes, FallbackPairs, Tokenizer, WordPieces
-from clearformer.text.library import a_list
-from clearformer.text.parts import BytePairParts, WordPieceParts, byte_characters
+from clearformer.text.hf_tokenizers import a_list
+from clearformer.text.specs import BytePairParts, WordPieceParts, byte_characters
 
 ROUND, MOST_SPARE = 64, 512  # published ones are multiples of 128 and have up to 421 rows to spare
 # How a class splits a text, and the normal form that it brings it to.

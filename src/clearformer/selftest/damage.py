@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from clearformer.selftest.nursery import Missed, require
-from clearformer.train import checkpoint, folder
+from clearformer.runs import checkpoint, load
+from clearformer.selftest.processes import Missed, require
 
 FORMATS = resources.files("clearformer.selftest") / "formats"
 
@@ -50,7 +50,7 @@ def formats(place: Path, *, newest: bool) -> str:
     stored = sorted(Path(str(each)) for each in FORMATS.iterdir() if each.name.isdecimal())
     require(int(stored[-1].name) == checkpoint.FORMAT, f"format {checkpoint.FORMAT} is not stored")
     for each in stored[-1:] if newest else stored:
-        opened = folder.open_run(each / "step-2")
+        opened = load.open_run(each / "step-2")
         wanted = json.loads((each / "logits.json").read_text())
         with torch.inference_mode():
             ids = torch.from_numpy(opened.tokenizer.encode(wanted["text"])).long()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clearformer.selftest.nursery import Skipped, require
+from clearformer.selftest.processes import Skipped, require
 
 EVIL = ("evil.test", "[::1]", "203.0.113.7", "127.0.0.1.evil.test", "")
 

@@ -22,11 +22,11 @@ from clearformer.config.run import RunConfig
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
 from clearformer.hub import importing
-from clearformer.hub.pickled import PickledFile
-from clearformer.hub.tensors import TensorFile
-from clearformer.selftest import inside, nursery, payloads
+from clearformer.hub.pickle_files import PickledFile
+from clearformer.hub.safetensors_files import TensorFile
+from clearformer.selftest import in_process, payloads, processes
 from clearformer.selftest.hostile import GPT2, gpt2_weights
-from clearformer.selftest.nursery import require
+from clearformer.selftest.processes import require
 from clearformer.text import BytePairs, WordPieces
 from clearformer.text import from_json as tokenizer_from_json
 
@@ -47,9 +47,9 @@ def fuzz(place: Path, *, share: float) -> str:
         "words": 300,
     }
     counts = {kind: max(1, round(share * count)) for kind, count in full.items()}
-    before = nursery.ask(nursery.peak_memory)
+    before = processes.ask(processes.peak_memory)
     # In a process of its own, so that its memory is its own and a hang has an end.
-    found = nursery.ask(_all, str(place), counts, seconds=3600)
+    found = processes.ask(_all, str(place), counts, seconds=3600)
     grown = found["memory"] - before
     require(found["memory"] < MEMORY, f"it took {found['memory'] / 2**20:.0f} MiB")
     total = sum(counts.values())
@@ -72,7 +72,7 @@ def _all(place: str, counts: Counts) -> dict[str, float]:
                 found["slowest"] = max(found["slowest"], time.process_time() - computed)
                 long = found["slowest"] > SLOWEST or time.perf_counter() - began > HANGS
                 require(not long, f"a file of the {kind} took longer than {SLOWEST:g} s")
-    return {**found, "memory": nursery.peak_memory()}
+    return {**found, "memory": processes.peak_memory()}
 
 
 def _refused(kind: str, attempt: Callable[[], Any]) -> bool:
@@ -81,10 +81,10 @@ def _refused(kind: str, attempt: Callable[[], Any]) -> bool:
     except ValueError as problem:
         require("\n" not in str(problem), f"{kind}: more than a line: {problem!s:.300}")
         return True
-    except nursery.Missed:
+    except processes.Missed:
         raise
     except BaseException as problem:  # a panic of a library written in Rust is no Exception
-        raise nursery.Missed(f"{kind}: {type(problem).__name__}: {problem!s:.300}") from problem
+        raise processes.Missed(f"{kind}: {type(problem).__name__}: {problem!s:.300}") from problem
     return False
 
 
@@ -204,7 +204,7 @@ def _words(folder: Path, draw: Draw) -> Attempts:
 
     def attempt(words: list[str]) -> None:
         with contextlib.chdir(here):
-            outcome = inside.run(words)
+            outcome = in_process.run(words)
         said = f"{' '.join(words)!r} left with {outcome.code} and said {outcome.err[-300:]!r}"
         require(outcome.code in (0, 2) and outcome.clean, said)
         if outcome.code:

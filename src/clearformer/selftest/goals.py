@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from clearformer.names import nearest
+from clearformer.did_you_mean import nearest
 from clearformer.selftest import (
     damage,
     explorer,
@@ -22,7 +22,7 @@ from clearformer.selftest import (
     run_folders,
     survival,
 )
-from clearformer.selftest.nursery import Missed, Skipped
+from clearformer.selftest.processes import Missed, Skipped
 
 Dose = Literal["test", "selftest", "soak"]
 DOSES = ("test", "selftest", "soak")

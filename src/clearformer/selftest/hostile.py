@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from clearformer.data.archives import tar_files
-from clearformer.hub.pickled import PickledFile
-from clearformer.selftest import inside, payloads
-from clearformer.selftest.nursery import require
+from clearformer.hub.pickle_files import PickledFile
+from clearformer.selftest import in_process, payloads
+from clearformer.selftest.processes import require
 from clearformer.text import BytePairs
 
 GPT2 = {
@@ -63,13 +63,13 @@ def pickles(place: Path, *, every_verb: int) -> str:
             require(not marker.exists(), f"{name}: reading it ran the payload")
             tried += 1
         for words in verbs(str(folder), str(place / "out")) if number < every_verb else ():
-            outcome = inside.run(words)
+            outcome = in_process.run(words)
             tried += 1
             require(outcome.code == 2, f"{name}: {words[0]} left with {outcome.code}")
             require(outcome.clean, f"{name}: {words[0]} said {outcome.err[-300:]!r}")
             require(not marker.exists(), f"{name}: {words[0]} ran the payload")
     path.write_bytes(payloads.weights_file(gpt2_weights()))
-    honest = inside.run(verbs(str(folder), str(place / "out"))[0])
+    honest = in_process.run(verbs(str(folder), str(place / "out"))[0])
     require(honest.code == 0, f"an honest file was refused: {honest.err[-300:]}")
     return f"0 of {len(found)} payloads ran, in {tried} attempts"
 

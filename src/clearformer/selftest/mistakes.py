@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clearformer.selftest import inside
-from clearformer.selftest.nursery import require
+from clearformer.selftest import in_process
+from clearformer.selftest.processes import require
 from clearformer.selftest.toy import Toy
 
 # A command, and words that its answer must have. {run} is a trained run, {text} a text, {csv} a
@@ -108,7 +108,7 @@ def first_errors(place: Path, *, every: int) -> str:
     wrong = []
     for line in lines:
         command, _, words = (part.strip() for part in line.format(**names).partition("|"))
-        outcome = inside.run(_outside(command.split(), place))
+        outcome = in_process.run(_outside(command.split(), place))
         if outcome.code != 2 or not outcome.clean or words not in outcome.err:
             wrong.append(f"{command!r} gave {outcome.code} and {outcome.err[-200:]!r}")
     require(not wrong, f"{len(wrong)} of {len(lines)}: {'; '.join(wrong)}")

@@ -20,9 +20,9 @@ from clearformer.core.masks import Mask
 from clearformer.core.model import Batch
 from clearformer.core.patterns import Causal
 from clearformer.families import preset
-from clearformer.selftest import nursery
-from clearformer.selftest.nursery import Missed, require
-from clearformer.train import micro
+from clearformer.selftest import processes
+from clearformer.selftest.processes import Missed, require
+from clearformer.train import microbatch
 
 TINY: dict[str, Any] = {
     "vocabulary": 37, "length": 16, "layers": 2, "width": 32, "heads": 4, "hidden": 64,
@@ -55,8 +55,8 @@ def _padded(vocabulary: int) -> Batch:
 
 def _gradient(model: nn.Module, batch: Batch, parts: int) -> Tensor:
     model.zero_grad()
-    counts = micro.counts(batch)
-    for part in micro.cut(batch, parts, torch.device("cpu")):
+    counts = microbatch.counts(batch)
+    for part in microbatch.cut(batch, parts, torch.device("cpu")):
         sums, _ = model.loss(part)  # type: ignore[operator]
         (sums / counts).sum().backward()
     return _flat(model)
@@ -65,7 +65,7 @@ def _gradient(model: nn.Module, batch: Batch, parts: int) -> Tensor:
 def _naive(model: nn.Module, batch: Batch, parts: int) -> Tensor:
     """The mean of the parts' means, which is what must not be computed."""
     model.zero_grad()
-    for part in micro.cut(batch, parts, torch.device("cpu")):
+    for part in microbatch.cut(batch, parts, torch.device("cpu")):
         sums, counts = model.loss(part)  # type: ignore[operator]
         (sums / counts / parts).sum().backward()
     return _flat(model)
@@ -81,7 +81,7 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 def memory(place: Path, *, length: int) -> str:
     """G17: twice as many tokens need about twice the memory, backward pass included."""
-    once, twice = (nursery.ask(_attention_peak, n) for n in (length, 2 * length))
+    once, twice = (processes.ask(_attention_peak, n) for n in (length, 2 * length))
     ratio = twice / once
     require(ratio <= 2.2, f"{2 * length} tokens take {ratio:.2f} times the memory of {length}")
     mebibyte = 2**20
@@ -95,9 +95,9 @@ def _attention_peak(length: int) -> int:
     """Memory that causal attention over so many tokens adds, forward and backward."""
     torch.set_num_threads(1)
     _attend(64)  # what the libraries take once
-    before = nursery.peak_memory()
+    before = processes.peak_memory()
     _attend(length)
-    return max(nursery.peak_memory() - before, 1)
+    return max(processes.peak_memory() - before, 1)
 
 
 def _attend(length: int) -> None:
@@ -130,4 +130,4 @@ def device(place: Path, *, models: Sequence[str]) -> str:
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
-    return micro.cut(batch, 1, device)[0]
+    return microbatch.cut(batch, 1, device)[0]

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearformer.text.parts import byte_characters
+from clearformer.text.specs import byte_characters
 
 # --- pickles -------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ import clearformer.explore.figures
 import clearformer.generate.stream
 import clearformer.generate.writer
 import clearformer.hub.importing
-import clearformer.train.card
-import clearformer.train.run  # noqa: F401
-from clearformer.selftest import inside
+import clearformer.runs.card
+import clearformer.runs.run  # noqa: F401
+from clearformer.selftest import in_process
 
-inside.run(["train", "--help"])  # the parser reads its own sources once, and remembers
+in_process.run(["train", "--help"])  # the parser reads its own sources once, and remembers

@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from clearformer.selftest.nursery import Missed, Skipped, require
+from clearformer.runs import metrics
+from clearformer.selftest.processes import Missed, Skipped, require
 from clearformer.selftest.toy import Toy, end_line, require_same
-from clearformer.train import records
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LISTENING = "0A"  # the state of a socket in /proc/net/tcp
@@ -128,7 +128,7 @@ def _launched(toy: Toy, folder: Path, world: int) -> subprocess.Popen[bytes]:
 
 def _wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> None:
     while process.poll() is None:
-        if any(r.get("step", 0) >= step for r in records.read(folder / "metrics.jsonl")):
+        if any(r.get("step", 0) >= step for r in metrics.read(folder / "metrics.jsonl")):
             return
         time.sleep(0.02)
     raise Missed(f"the run ended with {process.returncode} before step {step}")
@@ -145,7 +145,7 @@ def _loss_difference(one: Path, other: Path) -> float:
     curves = [
         {
             r["step"]: r["train_loss"]
-            for r in records.read(each / "metrics.jsonl")
+            for r in metrics.read(each / "metrics.jsonl")
             if r["event"] == "step"
         }
         for each in (one, other)

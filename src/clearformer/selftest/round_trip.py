@@ -15,9 +15,9 @@ from clearformer.core.model import Transformer
 from clearformer.families import preset
 from clearformer.hub import importing
 from clearformer.hub.exporting import to_huggingface
-from clearformer.selftest.nursery import Skipped, require
+from clearformer.runs import state
+from clearformer.selftest.processes import Skipped, require
 from clearformer.text import Bytes
-from clearformer.train import state
 
 SIZES: dict[str, Any] = {
     "vocabulary": 256, "length": 16, "layers": 2, "width": 32, "heads": 4, "hidden": 64,

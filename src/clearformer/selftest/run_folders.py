@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clearformer import safe_files
-from clearformer.selftest import inside
-from clearformer.selftest.nursery import require
+from clearformer.selftest import in_process
+from clearformer.selftest.processes import require
 from clearformer.selftest.toy import Toy
 
 FILES = (
@@ -49,7 +49,7 @@ def links(place: Path, *, names: Sequence[str] = FILES) -> str:
             child = Toy(place, 3).start(folder)
             code, said = child.wait(), child.said()
             require(code in (0, 2), f"{kind} as {name}: train left with {code}: {said[-300:]}")
-            outcome = inside.run(["generate", str(folder), "x", "--length", "1"])
+            outcome = in_process.run(["generate", str(folder), "x", "--length", "1"])
             require(outcome.clean, f"{kind} as {name}: generate said {outcome.err[-300:]!r}")
             shown = said + outcome.out + outcome.err
             require(SECRET not in shown, f"{kind} as {name}: a file elsewhere was shown")

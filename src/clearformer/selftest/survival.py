@@ -19,14 +19,14 @@ from clearformer.config import Dropout, HiddenMemory, RunConfig
 from clearformer.data import Places
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
-from clearformer.selftest import nursery
-from clearformer.selftest.inside import command
-from clearformer.selftest.nursery import Missed, require
+from clearformer.runs import checkpoint
+from clearformer.runs.faults import POINTS, VARIABLE
+from clearformer.runs.run import Run
+from clearformer.selftest import processes
+from clearformer.selftest.in_process import command
+from clearformer.selftest.processes import Missed, require
 from clearformer.selftest.toy import TEXT, Toy, end_line, newest_step, require_same
-from clearformer.train import checkpoint
 from clearformer.train.events import Step
-from clearformer.train.faults import POINTS, VARIABLE
-from clearformer.train.run import Run
 
 STEPS_A_KILL = 8  # more than a start of training lives to see, so that the kills find it running
 
@@ -54,7 +54,7 @@ def _killed(place: Path, wanted: int, seed: int) -> int:
             time.sleep(moments.uniform(0, 0.15))
             if child.alive():
                 child.send(signal.SIGKILL)
-        code = child.wait(10 * nursery.PATIENCE)
+        code = child.wait(10 * processes.PATIENCE)
         now = newest_step(folder)
         require(now >= before, f"went back from step {before} to {now} after {kills} kills")
         before = now
@@ -170,7 +170,7 @@ def signals(place: Path, *, count: int) -> str:
         began = time.monotonic()
         if sent < count and child.alive():
             child.send(which)
-        code = child.wait(10 * nursery.PATIENCE)
+        code = child.wait(10 * processes.PATIENCE)
         if code == 0 or end_line(folder).get("reason") == "finished":
             break  # it had ended before the signal came
         require(code == 128 + which, f"{which.name}: left with {code}: {child.said()[-300:]}")
@@ -220,7 +220,7 @@ def full_disk(place: Path, *, count: int) -> str:
         if number % 2 and _small_disks():
             words = longer.words(folder / "run")
             whole = place / "whole"
-            said = nursery.ask(_small_disk, words, str(whole), str(folder), 200 + 40 * number)
+            said = processes.ask(_small_disk, words, str(whole), str(folder), 200 + 40 * number)
             small += 1
         else:
             shutil.copytree(place / "whole", folder)
@@ -241,7 +241,7 @@ NEW_USER, NEW_MOUNT = 0x10000000, 0x00020000  # of <sched.h>
 def _small_disks() -> bool:
     """Whether a process may have a small disk of its own here."""
     try:
-        return bool(nursery.ask(_own_mounts, seconds=30))
+        return bool(processes.ask(_own_mounts, seconds=30))
     except Missed:
         return False
 

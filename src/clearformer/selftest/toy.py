@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clearformer.selftest import nursery
-from clearformer.selftest.nursery import Child, require
-from clearformer.train import checkpoint, records
+from clearformer.runs import checkpoint, metrics
+from clearformer.selftest import processes
+from clearformer.selftest.processes import Child, require
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60
 FLAGS = (
@@ -38,7 +38,7 @@ class Toy:
     def finish(self, folder: Path) -> None:
         """Run, or go on, to the end."""
         child = self.start(folder)
-        code = child.wait(10 * nursery.PATIENCE)
+        code = child.wait(10 * processes.PATIENCE)
         require(code == 0, f"a run that should finish left with {code}: {child.said()[-300:]}")
 
 
@@ -61,7 +61,7 @@ def fingerprint(folder: Path) -> dict[str, Any]:
     }
     curve = [
         {key: value for key, value in record.items() if key not in CLOCK}
-        for record in records.read(folder / "metrics.jsonl")
+        for record in metrics.read(folder / "metrics.jsonl")
     ]
     return {"step": found.step, **files, "curve": json.dumps(curve)}
 
@@ -73,4 +73,4 @@ def require_same(folder: Path, reference: Path) -> None:
 
 
 def end_line(folder: Path) -> dict[str, Any]:
-    return records.read(folder / "metrics.jsonl")[-1]
+    return metrics.read(folder / "metrics.jsonl")[-1]

@@ -1,10 +1,10 @@
 """Tokenizers: how text becomes the ids that a model reads, and ids become text."""
 
-from clearformer.text.fallback import FallbackPairs
-from clearformer.text.kinds import KINDS, from_json, load, save, train
-from clearformer.text.pieces import BytePairs, WordPieces
+from clearformer.text.byte_fallback import FallbackPairs
 from clearformer.text.plain import Bytes, Characters, Words
-from clearformer.text.sentences import SentencePieces
+from clearformer.text.registry import KINDS, from_json, load, save, train
+from clearformer.text.sentencepiece import SentencePieces
+from clearformer.text.subwords import BytePairs, WordPieces
 from clearformer.text.tokenizer import Ids, Tokenizer, sha256
 
 __all__ = [

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from clearformer.train.scaling import MOST_IN_A_ROW, Scaling
-from clearformer.train.spread import SINGLE, Single
+from clearformer.distributed.parallel import SINGLE, Single
+from clearformer.train.loss_scaling import MOST_IN_A_ROW, Scaling
 
 Loss = Callable[[Any], tuple[Tensor, Tensor]]  # a batch to (sums, counts), one per objective
 
@@ -82,3 +82,11 @@ def take(
         for rule in rules:
             rule.step()
     return Outcome(total.item(), norm.item(), targets)
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """Torch says it in words: `DefaultCPUAllocator: can't allocate memory`, `out of memory`."""
+    if isinstance(problem, MemoryError):
+        return True
+    text = str(problem)
+    return isinstance(problem, RuntimeError) and ("allocate" in text or "out of memory" in text)

@@ -9,9 +9,9 @@ import urllib.request
 import pytest
 import torch
 
+from clearformer.explore.generation import Text
 from clearformer.explore.trace import trace
-from clearformer.explore.writing import Text
-from clearformer.generate.choose import Sampling, choose
+from clearformer.generate.sampling import Sampling, choose
 
 pytestmark = pytest.mark.xdist_group("explorer")
 PROMPT = "the cat sat"

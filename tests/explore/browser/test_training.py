@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from clearformer.train.lock import Lock
+from clearformer.runs.lock import Lock
 
 pytestmark = pytest.mark.xdist_group("explorer")
 

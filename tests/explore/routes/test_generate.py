@@ -2,7 +2,7 @@
 
 import time
 
-from clearformer.generate.choose import Sampling
+from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 

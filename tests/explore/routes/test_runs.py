@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from clearformer.train.lock import Lock
+from clearformer.runs.lock import Lock
 
 
 @pytest.fixture

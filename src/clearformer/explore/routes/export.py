@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse
 from clearformer.explore import asgi, export
 from clearformer.explore.explorer import Here
 from clearformer.explore.replay import is_id
-from clearformer.explore.schemas import ExportAsked
+from clearformer.explore.requests import ExportAsked
 
 router = APIRouter(prefix="/api")
 GONE = 499  # a client that has closed its connection: the number that nginx gives it

@@ -13,11 +13,11 @@ from starlette.types import Receive, Scope, Send
 
 from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import Explorer, Here
+from clearformer.explore.generation import Text
 from clearformer.explore.jobs import Worker
-from clearformer.explore.schemas import GenerateAsked
+from clearformer.explore.requests import GenerateAsked
 from clearformer.explore.security import answer
 from clearformer.explore.slots import Slots
-from clearformer.explore.writing import Text
 
 router = APIRouter(prefix="/api")
 EVENTS: dict[int | str, dict[str, Any]] = {

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clearformer.explore import lessons
-from clearformer.explore.answers import MemoryTold, PatternsTold, ScalingTold
 from clearformer.explore.explorer import Here
+from clearformer.explore.responses import MemoryTold, PatternsTold, ScalingTold
 
 router = APIRouter(prefix="/api")
 

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Query
 
 import clearformer
 from clearformer.explore import about, source
-from clearformer.explore.answers import (
+from clearformer.explore.explorer import Here
+from clearformer.explore.requests import Id
+from clearformer.explore.responses import (
     Info,
     ModelTold,
     Parameters,
     SourceTold,
     Symbols,
 )
-from clearformer.explore.explorer import Here
-from clearformer.explore.schemas import Id
 
 router = APIRouter(prefix="/api")
 

@@ -13,13 +13,13 @@ from starlette.concurrency import run_in_threadpool
 
 from clearformer import safe_files
 from clearformer.explore import runs
-from clearformer.explore.answers import Metrics, RunTold, Stopping
 from clearformer.explore.entries import Entry
 from clearformer.explore.errors import unknown
 from clearformer.explore.explorer import Explorer, Here
 from clearformer.explore.limits import POLL_SECONDS
+from clearformer.explore.requests import Id, Nothing
+from clearformer.explore.responses import Metrics, RunTold, Stopping
 from clearformer.explore.routes.generate import EVENTS, EventStream, event
-from clearformer.explore.schemas import Id, Nothing
 from clearformer.explore.views import family
 
 router = APIRouter(prefix="/api/runs")

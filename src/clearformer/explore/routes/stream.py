@@ -8,17 +8,17 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clearformer.explore import lens as looking
-from clearformer.explore.answers import (
+from clearformer.explore.errors import bad_field
+from clearformer.explore.explorer import Here
+from clearformer.explore.requests import Part
+from clearformer.explore.requests import Place as At
+from clearformer.explore.responses import (
     LensTold,
     ResidualTold,
     UnitsTold,
     VectorsTold,
 )
-from clearformer.explore.errors import bad_field
-from clearformer.explore.explorer import Here
 from clearformer.explore.routes.traces import TraceId
-from clearformer.explore.schemas import Part
-from clearformer.explore.schemas import Place as At
 
 router = APIRouter(prefix="/api/traces")
 

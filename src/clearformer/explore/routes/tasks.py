@@ -7,15 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clearformer.explore import attribution, compare, hiding, places
-from clearformer.explore.answers import (
+from clearformer.explore import attribution, compare, masking, position_similarity
+from clearformer.explore.explorer import Here, as_json
+from clearformer.explore.requests import AttributeAsked, CompareAsked, CorruptAsked
+from clearformer.explore.responses import (
     AttributeTold,
     CompareTold,
     CorruptTold,
     PositionsTold,
 )
-from clearformer.explore.explorer import Here, as_json
-from clearformer.explore.schemas import AttributeAsked, CompareAsked, CorruptAsked
 
 router = APIRouter(prefix="/api")
 Named = Annotated[str, Query(max_length=100)]
@@ -35,7 +35,7 @@ async def corrupt(here: Here, asked: CorruptAsked) -> Response:
     return await here.tell_of_model(
         asked.model,
         asked.checkpoint,
-        lambda o: hiding.corrupt(o, asked.text, asked.seed, here.limits),
+        lambda o: masking.corrupt(o, asked.text, asked.seed, here.limits),
     )
 
 
@@ -56,4 +56,4 @@ async def compared(here: Here, asked: CompareAsked) -> Response:
 
 @router.get("/positions", response_model=PositionsTold)
 async def positions(here: Here, model: Named, checkpoint: Named | None = None) -> Response:
-    return await here.tell_of_model(model, checkpoint, places.positions)
+    return await here.tell_of_model(model, checkpoint, position_similarity.positions)

@@ -9,7 +9,25 @@ from starlette.responses import Response
 
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import experiments, views
-from clearformer.explore.answers import (
+from clearformer.explore.explorer import Explorer, Here
+from clearformer.explore.inputs import (
+    masked,
+    own_ids,
+    own_target,
+    permuted,
+    require_ids,
+    require_room,
+)
+from clearformer.explore.library import Opened
+from clearformer.explore.requests import (
+    Part,
+    PermuteAsked,
+    ProbeAsked,
+    Stage,
+    TraceAsked,
+)
+from clearformer.explore.requests import Place as At
+from clearformer.explore.responses import (
     AttentionTold,
     HeadTold,
     LogitsTold,
@@ -19,24 +37,6 @@ from clearformer.explore.answers import (
     QueryTold,
     TraceTold,
 )
-from clearformer.explore.asking import (
-    masked,
-    own_ids,
-    own_target,
-    permuted,
-    require_ids,
-    require_room,
-)
-from clearformer.explore.explorer import Explorer, Here
-from clearformer.explore.library import Opened
-from clearformer.explore.schemas import (
-    Part,
-    PermuteAsked,
-    ProbeAsked,
-    Stage,
-    TraceAsked,
-)
-from clearformer.explore.schemas import Place as At
 
 router = APIRouter(prefix="/api")
 TraceId = Annotated[str, Path(max_length=40)]

@@ -1,0 +1,90 @@
+"""How `clearformer generate` shows what was written: lines, colours, a table, and how fast."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from clearformer.cli.output import say, tell, write
+from clearformer.escape import json_line
+
+if TYPE_CHECKING:
+    from clearformer.generate.detokenize import Token
+
+COLOURS = ((1, 46), (2, 190), (4, 220), (8, 208), (float("inf"), 196))  # bits below, colour
+
+
+class Shown(Protocol):
+    """A text that is done."""
+
+    @property
+    def prompt(self) -> str | Sequence[int]: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def tokens(self) -> Sequence[object]: ...
+
+
+def as_line(text: Shown) -> str:
+    return f"{text.prompt}{text.text}\n"
+
+
+def as_json(text: Shown, sample: int, more: Mapping[str, object]) -> dict[str, object]:
+    """A text as an object of JSON."""
+    row: dict[str, object] = {"prompt": text.prompt, "sample": sample}
+    row |= {"text": text.text, "reason": text.reason, "tokens": len(text.tokens), **more}
+    return row
+
+
+def numbers(tokens: Sequence[Token]) -> dict[str, object]:
+    """All that is known of each token, as columns."""
+    return {
+        "ids": [token.id for token in tokens],
+        "probabilities": [token.probability for token in tokens],
+        "bits": [round(token.bits, 4) for token in tokens],
+        "uniforms": [token.uniform for token in tokens],
+    }
+
+
+def shower() -> Callable[[Token], None]:
+    """How a token is shown with its probability: in colour, or as a line of a table."""
+    return coloured if sys.stdout.isatty() else tabled
+
+
+def coloured(token: Token) -> None:
+    """From green (expected) to red (a surprise)."""
+    write(token.text, colour=next(colour for bits, colour in COLOURS if token.bits < bits))
+
+
+def tabled(token: Token) -> None:
+    numbers = f"{token.probability:8.4f} {token.bits:7.2f} bits {token.uniform:8.4f}"
+    say(f"{numbers}  {json_line(token.text)}", flush=True)
+
+
+class Clock:
+    """Tokens a second, from the first one on: before it comes the reading of the prompt."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.began = time.perf_counter()
+
+    def count(self, tokens: int = 1) -> None:
+        self.tokens += tokens
+
+    def tell(self) -> None:
+        seconds = max(time.perf_counter() - self.began, 1e-9)
+        tell(f"{self.tokens:,} tokens in {seconds:.1f} s, {self.tokens / seconds:,.0f} tokens/s")
+
+
+def note(*sentences: str | None) -> None:
+    """What the user should know, beside the output and not in it."""
+    for sentence in sentences:
+        if sentence is not None:
+            tell(f"note: {sentence}")

@@ -1,0 +1,45 @@
+"""Numbers in words, English and German, by the num2words package: pairs with an exact answer.
+
+All numbers below a thousand and 24,000 up to a million, small ones as often as large ones.
+Which of them are held back depends on the number alone, so no number is on two sides.
+"""
+
+import hashlib
+
+from clearformer.data.corpus_files import Places
+from clearformer.data.shuffle import draws
+from clearformer.data.tables import Pairs
+
+SMALL, DRAWN, LIMIT = 1000, 24_000, 1_000_000
+PARTS = ("train", "validation", "test")
+
+
+def number_words(part: str, places: Places) -> Pairs:
+    try:
+        from num2words import num2words
+    except ImportError:
+        raise ValueError(
+            "number-words: the package num2words writes the numbers, and it is not installed: "
+            "pip install num2words"
+        ) from None
+    numbers = [number for number in chosen() if part_of(number) == part]
+    english = tuple(str(num2words(number, lang="en")) for number in numbers)
+    german = tuple(str(num2words(number, lang="de")) for number in numbers)
+    return Pairs(f"number-words {part}", english, german)
+
+
+def chosen() -> list[int]:
+    """The numbers of all parts, in order, the same on every machine."""
+    raw = draws(DRAWN, seed=0, epoch=0).astype(float) / 2.0**64  # uniform from 0 to 1
+    # Uniform in the exponent for a half, or nearly all of them would have six digits.
+    spread = [
+        int(LIMIT * value) if place % 2 else int(SMALL * (LIMIT / SMALL) ** value)
+        for place, value in enumerate(raw.tolist())
+    ]
+    return sorted({*range(SMALL), *spread})
+
+
+def part_of(number: int) -> str:
+    """A tenth of the numbers is validation, a tenth is test."""
+    digit = hashlib.sha256(str(number).encode()).digest()[0] % 10
+    return {0: "validation", 1: "test"}.get(digit, "train")

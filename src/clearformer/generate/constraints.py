@@ -1,0 +1,208 @@
+"""Text that must have a form: one of some choices, or a regular expression.
+
+A constraint is an automaton over tokens. It says which tokens may come next and whether the
+text may end here. Where both are possible the model decides: it draws as if it were free, and
+a token that the form does not allow is its end (`row.py`).
+
+Constraints are values and never change: `after(state, token)` gives the next state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from clearformer.generate.detokenize import byte_level, one_byte, spelling
+from clearformer.generate.regex_automaton import States, automaton, refused
+from clearformer.text import BytePairs, Bytes, Characters, FallbackPairs, Tokenizer
+
+Tree = dict[int, Any]  # by bytes; under TOKENS the tokens that end there
+TOKENS = -1
+
+
+class Constraint(Protocol):
+    """An automaton over tokens."""
+
+    start: Hashable
+
+    def allowed(self, state: Hashable) -> Tensor:
+        """Ids that may come next, in rising order: (ids,)."""
+
+    def may_end(self, state: Hashable) -> bool: ...
+
+    def after(self, state: Hashable, token: int) -> Hashable: ...
+
+
+class Choices:
+    """One of some texts, each spelled as the tokenizer spells it: a tree of tokens.
+
+    Where a token is banned, only the choices without it are left.
+    """
+
+    start: Hashable = ()
+
+    def __init__(
+        self, texts: Sequence[str], tokenizer: Tokenizer, banned: Collection[int] = ()
+    ) -> None:
+        if not texts:
+            raise ValueError("there are no choices: give at least one")
+        spelled = {continuation(text, tokenizer, "the choice") for text in texts}
+        self.texts = {ids for ids in spelled if not set(ids) & set(banned)}
+        if not self.texts:
+            raise ValueError(
+                f"no choice is left: a token that is banned is needed for "
+                f"{' and for '.join(map(repr, texts))}"
+            )
+        self.children: dict[Hashable, set[int]] = {}
+        for ids in self.texts:
+            for length in range(len(ids)):
+                self.children.setdefault(ids[:length], set()).add(ids[length])
+
+    def allowed(self, state: Hashable) -> Tensor:
+        return torch.tensor(sorted(self.children.get(state, ())), dtype=torch.long)
+
+    def may_end(self, state: Hashable) -> bool:
+        return state in self.texts
+
+    def after(self, state: Hashable, token: int) -> Hashable:
+        assert isinstance(state, tuple)
+        return (*state, token)
+
+
+class Expression:
+    """A regular expression that the whole text must match, over every spelling by tokens.
+
+    A state is a set of states of the automaton over bytes. Which tokens may follow it is found
+    by walking a tree of all tokens' bytes, leaving each branch where the automaton dies. A token
+    after which no others could spell a match may not follow: a text never gets stuck.
+    """
+
+    def __init__(self, pattern: str, tokenizer: Tokenizer, banned: Collection[int] = ()) -> None:
+        self.machine, start = automaton(pattern)
+        self.tree: Tree = {}
+        for token, spelled in enumerate(spellings(tokenizer)):
+            if not spelled or token in banned:  # special tokens spell nothing
+                continue
+            node = self.tree
+            for byte in spelled:
+                node = node.setdefault(byte, {})
+            node.setdefault(TOKENS, []).append(token)
+        self.alive = self._alive()
+        if not start & self.alive:
+            but = ", without those that are banned" if banned else ""
+            raise refused(
+                pattern,
+                f"no text that matches it can be written with the tokens of this tokenizer "
+                f"({tokenizer.kind}){but}",
+            )
+        self.start: Hashable = start & self.alive
+        self.following: dict[Hashable, dict[int, States]] = {}
+
+    def allowed(self, state: Hashable) -> Tensor:
+        return torch.tensor(sorted(self._tokens(state)), dtype=torch.long)
+
+    def may_end(self, state: Hashable) -> bool:
+        assert isinstance(state, frozenset)
+        return self.machine.end in state
+
+    def after(self, state: Hashable, token: int) -> Hashable:
+        return self._tokens(state)[token]
+
+    def _tokens(self, state: Hashable) -> dict[int, States]:
+        """Each token that may follow, and the state behind it."""
+        if state not in self.following:
+            assert isinstance(state, frozenset)
+            self.following[state] = {
+                token: living
+                for token, after in self._walk(self.tree, state)
+                if (living := after & self.alive)
+            }
+        return self.following[state]
+
+    def _walk(self, node: Tree, states: States) -> Iterator[tuple[int, States]]:
+        for byte, below in node.items():
+            if byte == TOKENS:
+                yield from ((token, states) for token in below)
+            elif after := self.machine.step(states, byte):
+                yield from self._walk(below, after)
+
+    def _alive(self) -> States:
+        """The automaton's states from which tokens lead to its end.
+
+        A set of states is alive if one of them is, so each is looked at once, and not each of
+        the many sets that there may be.
+        """
+        alive = {self.machine.end}
+        self._spread(alive, self._leads_by_byte)
+        if not all(TOKENS in self.tree.get(byte, ()) for byte in range(256)):
+            self._spread(alive, self._leads_by_token)  # slower, and needed only here
+        return frozenset(alive)
+
+    def _spread(self, alive: set[int], leads: Callable[[int, set[int]], bool]) -> None:
+        """Put each state that leads to one of the living among them, until there is none."""
+        before = 0
+        while len(alive) > before:
+            before = len(alive)
+            # What is built last is mostly nearest the end, so one round finds almost all.
+            for state in reversed(range(len(self.machine.free_to))):
+                free = self.machine.free_to[state]
+                if state not in alive and (not alive.isdisjoint(free) or leads(state, alive)):
+                    alive.add(state)
+
+    def _leads_by_byte(self, state: int, alive: set[int]) -> bool:
+        return any(
+            target in alive and TOKENS in self.tree.get(byte, ())
+            for first, last, target in self.machine.bytes_to[state]
+            for byte in range(first, last + 1)
+        )
+
+    def _leads_by_token(self, state: int, alive: set[int]) -> bool:
+        return any(after & alive for _, after in self._walk(self.tree, frozenset([state])))
+
+
+def spellings(tokenizer: Tokenizer) -> list[bytes]:
+    """The bytes of each token, for tokenizers whose text is their tokens end to end."""
+    match tokenizer:
+        case Bytes():
+            return [bytes([i]) for i in range(256)]
+        case Characters():
+            return [b"", *(character.encode() for character in tokenizer.characters)]
+        case BytePairs():
+            special = set(tokenizer.specials.values())
+            return [
+                b"" if token in special else byte_level(tokenizer.parts, token)
+                for token in range(tokenizer.size)
+            ]
+        case FallbackPairs():
+            # A run of bytes is a text only as a whole, and so it is: a match is whole characters.
+            special = set(tokenizer.specials.values())
+            pieces = tokenizer.pieces(range(tokenizer.size))
+            return [
+                b"" if token in special else one_byte(piece) or piece.encode()
+                for token, piece in enumerate(pieces)
+            ]
+        case _:
+            raise ValueError(
+                f"a pattern needs tokens that spell the text one after the other, which those of "
+                f"a {tokenizer.kind} tokenizer do not: use --choices, or a model of bytes, "
+                f"characters or byte pairs"
+            )
+
+
+def continuation(text: str, tokenizer: Tokenizer, what: str) -> tuple[int, ...]:
+    """The ids that add exactly this text to one that is there."""
+    ids: list[int] = tokenizer.encode_more(text).tolist()
+    # Its own last token stands for any text that may come before.
+    speller = spelling(tokenizer, ids[-1:])
+    written = "".join(map(speller.add, ids)) + speller.rest()
+    if not ids or written != text:
+        near = ids and written.casefold().split() == text.casefold().split()
+        advice = f"give {written!r}" if near else "no text could ever be it"
+        raise ValueError(
+            f"{what} {text!r} cannot be encoded: this tokenizer ({tokenizer.kind}) makes "
+            f"{written!r} of it after a prompt, so {advice}"
+        )
+    return tuple(ids)

@@ -1,0 +1,79 @@
+"""An imported model as a run that every verb opens, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearformer import __version__
+from clearformer.build import outline
+from clearformer.config import RunConfig, to_json
+from clearformer.families.recipes import recipe
+from clearformer.hub.importing import Imported
+from clearformer.runs import checkpoint, state
+from clearformer.text import sha256 as tokenizer_identity
+
+
+def write_run(imported: Imported, out: Path) -> Path:
+    """A run at step 0: weights, tokenizer and config; nothing was trained, so no optimizer."""
+    if imported.tokenizer is None:
+        raise ValueError(
+            f"{imported.source} has no tokenizer, and a model without one cannot be used: "
+            f"give --tokenizer a folder that has it, or bytes"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is there already: choose another --out")
+    # How this family is trained unless told otherwise; nothing here has been trained with it.
+    data, train = recipe(imported.config)
+    data = replace(data, tokenizer=imported.tokenizer.kind, vocabulary=None)  # type: ignore[arg-type]
+    config = RunConfig(model=imported.config, data=data, train=train)
+    document = imported.tokenizer.to_json()
+    facts = {
+        "clearformer": __version__,
+        "torch": torch.__version__,
+        "tokenizer": tokenizer_identity(imported.tokenizer),
+        "tied": state.tied(outline(imported.config)),
+        "imported": {"from": Path(imported.source).name, "notes": list(imported.notes)},
+    }
+    with whole_or_nothing(out) as temporary:
+        checkpoint.write(
+            temporary / "checkpoints",
+            0,
+            {"model.safetensors": imported.tensors},
+            {
+                "config.json": to_json(config),
+                "tokenizer.json": document,
+                "state.json": state.State(torch.nn.Identity(), (), None).numbers(),
+            },
+            facts,
+        )
+        write_json(temporary / "config.json", to_json(config))
+        write_json(temporary / "tokenizer.json", document)
+    return out
+
+
+@contextmanager
+def whole_or_nothing(out: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `out` at the end, or goes if anything goes wrong."""
+    out = out.absolute()
+    temporary = out.with_name(f".{out.name}-{os.getpid()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+        yield temporary
+        temporary.rename(out)  # onto an empty folder, or none
+    except OSError as problem:
+        raise ValueError(f"{out} cannot be written: {problem.strerror or problem}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(checkpoint.as_text(value), encoding="utf-8")

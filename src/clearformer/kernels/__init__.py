@@ -1,0 +1,1 @@
+"""Fast forms of core's kernels, each tested equal to `core.kernels.explicit`."""

@@ -1,0 +1,298 @@
+"""How much memory a training step takes, and how much work it is, without doing it.
+
+One step of the very code that trains runs on tensors that have a shape and no memory (torch's
+fake tensors), while a ledger adds up what is allocated, what is freed, and the products on the
+way. So a new architecture, kernel or optimizer is counted right from its first day, and a model
+of any size is counted in seconds.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
+from math import lcm, prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from clearformer import build
+from clearformer.config import HiddenMemory, RunConfig, Seq2SeqConfig
+from clearformer.core import cache
+from clearformer.core.heads import IGNORE, Head
+from clearformer.core.model import Batch, PairBatch
+from clearformer.core.stack import Stack
+from clearformer.kernels.tiles import tiles
+from clearformer.train import optim, precision, recompute
+from clearformer.train.recompute import Recompute
+
+CPU = torch.device("cpu")
+Sides = tuple[int, int]  # tokens of a source and of a target
+ASSUMED: Sides = (32, 32)  # where nobody knows
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of a training step by part, and its floating-point operations."""
+
+    parameters: int
+    weights: int
+    gradients: int
+    optimizer: int
+    average: int  # a second copy of the weights, if there is one
+    kept: int  # what the forward pass leaves for the backward pass
+    step: int  # the most at any moment of a step, beyond weights, optimizer and average
+    evaluation: int  # likewise of an evaluation
+    operations: int  # of one micro-batch, forward and backward
+
+    @property
+    def activations(self) -> int:
+        """What a micro-batch takes beyond what is always there."""
+        return max(0, self.step - self.gradients)
+
+    @property
+    def total(self) -> int:
+        most = max(self.step, self.evaluation)
+        return self.weights + self.optimizer + self.average + most
+
+
+def footprint(
+    config: RunConfig, rows: int, what: Recompute, accumulated: bool, sides: Sides = ASSUMED
+) -> Footprint:
+    """Count a step with `rows` sequences, or pairs with these sides, at a time; accumulated =
+    gradients are there before."""
+    model = config.model
+    # Layers are alike after so many of them: one turn of patterns, one of what is recomputed.
+    turn = lcm(len(model.patterns), what if isinstance(what, int) else 1)
+    few, many = 2 * turn, 3 * turn
+    if model.kernel != "blockwise" or model.layers < 2 * many:
+        return _counted(config, rows, what, accumulated, sides)
+    # Tiles are thousands of small operations in each layer, so that two depths stand for all.
+    depths = (replace(config, model=replace(model, layers=n)) for n in (few, many))
+    shorter, longer = (astuple(_counted(each, rows, what, accumulated, sides)) for each in depths)
+    more = (model.layers - few) / turn
+    return Footprint(
+        *(round(a + more * (b - a)) for a, b in zip(shorter, longer, strict=True)),
+    )
+
+
+def _counted(
+    config: RunConfig, rows: int, what: Recompute, accumulated: bool, sides: Sides
+) -> Footprint:
+    from torch._subclasses.fake_tensor import FakeTensorMode  # takes a second to load
+
+    _find_tiles(config)
+    hidden = config.data.masking.share if config.data.masking is not None else 1.0
+    with FakeTensorMode(allow_non_fake_inputs=True), Ledger(hidden) as ledger:
+        model = _model(config)
+        weights = ledger.now
+        recompute.apply(model, what)
+        for head in model.modules():
+            if isinstance(head, Head):
+                head.smoothing = config.train.smoothing
+        learning = [p for p in model.parameters() if p.requires_grad]
+        rules = optim.optimizers(model, config.train)
+        for parameter in learning:
+            parameter.grad = torch.zeros_like(parameter)
+        gradients = ledger.now - weights
+        for rule in rules:
+            rule.step()
+        always = ledger.now - gradients  # weights and optimizer
+        half = precision.resolve(config.train.precision, CPU)
+        loss: Any = precision.under(model.loss, half, CPU)
+        if not accumulated:
+            for rule in rules:
+                rule.zero_grad()
+        batch, pasts = example(config, rows, sides)
+        before, ledger.highest, ledger.operations = ledger.now, ledger.now, 0
+        sums, _ = loss(batch, pasts) if pasts else loss(batch)
+        kept = ledger.now - before
+        sums.sum().backward()
+        operations = ledger.operations
+        del sums, batch, pasts
+        nn.utils.clip_grad_norm_(learning, config.train.clip or 1.0)
+        for rule in rules:
+            rule.step()
+        highest = ledger.highest
+        evaluation = _evaluation(config, model, ledger)
+    return Footprint(
+        sum(p.numel() for p in model.parameters()),
+        weights,
+        gradients,
+        always - weights,
+        weights if config.train.ema else 0,
+        kept,
+        highest - always,
+        evaluation,
+        operations,
+    )
+
+
+class Ledger(TorchDispatchMode):
+    """Adds up the memory of every tensor that an operation makes, until it is freed."""
+
+    def __init__(self, share: float = 1.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.share = share  # of places that a table of True and False picks
+        self.alive: dict[int, Any] = {}
+        self.now = 0
+        self.highest = 0
+        self.operations = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        found = self._picked(function, args)
+        if found is None:
+            found = function(*args, **(kwargs or {}))
+        for each in tree_iter(found):
+            if isinstance(each, Tensor):
+                self.note(each.untyped_storage())
+        count = COUNTS.get(function.overloadpacket._qualified_op_name)
+        if count is not None:
+            self.operations += count(args, found)
+        return found
+
+    def note(self, storage: torch.UntypedStorage) -> None:
+        """Count this memory from now on, if it is not counted yet."""
+        key, size = storage._cdata, storage.nbytes()
+        if key in self.alive:
+            return
+
+        def gone(_: object) -> None:
+            self.now -= size
+            del self.alive[key]
+
+        self.alive[key] = weakref.ref(storage, gone)
+        self.now += size
+        self.highest = max(self.highest, self.now)
+
+    def _picked(self, function: Any, args: Any) -> Any:
+        """x[places]: how many places are True only data can tell, so a share of them is."""
+        name = function.overloadpacket._qualified_op_name
+        picks = name in PICKS and args[1][0] is not None and args[1][0].dtype == torch.bool
+        if not picks:
+            return None
+        source, places = args[0], args[1][0]
+        if name != "aten::index":
+            return source  # what is written into it does not change its size
+        count = max(1, round(self.share * places.numel()))
+        return source.new_zeros(count, *source.shape[places.dim() :])
+
+
+PICKS = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
+
+
+def _matrices(args: Any, found: Tensor) -> int:
+    """2 m k n: args end on the two factors."""
+    return 2 * args[-2].shape[-1] * found.numel()
+
+
+def _added(args: Any, found: Tensor) -> int:
+    return 2 * args[1].shape[-1] * found.numel()
+
+
+def _attention(args: Any, found: Any) -> int:
+    q, k, v = args[:3]
+    return 2 * prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+
+
+def _attention_backward(args: Any, found: Any) -> int:
+    return 5 * _attention(args[1:], found) // 2  # five products for two
+
+
+COUNTS: dict[str, Callable[[Any, Any], int]] = {
+    "aten::mm": _matrices,
+    "aten::bmm": _matrices,
+    "aten::addmm": _added,
+    "aten::addmm_": _added,
+    "aten::baddbmm": _added,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+}
+
+
+def _model(config: RunConfig) -> Any:
+    make = build.seq2seq if isinstance(config.model, Seq2SeqConfig) else build.transformer
+    model = make(config.model).train()  # type: ignore[arg-type]
+    if config.train.freeze is not None:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name.startswith("head."))
+    return model
+
+
+def example(
+    config: RunConfig, rows: int, sides: Sides = ASSUMED
+) -> tuple[Any, list[cache.Past] | None]:
+    """A batch as the task of this model makes them, at its full length; pairs have these sides."""
+    model = config.model
+    if isinstance(model, Seq2SeqConfig):
+        source, target = (
+            torch.zeros(rows, min(model.length, side), dtype=torch.long) for side in sides
+        )
+        return PairBatch(source, target, target, source == 0, target == 0), None
+    ids = torch.zeros(rows, model.length, dtype=torch.long)
+    kind = type(model.head).__name__
+    if kind == "NextToken":
+        if not isinstance(model.past, HiddenMemory):
+            return Batch(ids, ids), None
+        pasts: list[cache.Past] = []
+        for _ in range(model.layers):
+            each = cache.HiddenMemory(model.past.length)
+            each.states = torch.zeros(rows, model.past.length, model.width)
+            pasts.append(each)
+        return Batch(ids, ids), pasts
+    keep = ids == 0
+    if kind == "Classifier":
+        return Batch(ids, ids[:, 0], keep, ids if model.segments else None), None
+    share = config.data.masking.share if config.data.masking is not None else 1.0
+    # Spread evenly: a place is hidden where the hidden ones so far reach the next whole number.
+    reached = (torch.arange(ids.numel() + 1, dtype=torch.float64) * share).floor()
+    hidden = (reached.diff() > 0).view_as(ids)
+    found = ids.masked_fill(~hidden, IGNORE)  # the loss is over what is hidden, and no more
+    targets = found if kind == "MaskedToken" else (found, ids[:, 0])
+    return Batch(ids, targets, keep, ids if model.segments else None), None
+
+
+def rows_of(config: RunConfig, sides: Sides = ASSUMED) -> int:
+    """Sequences of a whole batch; of pairs, whose batches have a number of tokens, those with
+    these sides."""
+    train = config.train
+    if isinstance(config.model, Seq2SeqConfig) and train.tokens is not None:
+        return max(1, min(train.batch, train.tokens // min(config.model.length, max(sides))))
+    return train.batch
+
+
+def _evaluation(config: RunConfig, model: Any, ledger: Ledger) -> int:
+    """The most that an evaluation takes, beyond weights and optimizer; gradients are there."""
+    rows = {"Classifier": 32}.get(type(config.model.head).__name__, 16)
+    gradients = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
+    if isinstance(config.model, Seq2SeqConfig) or config.data.masking is not None:
+        return gradients  # no more than a step
+    if isinstance(config.model.past, HiddenMemory):
+        rows = 8
+    rows = min(rows, -(-rows_of(config) // config.train.accumulate))
+    rows = max(1, min(rows, 2**26 // (config.model.length * config.model.vocabulary)))
+    model.eval()
+    batch, pasts = example(config, rows)
+    before, ledger.highest = ledger.now, ledger.now
+    with torch.no_grad():
+        model.loss(batch, pasts) if pasts else model.loss(batch)
+    copied = sum(p.nbytes for p in model.parameters()) if config.train.ema else 0
+    return ledger.highest - before + gradients + copied
+
+
+def _find_tiles(config: RunConfig) -> None:
+    """Tiles of sparse patterns, found for real before: they are numbers, not shapes."""
+    if config.model.kernel != "blockwise":
+        return
+    length = config.model.length
+    for module in build.outline(replace(config.model, layers=len(config.model.patterns))).modules():
+        if isinstance(module, Stack):
+            for pattern in module.patterns:
+                for head in dict.fromkeys(pattern.by_head(config.model.heads)):
+                    if head.most_keys(length) < length:
+                        tiles(head, 0, length, length, CPU)

@@ -1,0 +1,58 @@
+"""A run's README: what was trained, on what, how well, and how to use it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clearformer.escape import escape_line
+
+if TYPE_CHECKING:
+    from clearformer.runs.run import Run
+
+
+def _plain(text: str) -> str:
+    """A name from outside as Markdown that shows it: no markup, no HTML, one line."""
+    return re.sub(r"[\\`*\[\]<>|#&~]", r"\\\g<0>", escape_line(text))
+
+
+def card(run: Run) -> str:
+    model, train, now = run.config.model, run.config.train, run.state
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    verb = {
+        "bits_per_byte": 'generate {} "Once"',
+        "accuracy": 'classify {} "A text"',
+        "masked_loss": 'fill {} "A [MASK] text"',
+        "chrf": 'translate {} "a text"',
+    }
+    origin = run.config.origin
+    began = f"from {_plain(origin.folder)} (sha256 {origin.sha256})" if origin else "anew"
+    figure = run.task.figure.replace("_", " ")
+    minutes = run.state.seconds / 60
+    reached = "not evaluated"
+    if now.best is not None:
+        used = now.best if now.last is None or run.chosen.step == now.best["step"] else now.last
+        reached = f"{figure} {used['value']:.4f} at step {used['step']}, {run.chosen.why}"
+        reached += f"; {run.protocol}" if run.protocol else ""
+    folder = escape_line(shlex.quote(run.folder.name))
+    return f"""# {_plain(model.name)} on {_plain(Path(run.config.data.source).name)}
+
+| | |
+|---|---|
+| parameters | {parameters:,} |
+| shape | {model.layers} layers, width {model.width}, {model.heads} heads, length {model.length} |
+| tokens | {run.config.data.tokenizer}, {model.vocabulary:,} of them |
+| began | {began} |
+| training | {run.state.step:,} steps of {train.batch} sequences, {minutes:.1f} minutes |
+| optimizer | {type(train.optimizer).__name__}, learning rate {train.lr:g} |
+| validation | {reached} |
+
+![loss](loss.png)
+
+    clearformer {verb[run.task.figure].format(folder)}
+    clearformer evaluate {folder}
+
+`config.json` holds every setting; `checkpoints/step-N/` each open on their own.
+"""

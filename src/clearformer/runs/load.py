@@ -1,0 +1,197 @@
+"""Opening what a run left behind: a model with its tokenizer, from a run or one checkpoint.
+
+A checkpoint carries its own config and tokenizer, so a model cannot be opened with another's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clearformer import safe_files
+from clearformer.build import build
+from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
+from clearformer.core.model import Seq2Seq, Transformer
+from clearformer.generate.translate import Translator
+from clearformer.inference.int8 import load_int8
+from clearformer.runs import checkpoint, state
+from clearformer.runs.checkpoint_choice import Choice, choose
+from clearformer.runs.fingerprint import Builder, built
+from clearformer.text import Tokenizer
+from clearformer.text import from_json as tokenizer_from_json
+from clearformer.text import sha256 as tokenizer_identity
+from clearformer.train.device import set_threads
+
+Say = Callable[[str], None]
+INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
+
+
+def nothing_said(sentence: str) -> None:
+    """For whoever does not want to know."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A trained model, ready for use."""
+
+    model: Transformer
+    config: RunConfig
+    tokenizer: Tokenizer
+    found: checkpoint.Checkpoint
+    note: str | None = None  # why this checkpoint, where another could have been used
+
+
+@dataclass(frozen=True)
+class OpenedTranslator:
+    """A trained encoder-decoder, ready for use."""
+
+    translator: Translator
+    config: RunConfig
+    found: checkpoint.Checkpoint
+    note: str | None = None
+
+
+def open_run(path: Path | str, make: Builder = build) -> Opened:
+    """The checkpoint of a run to use (see choice.py), or the very one that `path` names.
+
+    A model that was trained with a builder of one's own (`Run(..., make=builder)`) is opened with
+    the same one.
+    """
+    notes: list[str] = []
+    model, config, tokenizer, found = open_any(path, make, notes.append)
+    if isinstance(model, Seq2Seq):
+        raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
+    return Opened(model, config, tokenizer, found, *notes)
+
+
+def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator:
+    """The same for an encoder-decoder."""
+    notes: list[str] = []
+    model, config, tokenizer, found = open_any(path, make, notes.append)
+    if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
+        raise ValueError(
+            f"{path} is no translator but {config.model.name}: use clearformer generate or "
+            f"classify, or train an original"
+        )
+    if config.model.marks is None:
+        raise ValueError(f"{path}: its config has no marks, so nobody knows where targets end")
+    return OpenedTranslator(Translator(model, config.model, tokenizer), config, found, *notes)
+
+
+def open_any(
+    path: Path | str, make: Builder = build, say: Say = nothing_said
+) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
+    """Either of them, for whoever takes both; `say` is told why this checkpoint, where another
+    could have been used."""
+    found, choice = chosen_checkpoint(Path(path))
+    if choice is not None and choice.other is not None:
+        other = Path(path) / "checkpoints" / f"step-{choice.other}"
+        say(f"{path}: step {choice.step}, {choice.why}; for that one give {other}")
+    try:
+        return _opened(found, make)
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
+        # Whoever can write hashes can write anything: what does not fit is said, not trusted.
+        raise ValueError(
+            f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
+            f"{problem!s:.80}): take it again from its source"
+        ) from None
+
+
+def _opened(
+    found: checkpoint.Checkpoint, make: Builder
+) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
+    config = run_from_json(found.json("config.json"))
+    tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
+    if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
+        raise ValueError(f"{found.folder}: its tokenizer is not the one it was trained with")
+    if tokenizer.size > config.model.vocabulary:  # a translator has marks besides
+        raise ValueError(
+            f"{found.folder}: its tokenizer has {tokenizer.size:,} tokens, but the model "
+            f"{config.model.vocabulary:,}: they do not belong together"
+        )
+    model = built(found, config, make)
+    set_threads(config.train.threads or torch.get_num_threads())
+    if has_int8(found):
+        load_int8(model, found.tensors(INT8))
+        return model.eval(), config, tokenizer, found
+    tensors = found.tensors("model.safetensors")
+    if config.train.ema is not None or make is not build:
+        others = found.tensors("state.safetensors")
+    if config.train.ema is not None:
+        # What was evaluated is the running average, so that is what is used.
+        tensors = {name: others[f"average.{name}"] for name in tensors}
+    state.adopt_weights(model, tensors, str(found.folder))
+    if make is not build:
+        state.load_buffers(model, others, str(found.folder))
+    return model.eval(), config, tokenizer, found
+
+
+def has_int8(found: checkpoint.Checkpoint) -> bool:
+    """Whether a checkpoint's weights are in eight bits: good for use, not for training."""
+    return INT8 in found.manifest["files"]
+
+
+def require_floats(found: checkpoint.Checkpoint) -> None:
+    if has_int8(found):
+        raise ValueError(
+            f"{found.folder} has its weights in int8, which is good for use alone: take the run "
+            f"that it was made from"
+        )
+
+
+def is_translator(path: Path) -> bool:
+    """Whether a run is an encoder-decoder, without opening its weights."""
+    model = run_from_json(best_checkpoint(path).json("config.json")).model
+    return isinstance(model, Seq2SeqConfig)
+
+
+def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
+    """The checkpoint of the run in `path` to use, found whole, or `path` itself if it is one."""
+    return chosen_checkpoint(path)[0]
+
+
+def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]:
+    """The same with why it is the one; none: `path` left no choice."""
+    if os.path.lexists(path / "manifest.json"):
+        return checkpoint.verify(path), None
+    newest = _newest(path)
+    numbers, config = newest.json("state.json"), run_from_json(newest.json("config.json"))
+    numbers = numbers if isinstance(numbers, dict) else {}
+    choice = choose(numbers, newest.step, config.train.schedule)
+    folder = path / "checkpoints"
+    if choice.step == newest.step:
+        return newest, choice
+    if choice.step not in dict(checkpoint.numbered(folder)):
+        return newest, Choice(newest.step, "the last checkpoint; the best one is gone")
+    try:
+        return checkpoint.verify_in_run(folder / f"step-{choice.step}"), choice
+    except ValueError as problem:
+        raise ValueError(
+            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
+        ) from None
+
+
+def _newest(path: Path) -> checkpoint.Checkpoint:
+    folder = path / "checkpoints"
+    safe_files.require_folder(folder)
+    if not folder.is_dir():
+        raise ValueError(
+            f"{path} is no run: it has no checkpoints folder. Give what --out named in "
+            f"clearformer train"
+        )
+    passed_over: list[str] = []
+    newest = checkpoint.newest(folder, passed_over.append)
+    if newest is None:
+        raise ValueError(f"{path} has no checkpoint yet: let it train a little longer")
+    if passed_over:
+        # Training goes on from the one before and says so; whoever asks for a result is not
+        # given another one than he asked for.
+        raise ValueError(
+            f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest that holds is "
+            f"{newest.folder}: give that one, or let clearformer train --resume go on from it"
+        )
+    return newest

@@ -1,0 +1,1 @@
+"""Objectives: for each, its batches, loss, metric and samples."""

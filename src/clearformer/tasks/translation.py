@@ -1,0 +1,213 @@
+"""Learning to turn one sequence into another: pairs to batches, a model to figures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from clearformer import data
+from clearformer.config import DataConfig, Marks, RunConfig, Seq2SeqConfig, Sides
+from clearformer.core.model import PairBatch, Seq2Seq
+from clearformer.generate.beam import Beam
+from clearformer.generate.translate import Translator
+from clearformer.tasks.bleu import overlap, sentence_chrf
+from clearformer.tasks.evaluate import Measured, evaluating
+from clearformer.text import Tokenizer
+from clearformer.text import train as train_tokenizer
+
+# Pairs that are evaluated during training: an indicator that costs little beside it.
+# `clearformer evaluate` takes all.
+MOST_VALIDATION = 500
+SAMPLED = 20_000  # pairs that tell how long pairs are
+
+
+class Translation:
+    """Say a text in other words; the model is told the whole target while it learns."""
+
+    # chrF and not BLEU: it tells good from bad where a target is a single word, too.
+    figure = "chrf"
+    larger_is_better = True
+    counted = "target tokens"
+
+    def __init__(
+        self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
+    ) -> None:
+        assert isinstance(config.model, Seq2SeqConfig)
+        training, validation, notes = pairs(config.data, places, config.train.seed)
+        self.tokenizer = tokenizer or tokenizer_of(config.data, training)
+        # The marks come after the tokenizer's ids, so any tokenizer will do.
+        marks = Marks(end=self.tokenizer.size, start=self.tokenizer.size + 1)
+        encoded = data.encode_pairs(training, self.tokenizer, marks.start, marks.end)
+        reads, writes = data.telling_tokens(encoded)
+        model = replace(
+            config.model,
+            vocabulary=self.tokenizer.size + 2,
+            marks=marks,
+            sides=Sides(source=reads, target=writes),
+        )
+        self.config = replace(config, model=model)
+        self.model_config = model
+        fitting = fitting_rows(encoded, model.length)
+        self.training = encoded.select(fitting)
+        if not fitting:
+            raise ValueError(
+                f"{training.name}: each of its {len(training):,} pairs has more than "
+                f"{model.length} tokens on a side: build the model with a larger --length"
+            )
+        if len(fitting) < len(training):
+            notes += (
+                f"{len(training) - len(fitting):,} of {len(training):,} pairs have more than "
+                f"{model.length} tokens on a side and are left out",
+            )
+        self.validation, self.encoded = self._validation(validation)
+        known = set(zip(training.sources, training.targets, strict=True))
+        held = zip(validation.sources, validation.targets, strict=True)
+        repeated = sum(pair in known for pair in held)
+        if repeated:
+            notes += (
+                f"{repeated:,} of {len(validation):,} validation pairs also stand in the training",
+            )
+        self.notes = notes
+        self.batches = data.PairBatches(
+            self.training, config.train.batch, config.train.tokens, config.train.seed
+        )
+        self.steps_per_epoch = self.batches.steps_per_epoch
+        self.identity = f"{self.training.sha256()} {self.encoded.sha256()}"
+
+    def _validation(self, validation: data.Pairs) -> tuple[data.Pairs, data.EncodedPairs]:
+        """Some of the validation pairs, evenly taken, of those that fit."""
+        marks = self.model_config.marks
+        assert marks is not None
+        every = data.encode_pairs(validation, self.tokenizer, marks.start, marks.end)
+        fitting = fitting_rows(every, self.model_config.length)
+        if not fitting:
+            raise ValueError(
+                f"{validation.name}: each of its {len(validation):,} validation pairs has more "
+                f"than {self.model_config.length} tokens on a side: use a larger --length"
+            )
+        chosen = fitting[:: -(-len(fitting) // MOST_VALIDATION)]
+        return validation.select(chosen), every.select(chosen)
+
+    def batch(self, step: int) -> PairBatch:
+        return tensors(self.batches.batch(step))
+
+    def evaluate(self, model: Seq2Seq) -> Measured:
+        translator = Translator(model, self.model_config, self.tokenizer)
+        # An untrained model does not know where to stop.
+        most = 10 + 3 * max(len(ids) for ids in self.encoded.targets) // 2
+        # In full precision, as it will be used: caches are made for the weights' own.
+        with torch.autocast(next(model.parameters()).device.type, enabled=False):
+            found = translator.translate(
+                self.validation.sources, Beam(width=1), batch=128, most=most
+            )
+        texts = [each[0].text for each in found]
+        figures = overlap(texts, self.validation.targets)
+        told = {
+            "loss": loss(model, self.encoded),
+            "bleu": figures.bleu,
+            "chrf": figures.chrf,
+            "exact": figures.exact,
+        }
+        protocol = (
+            f"{len(texts):,} pairs of at most {self.model_config.length} tokens a side, each "
+            f"translated by its likeliest token in turn (beam 1)"
+        )
+        return Measured(told, sentence_chrf(texts, self.validation.targets), protocol)
+
+    def sample(self, model: Seq2Seq) -> str:
+        """A pair of the validation, and what the model says."""
+        source = self.validation.sources[len(self.validation) // 2]
+        translator = Translator(model, self.model_config, self.tokenizer)
+        found = translator.translate([source], Beam(width=1), most=2 * len(source) + 10)
+        return f"{source} -> {found[0][0].text}"
+
+    def chance(self) -> float:
+        return math.log(self.model_config.vocabulary)
+
+
+def loss(model: Seq2Seq, encoded: data.EncodedPairs, batch: int = 64) -> float:
+    """Nats a target token, end mark included, without smoothing: what the model really thinks."""
+    nats, count = 0.0, 0
+    with evaluating(model) as device:
+        for each in data.evaluation_pairs(encoded, batch):
+            sums, counts = model.loss(tensors(each, device))
+            nats += float(sums.double().sum())
+            count += int(counts.sum())
+    return nats / count
+
+
+def tensors(padded: data.PaddedPairs, device: torch.device | None = None) -> PairBatch:
+    """What the model takes; a side without padding needs no mask."""
+    source_keep, target_keep = padded.source_keep, padded.target_keep
+    return PairBatch(
+        torch.from_numpy(padded.source).to(device),
+        torch.from_numpy(padded.target).to(device),
+        torch.from_numpy(padded.targets).to(device),
+        None if source_keep.all() else torch.from_numpy(source_keep).to(device),
+        None if target_keep.all() else torch.from_numpy(target_keep).to(device),
+    )
+
+
+def tokenizer_of(config: DataConfig, training: data.Pairs) -> Tokenizer:
+    """One tokenizer for both sides."""
+    size = None if config.tokenizer == "bytes" else config.vocabulary
+    return train_tokenizer(config.tokenizer, (*training.sources, *training.targets), size)
+
+
+def sides(config: RunConfig, places: data.Places) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Tokens of both sides in the largest batch and in the usual one, padding counted, by a sample
+    that is read with a tokenizer of its own."""
+    training, _, _ = pairs(config.data, places, config.train.seed)
+    training = training.select(range(0, len(training), -(-len(training) // SAMPLED)))
+    encoded = data.encode_pairs(training, tokenizer_of(config.data, training), 0, 0)
+    encoded = encoded.select(fitting_rows(encoded, config.model.length))
+    train = config.train
+    batches = data.PairBatches(encoded, train.batch, train.tokens, train.seed)
+    every = [batches.batch(step) for step in range(batches.steps_per_epoch)]
+    largest = max(every, key=lambda each: each.source.size + each.target.size)
+    usual_source, usual_target = (
+        round(sum(side.size for side in padded) / len(encoded))
+        for padded in zip(*((each.source, each.target) for each in every), strict=True)
+    )
+    return (largest.source.shape[1], largest.target.shape[1]), (usual_source, usual_target)
+
+
+def fitting_rows(encoded: data.EncodedPairs, length: int) -> list[int]:
+    """The pairs that a model of this length can read and write."""
+    return [row for row, longest in enumerate(encoded.lengths.tolist()) if longest <= length]
+
+
+def pairs(
+    config: DataConfig, places: data.Places, seed: int
+) -> tuple[data.Pairs, data.Pairs, tuple[str, ...]]:
+    """The pairs to learn from, those held back, and what the user should know about them."""
+    notes: tuple[str, ...] = ()
+    if config.source in data.CORPORA:
+        corpus = pair_corpus(config.source)
+        training = corpus.read("train", places)
+        if config.validation is None and "validation" in corpus.parts:
+            return training, corpus.read("validation", places), notes
+    else:
+        training, notes = read(config, config.source)
+    if config.validation is not None:
+        validation, more = read(config, config.validation)
+        return training, validation, notes + more
+    return *data.split_pairs(training, config.validation_share, seed), notes
+
+
+def pair_corpus(name: str) -> data.PairCorpus:
+    """A corpus by name that has pairs; ValueError for any other."""
+    corpus = data.corpus(name)
+    if not isinstance(corpus, data.PairCorpus):
+        known = [n for n, each in data.CORPORA.items() if isinstance(each, data.PairCorpus)]
+        raise ValueError(
+            f"{corpus.name} has no pairs, but a translator learns from them: choose "
+            f"{', '.join(known)}, or two files as in train.en,train.de"
+        )
+    return corpus
+
+
+def read(config: DataConfig, source: str) -> tuple[data.Pairs, tuple[str, ...]]:
+    return data.read_pairs(source, config.source_column, config.target_column)

@@ -1,0 +1,123 @@
+"""Texts in the making: what Ctrl-C meets half written is not lost."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from clearformer.cli.interruptible import Interrupt
+
+# Tells when the logits of so many tokens were looked at, and waits there for Ctrl-C.
+WAITING = """
+import sys, time
+from clearformer.cli.main import main
+from clearformer.cli.interruptible import Interrupt, Interruptible
+from clearformer.generate.beam import Allowed
+
+interrupts, looked = [], 0
+
+def begin(interrupt, enter=Interrupt.__enter__):
+    interrupts.append(interrupt)
+    return enter(interrupt)
+
+def waiting(look):
+    def looking(*words):
+        global looked
+        looked += 1
+        if looked == int(sys.argv[1]):
+            print("waiting", file=sys.stderr, flush=True)
+            while not interrupts[0].asked:
+                time.sleep(0.01)
+        return look(*words)
+    return looking
+
+Interrupt.__enter__ = begin
+Interruptible.take = waiting(Interruptible.take)
+Allowed.__call__ = waiting(Allowed.__call__)
+main(sys.argv[2:])
+"""
+
+
+@pytest.fixture
+def interrupted():
+    """What a command leaves that Ctrl-C meets when it has drawn so many tokens."""
+
+    def run(tokens, *words, looks=None):
+        program = [sys.executable, "-c", WAITING, str(looks or tokens + 1), *words]
+        # A shell in the background has its children ignore Ctrl-C, and they hand that on.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Bytes, and decoded here: a carriage return that the model wrote stays one.
+        with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            signal.signal(signal.SIGINT, before)
+            assert process.stderr.readline() == b"waiting\n"
+            os.kill(process.pid, signal.SIGINT)
+            out, error = (each.decode() for each in process.communicate(timeout=300))
+        assert process.returncode == 130
+        assert "Traceback" not in error
+        assert re.fullmatch(r"[\d,]+ tokens in [\d.]+ s, [\d,]+ tokens/s\n", error)
+        assert error.startswith(f"{tokens} tokens")
+        return out
+
+    return run
+
+
+def test_ctrl_c_keeps_what_was_written(clearformer, run, interrupted):
+    ask = ("generate", run, "12 g", "--temperature", "0")
+    whole = clearformer(*ask, "--length", "20", "--quiet").out
+    assert interrupted(20, *ask) == whole
+    # What waits for a stop string that may still come is written, too.
+    assert interrupted(20, *ask, "--stop", f"{whole[-4:-1]}#") == whole
+
+
+def test_ctrl_c_keeps_each_sample_as_far_as_it_came(clearformer, run, interrupted):
+    ask = ("generate", run, "12 g", "--samples", "2", "--banned", "\n", "--quiet")
+    # Seven tokens of each, and an eighth of the first.
+    first, _ = clearformer(*ask, "--length", "8").out.rstrip("\n").split("\n")
+    _, second = clearformer(*ask, "--length", "7").out.rstrip("\n").split("\n")
+    assert interrupted(15, *ask[:-1]) == f"{first}\n{second}\n"
+
+
+@pytest.mark.parametrize("draft", [(), ("--lookup", "4")])
+def test_ctrl_c_tells_which_texts_are_not_done(clearformer, run, tmp_path, interrupted, draft):
+    (tmp_path / "p.txt").write_text("12 green\n7\n3 b\n")
+    ask = ("generate", run, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch", "1", *draft)
+    rows = [json.loads(line) for line in clearformer(*ask, "--length", "12").out.splitlines()]
+    cut = clearformer(*ask, "--length", "5").out.splitlines()[1]
+    left = interrupted(17, *ask, "--length", "12").splitlines()
+    # The third was never begun.
+    assert [json.loads(line) for line in left] == [
+        rows[0],
+        json.loads(cut) | {"reason": "interrupted"},
+    ]
+
+
+def test_ctrl_c_keeps_the_best_of_a_search(clearformer, run, tmp_path, interrupted):
+    (tmp_path / "p.txt").write_text("12 green\n7\n3 b\n")
+    ask = ("generate", run, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch", "1")
+    ask += ("--beam", "3", "--banned", "#255")
+    rows = [json.loads(line) for line in clearformer(*ask, "--length", "12").out.splitlines()]
+    cut = json.loads(clearformer(*ask, "--length", "5").out.splitlines()[1])
+    # A search has looked at what would come next, and takes it along.
+    left = interrupted(17, *ask, "--length", "12", looks=17).splitlines()
+    assert [json.loads(line) for line in left] == [rows[0], cut | {"reason": "interrupted"}]
+
+
+def test_a_second_ctrl_c_ends_at_once_and_a_background_job_hears_none():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGINT)
+            assert interrupt.asked
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGINT)
+            assert not interrupt.asked
+    finally:
+        signal.signal(signal.SIGINT, before)

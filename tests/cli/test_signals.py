@@ -1,0 +1,42 @@
+"""Signals that end a run, and the one that `nohup` has it ignore."""
+
+import signal
+
+import pytest
+
+from clearformer.cli.signals import Signals, Stopping
+
+
+@pytest.fixture(autouse=True)
+def no_nohup():
+    """The tests themselves may run under nohup, which has everything ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_the_code_says_which_signal_it_was(which):
+    before = signal.getsignal(which)
+    with Stopping() as stopping:
+        signal.raise_signal(which)
+    assert stopping.asked() == 128 + which
+    assert signal.getsignal(which) == before
+
+
+def test_signals_are_kept_in_their_order():
+    with Signals() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
+    assert signals.received == [signal.SIGTERM, signal.SIGHUP]
+
+
+def test_what_nohup_has_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Stopping() as stopping:
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert stopping.asked() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,46 @@
+"""Numbers in words: an exact answer for each, none of them on two sides."""
+
+import builtins
+
+import pytest
+
+from clearformer.data import Places, corpus
+from clearformer.data.number_words import LIMIT, SMALL, chosen, part_of
+
+
+def test_every_number_has_one_part():
+    numbers = chosen()
+    assert numbers == sorted(set(numbers)) == chosen()
+    assert numbers[:SMALL] == list(range(SMALL))
+    assert 20_000 < len(numbers) < 26_000
+    assert numbers[-1] <= LIMIT
+    counts = [sum(part_of(n) == part for n in numbers) for part in ("train", "validation", "test")]
+    assert sum(counts) == len(numbers)
+    assert min(counts) > 0.08 * len(numbers)
+
+
+def test_small_numbers_are_not_drowned():
+    assert sum(number < 100_000 for number in chosen()) > 8000
+
+
+def test_the_words(monkeypatch):
+    monkeypatch.setattr("clearformer.data.number_words.chosen", lambda: [0, 7, 21, 1101, 234_501])
+    monkeypatch.setattr("clearformer.data.number_words.part_of", lambda number: "test")
+    pairs = corpus("number-words").read("test", Places())
+    assert pairs.sources[1:4] == ("seven", "twenty-one", "one thousand, one hundred and one")
+    assert pairs.targets[1] == "sieben"
+    assert pairs.targets[4] == "zweihundertvierunddreißigtausendfünfhunderteins"
+    assert len(corpus("number-words").read("train", Places())) == 0
+
+
+def test_without_the_package_a_sentence_says_so(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name == "num2words":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ValueError, match=r"it is not installed: pip install num2words$"):
+        corpus("number-words").read("train", Places())

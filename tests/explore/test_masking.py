@@ -1,0 +1,36 @@
+"""What BERT is shown is what the trainer would show it."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from clearformer.data.masking import Hider, Hiding
+from clearformer.explore.errors import Problem
+from clearformer.explore.limits import Limits
+from clearformer.explore.masking import corrupt
+
+TEXT = "the cat sat on the mat and the dog sat on the log . to be or not to be"
+
+
+def test_each_token_has_the_fate_that_the_trainer_gives_it(opened):
+    model = opened("bert")
+    fates = Counter()
+    for seed in range(60):
+        told = corrupt(model, TEXT, seed, Limits())["tokens"]
+        ids = np.array([[each["id"] for each in told]])
+        hider = Hider(model.subject.tokenizer, Hiding())
+        shown, _ = hider.hide(ids, np.ones_like(ids, bool), seed, 0)
+        now = [each["became"]["id"] if each["became"] else each["id"] for each in told]
+        assert now == shown[0].tolist()
+        assert told[0]["fate"] == "untouched"  # [CLS]
+        fates.update(each["fate"] for each in told)
+    hidden = sum(fates.values()) - fates["untouched"]
+    assert fates["mask"] / hidden == pytest.approx(0.8, abs=0.1)
+    assert fates["random"] > 0
+    assert fates["kept"] > 0
+
+
+def test_only_a_masked_model_hides(opened):
+    with pytest.raises(Problem, match=r"gpt2 knows no \[MASK\]"):
+        corrupt(opened("gpt2"), TEXT, 0, Limits())

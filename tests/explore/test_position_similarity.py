@@ -1,0 +1,38 @@
+"""Position vectors and how alike they are."""
+
+import numpy as np
+import pytest
+
+from clearformer.explore.arrays import unpack
+from clearformer.explore.errors import Problem
+from clearformer.explore.position_similarity import position_vectors, positions
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("gpt2", "learned"), ("original", "sinusoidal"), ("modern", "rotary"), ("xl", "relative")],
+)
+def test_similarity_is_symmetric_and_one_with_itself(opened, family, kind):
+    told = positions(opened(family))
+    table = unpack(told["similarity"])
+    assert told["kind"] == kind
+    np.testing.assert_array_equal(table, table.T)
+    np.testing.assert_array_equal(np.diag(table), 1)
+
+
+def test_learned_vectors_are_those_of_the_table(opened):
+    model = opened("gpt2")
+    _, vectors = position_vectors(model)
+    assert vectors.equal(model.subject.model.embedding.position.table.weight)
+
+
+def test_without_vectors_there_is_nothing_to_compare(opened):
+    import dataclasses
+
+    from clearformer.config import ALiBi
+
+    model = opened("gpt2")
+    config = dataclasses.replace(model.config, position=ALiBi())
+    other = dataclasses.replace(model, subject=dataclasses.replace(model.subject, config=config))
+    with pytest.raises(Problem, match="has no vectors for its positions"):
+        positions(other)

@@ -1,0 +1,78 @@
+"""Rules on logits: each as transformers has it, and exact where that leaves ties to chance."""
+
+import pytest
+import torch
+from transformers import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+    TypicalLogitsWarper,
+)
+
+from clearformer.generate import logits_processors
+
+LOGITS = 3 * torch.randn(200, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+SEEN = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+def kept(logits):
+    return logits.isfinite().nonzero()[:, 0].tolist()
+
+
+@pytest.mark.parametrize("value", [0.05, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (logits_processors.top_p, TopPLogitsWarper),
+        (logits_processors.min_p, MinPLogitsWarper),
+        (logits_processors.typical, TypicalLogitsWarper),
+    ],
+)
+def test_cuts_are_those_of_transformers(ours, theirs, value):
+    expected = theirs(value)(None, LOGITS[None])[0]
+    assert kept(ours(LOGITS, value)) == kept(expected)
+
+
+@pytest.mark.parametrize("k", [1, 7, 100, 200, 500])
+def test_top_k_is_that_of_transformers(k):
+    assert kept(logits_processors.top_k(LOGITS, k)) == kept(
+        TopKLogitsWarper(k)(None, LOGITS[None])[0]
+    )
+
+
+def test_the_repetition_penalty_is_that_of_transformers():
+    expected = RepetitionPenaltyLogitsProcessor(1.3)(torch.tensor([SEEN]), LOGITS[None])[0]
+    torch.testing.assert_close(logits_processors.repeated(LOGITS, SEEN, 1.3), expected)
+    assert logits_processors.repeated(LOGITS, [], 1.3) is LOGITS
+
+
+def test_the_frequency_penalty_counts():
+    changed = LOGITS - logits_processors.frequent(LOGITS, SEEN, 0.5)
+    assert changed[1] == pytest.approx(1.0)
+    assert changed[3] == pytest.approx(0.5)
+    assert changed[0] == 0
+
+
+def test_banned_and_only_are_opposites():
+    assert kept(logits_processors.only(LOGITS, torch.tensor([3, 7]))) == [3, 7]
+    assert kept(logits_processors.banned(LOGITS, [3, 7])) == [
+        i for i in range(200) if i not in (3, 7)
+    ]
+
+
+def test_ties_go_by_id_in_every_cut():
+    flat = torch.zeros(300, dtype=torch.float64)
+    assert kept(logits_processors.top_k(flat, 3)) == [0, 1, 2]
+    assert kept(logits_processors.top_p(flat, 0.01)) == [0, 1, 2]
+    assert logits_processors.falling(flat, 2)[1].tolist() == list(range(300))
+
+
+@pytest.mark.parametrize("reach", [0.0, 0.3, 0.9, 0.99999, 1.0])
+def test_the_leading_tokens_are_those_of_a_whole_sort(reach):
+    probabilities = torch.randn(5000, dtype=torch.float64).round(decimals=1).softmax(0)
+    shares, ids = probabilities.sort(descending=True, stable=True)
+    found, places = logits_processors.leading(probabilities, reach)
+    assert ids[: len(places)].equal(places)
+    assert shares[: len(found)].equal(found)
+    assert float(found.sum()) > reach or len(found) == 5000

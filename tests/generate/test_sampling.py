@@ -1,0 +1,96 @@
+"""How a token is chosen: rules in order, temperature, and a draw that can be drawn."""
+
+import pytest
+import torch
+
+from clearformer.generate.sampling import Sampling, choose, cut, shaped
+
+LOGITS = torch.tensor([0.5, 2.0, -1.0, 2.0, 0.0])
+
+
+def by_id(how):
+    return cut(shaped(LOGITS, how), how).softmax(0)
+
+
+def kept(how):
+    return (by_id(how) > 0).nonzero().flatten().tolist()
+
+
+def test_the_whole_vocabulary_counts():
+    torch.testing.assert_close(by_id(Sampling()), LOGITS.double().softmax(0))
+
+
+def test_temperature_divides_the_logits():
+    found = by_id(Sampling(temperature=0.5))
+    torch.testing.assert_close(found, (LOGITS.double() / 0.5).softmax(0))
+    extreme = by_id(Sampling(temperature=1e-300))
+    torch.testing.assert_close(extreme, torch.tensor([0, 0.5, 0, 0.5, 0]).double())
+
+
+def test_temperature_zero_is_the_most_likely_and_ties_go_by_id():
+    choice = choose(LOGITS, Sampling(temperature=0), 0.99)
+    assert (choice.id, choice.probability, choice.uniform) == (1, 1.0, 0.99)
+
+
+def test_cuts_compose():
+    assert kept(Sampling(top_k=3)) == [0, 1, 3]
+    share = LOGITS.double().softmax(0)
+    assert kept(Sampling(top_p=float(share[1]) - 1e-9)) == [1]
+    assert kept(Sampling(top_p=float(share[1]) + 1e-9)) == [1, 3]
+    assert len(kept(Sampling(top_p=1.0))) == 5
+    assert kept(Sampling(top_k=3, top_p=0.85)) == [1, 3]
+    assert kept(Sampling(min_p=0.2)) == [0, 1, 3]
+    assert 0 < len(kept(Sampling(typical=0.3))) < 5
+
+
+def test_rules_look_at_the_text():
+    how = Sampling(temperature=0, repetition=5.0, frequency=1.5, banned=(3,), forced=(2,))
+    assert choose(LOGITS, how, 0.5).id == 2  # forced, then free
+    assert choose(LOGITS, how, 0.5, text=[2]).id == 1
+    assert choose(LOGITS, how, 0.5, prompt=[1], text=[2]).id == 0
+    assert choose(LOGITS, how, 0.5, text=[1, 0]).id == 4
+    # The frequency counts the text alone, the repetition the prompt as well.
+    assert choose(LOGITS, Sampling(temperature=0, frequency=9.0), 0.5, prompt=[1]).id == 1
+
+
+def test_a_forced_token_comes_even_if_it_is_banned():
+    assert choose(LOGITS, Sampling(forced=(2,), banned=(2,)), 0.5).id == 2
+
+
+def test_the_draw_is_the_inverse_of_the_cumulative_sum():
+    shares, ids = LOGITS.double().softmax(0).sort(descending=True, stable=True)
+    low = 0.0
+    for probability, token in zip(shares.tolist(), ids.tolist(), strict=True):
+        middle = choose(LOGITS, Sampling(), low + probability / 2)
+        assert middle.id == token
+        assert middle.probability == pytest.approx(probability)
+        low += probability
+    assert choose(LOGITS, Sampling(), 0.0).id == 1
+    assert choose(LOGITS, Sampling(top_k=2), 1 - 1e-16).id == 3
+
+
+def test_nothing_left_is_said():
+    with pytest.raises(ValueError, match=r"^no token is left .* every one, 5 of them by a ban$"):
+        choose(LOGITS, Sampling(banned=(0, 1, 2, 3, 4)), 0.5)
+    for how in (Sampling(temperature=0), Sampling()):
+        with pytest.raises(ValueError, match=r"^the model's scores .* are no numbers \(NaN\): its"):
+            choose(LOGITS * float("nan"), how, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": -1.0}, "temperature is -1.0, but it must be at least 0"),
+        ({"temperature": float("nan")}, "temperature is nan, but it must be at least 0"),
+        ({"top_k": 0}, "top-k is 0, but at least 1 token must be kept"),
+        ({"top_p": 0.0}, "top-p is 0.0, but it must be above 0 and at most 1"),
+        ({"top_p": 1.5}, "top-p is 1.5, but it must be above 0 and at most 1"),
+        ({"typical": 2.0}, "typical is 2.0, but it must be above 0 and at most 1"),
+        ({"min_p": -0.1}, "min-p is -0.1, but it must be between 0 and 1"),
+        ({"repetition": 0.0}, "repetition is 0.0, but it must be above 0"),
+        ({"frequency": float("inf")}, "frequency is inf, but it must be a number"),
+    ],
+)
+def test_absurd_numbers_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Sampling(**settings)

@@ -1,0 +1,172 @@
+"""One text in the making: its numbers are its own, and what ends it is known."""
+
+import math
+
+import pytest
+import torch
+
+from clearformer.generate.constraints import Choices, Expression
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.sequence import Row, Task, Uniforms
+from clearformer.text import Bytes, FallbackPairs
+from clearformer.text.byte_fallback import BYTES, FallbackParts
+
+GREEDY = Sampling(temperature=0)
+
+
+def logits(*likely, size=256):
+    """Logits in which these ids come first, in this order."""
+    scores = torch.zeros(size)
+    scores[list(likely)] = torch.arange(len(likely), 0, -1.0) * 5
+    return scores
+
+
+def written(task, *steps, prompt=b"p"):
+    """What a row makes of logits, one after the other: texts, and why it ended."""
+    row, texts = Row(list(prompt), task, Bytes()), []
+    for step in steps:
+        if row.finished is None:
+            texts += [token.text for token in row.take(step)]
+    return texts, row.finished
+
+
+def letters(text):
+    return [logits(ord(letter)) for letter in text]
+
+
+def test_uniform_numbers_depend_on_seed_row_and_place_alone():
+    first = Uniforms(5, 3)
+    late = first[9]
+    again = Uniforms(5, 3)
+    assert [first[i] for i in range(10)] == [again[i] for i in range(10)]
+    assert again[9] == late
+    assert len({Uniforms(seed, row)[0] for seed in range(9) for row in range(9)}) == 81
+    assert all(0 <= again[i] < 1 for i in range(1000))
+    assert Uniforms(-1, 0)[0] != Uniforms(1, 0)[0]
+
+
+def test_a_token_tells_how_it_was_drawn():
+    row = Row([1], Task(how=Sampling(temperature=0.5, top_k=2)), Bytes(), seed=3)
+    scores = logits(65, 66)
+    (token,) = row.take(scores)
+    assert token.uniform == Uniforms(3, 0)[0]
+    assert token.probability == pytest.approx(float((scores / 0.5).topk(2).values.softmax(0)[0]))
+    assert token.bits == pytest.approx(float(-scores.log_softmax(0)[65]) / math.log(2), abs=1e-5)
+    assert (token.id, token.text) == (65, "A")
+
+
+def test_bytes_that_wait_for_more_are_not_lost_where_a_text_ends():
+    """However it ends: by an end, from outside, by its length or before a stop string."""
+    half = [logits(byte) for byte in b"a\xe2\x82"]
+    ended = written(Task(how=GREEDY, ends=(0,)), *half, logits(0))
+    assert ("".join(ended[0]), ended[1]) == ("a\ufffd", "end")
+    assert "".join(written(Task(how=GREEDY, most=3), *half)[0]) == "a\ufffd"
+    row = Row([1], Task(how=GREEDY), Bytes())
+    tokens = [token for step in half for token in row.take(step)]
+    assert [token.id for token in tokens] == [0x61, 0xE2]  # the last one waits
+    tokens += row.finish("context")
+    assert "".join(token.text for token in tokens) == "a\ufffd"
+    assert [token.id for token in tokens] == [*b"a\xe2\x82"]
+    stopped = written(Task(how=GREEDY, stops=("!",)), *half, logits(33))
+    assert ("".join(stopped[0]), stopped[1]) == ("a\ufffd", "stop")
+
+
+def test_a_stop_string_is_found_in_bytes_that_waited_to_the_end():
+    merged = FallbackPairs(FallbackParts(("<unk>", *BYTES, "a"), ()))
+    ids = [1 + byte for byte in "日本".encode()]
+    for ends, most in (((257,), 9), ((), 6)):
+        row = Row([257], Task(how=GREEDY, stops=("本",), ends=ends, most=most), merged)
+        tokens = []
+        for token in [*ids, 257]:
+            tokens += row.take(logits(token, size=258)) if row.finished is None else []
+        assert ("".join(token.text for token in tokens), row.finished) == ("日", "stop")
+
+
+def test_what_ends_a_text():
+    assert written(Task(how=GREEDY, most=2), *letters("abc")) == (["a", "b"], "length")
+    task = Task(how=GREEDY, ends=(0,))
+    assert written(task, *letters("ab"), logits(0)) == (["a", "b"], "end")
+    task = Task(how=GREEDY, stops=("bc",))
+    assert written(task, *letters("abcd")) == (["a"], "stop")
+    assert written(Task(how=GREEDY, stops=("bx",), most=2), *letters("ab"))[0] == ["a", "b"]
+
+
+def test_a_least_length_postpones_the_end():
+    task = Task(how=GREEDY, ends=(0,), least=2)
+    texts, reason = written(task, *[logits(0, 97)] * 3)
+    assert (texts, reason) == (["a", "a"], "end")
+
+
+def test_half_a_character_comes_at_the_end():
+    assert written(Task(how=GREEDY, most=2), logits(97), logits(0xC3)) == (
+        ["a", "\ufffd"],
+        "length",
+    )
+
+
+def test_a_form_is_filled_and_then_done():
+    task = Task(how=GREEDY, constraint=Choices(["yes", "no"], Bytes()))
+    free = logits(ord("x"), ord("n"), ord("y"))
+    assert written(task, free, *letters("zzz")) == (["n", "o"], "complete")
+
+
+def test_where_a_form_may_end_the_model_decides():
+    task = Task(how=GREEDY, constraint=Expression("[0-9]+", Bytes()))
+    assert written(task, *letters("12"), logits(ord("."), ord("3"))) == (["1", "2"], "complete")
+    assert written(task, logits(ord("."), ord("3")), *letters("4."))[0] == ["3", "4"]
+
+
+class Stuck:
+    """A form that ends nowhere."""
+
+    start = 0
+
+    def allowed(self, state):
+        return torch.tensor([97, 98][state:][:1] if state < 2 else [])
+
+    def may_end(self, state):
+        return False
+
+    def after(self, state, token):
+        return state + 1
+
+
+def test_a_form_that_cannot_be_filled_is_not_called_complete():
+    message = r"^after 2 tokens the form allows no token and no end: it cannot be filled with"
+    with pytest.raises(ValueError, match=message):
+        written(Task(how=GREEDY, constraint=Stuck()), *letters("abc"))
+
+
+def test_rules_that_leave_nothing_of_a_form_are_named():
+    how = Sampling(temperature=0, banned=(98,))
+    message = r"^no token is left to choose: after 1 tokens the form allows 1, and other rules excl"
+    with pytest.raises(ValueError, match=message):
+        written(Task(how=how, constraint=Stuck()), *letters("ab"))
+
+
+def test_a_text_has_a_number():
+    with pytest.raises(ValueError, match=r"^the number of a text is -1, but it must be at least 0"):
+        Row([1], Task(), number=-1)
+
+
+def test_a_held_back_text_comes_when_a_row_is_ended_from_outside():
+    row = Row([1], Task(how=GREEDY, stops=("ab",)), Bytes())
+    assert row.take(logits(97)) == []
+    assert [token.text for token in row.finish("context")] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"most": 0}, "length is 0, but it must be at least 1"),
+        ({"most": 3, "least": 4}, "the least length is 4, but it must be between 0 and the length"),
+        ({"stops": ("",)}, "a stop string is empty"),
+        (
+            {"how": Sampling(forced=(97,)), "constraint": Choices(["a"], Bytes())},
+            "the task has forced tokens and a constraint, but each of them says how the text",
+        ),
+    ],
+)
+def test_absurd_tasks_are_refused(settings, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        Task(**settings)

@@ -1,0 +1,81 @@
+"""A text ends where its checkpoint says, in whichever file."""
+
+import json
+
+import pytest
+import torch
+
+from clearformer.config import NextToken
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.stream import stream
+from clearformer.generate.writer import Writer
+from clearformer.hub import eos_tokens
+from clearformer.hub.hf_config import Settings
+from clearformer.hub.importing import read
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({}, (7,)),  # the family's own
+        ({"eos_token_id": None}, ()),
+        ({"eos_token_id": 3}, (3,)),
+        ({"eos_token_id": [3, 5, 3]}, (3, 5)),
+        ({"eos_token_id": 50_256}, ()),  # of a larger model
+    ],
+)
+def test_numbers_of_tokens(said, found):
+    assert eos_tokens.read(Settings(said, "here"), vocabulary=10, silent=(7,)) == found
+
+
+@pytest.mark.parametrize("said", ["</s>", -1, [1, None], {}, True, 1.5])
+def test_anything_else_is_refused(said):
+    with pytest.raises(ValueError, match=r"here: eos_token_id is .* must be the number of a token"):
+        eos_tokens.read(Settings({"eos_token_id": said}, "here"), vocabulary=10)
+
+
+def test_the_file_about_writing_has_the_last_word(tmp_path):
+    data = {"eos_token_id": 1, "other": 2}
+    assert eos_tokens.gather(tmp_path, data) == data
+    (tmp_path / eos_tokens.GENERATION).write_text(json.dumps({"eos_token_id": [4], "any": 5}))
+    assert eos_tokens.gather(tmp_path, data) == {"eos_token_id": [4], "other": 2}
+    (tmp_path / eos_tokens.GENERATION).write_text("{}")
+    assert eos_tokens.gather(tmp_path, data) == {"eos_token_id": None, "other": 2}
+    (tmp_path / eos_tokens.GENERATION).write_text("[]")
+    with pytest.raises(ValueError, match="is no object"):
+        eos_tokens.gather(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    ("known", "written"),
+    [
+        (None, {}),
+        ((), {"eos_token_id": None}),
+        ((3,), {"eos_token_id": 3}),
+        ((3, 5), {"eos_token_id": [3, 5]}),
+    ],
+)
+def test_written_as_it_is_read(small, known, written):
+    config = small("gpt2", head=NextToken(ends=known))
+    assert eos_tokens.written(config) == written
+    if written:
+        assert eos_tokens.read(Settings(written, "here"), vocabulary=10) == known
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_greedy_text_ends_where_theirs_does(name, theirs, tmp_path):
+    """A token of no special name ends the text, here and in transformers."""
+    model, prompt = theirs(name), [5, 9, 30]
+    given = torch.tensor([prompt])
+    with torch.inference_mode():
+        free = model.generate(given, max_new_tokens=12, do_sample=False)
+        end = int(free[0, len(prompt) + 6])
+        model.generation_config.eos_token_id = model.config.eos_token_id = end
+        cut = model.generate(given, max_new_tokens=12, do_sample=False)[0, len(prompt) :].tolist()
+    assert len(cut) < 12
+    model.save_pretrained(tmp_path)
+    imported = read(tmp_path)
+    assert imported.config.head.ends == (end,)
+    writer = Writer(imported.model(), imported.config)
+    found = [token.id for token in stream(writer, prompt, Sampling(temperature=0), most=12)]
+    assert found == cut[:-1]

@@ -1,0 +1,77 @@
+"""Which form fits, and what is said where none does."""
+
+import pytest
+
+from clearformer.config import (
+    Biases,
+    Classifier,
+    Features,
+    LayerNorm,
+    Marks,
+    NextToken,
+    RMSNorm,
+)
+from clearformer.hub.export_family import fitting
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "kind"),
+    [
+        ("gpt2", {}, "gpt2"),
+        ("gpt2", {"activation": "squared_relu", "head": NextToken(tied=False)}, "gpt2"),
+        ("bert", {}, "bert"),
+        ("bert", {"head": Classifier(classes=4, pool="pooler")}, "bert"),
+        ("modern", {}, "qwen3"),
+        ("modern", {"query_key_norm": None}, "llama"),
+        ("modern", {"key_heads": None}, "qwen3"),
+        ("original", {"residual": "post", "marks": Marks(start=1, end=0)}, "marian"),
+    ],
+)
+def test_which_form_fits(small, family, changes, kind):
+    *_, settings = fitting(small(family, **changes))
+    assert settings["model_type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "reason"),
+    [
+        ("generator", {}, "residual is pre and not post"),
+        ("xl", {}, "position is .* and not RelativeXL"),
+        ("sparse", {}, "patterns is Causal and not Both"),
+        (
+            "gpt2",
+            {"head": NextToken(cap=30.0)},
+            r"its head is NextToken\(tied=True, cap=None, ends=None\) and not .*cap=30",
+        ),
+        (
+            "gpt2",
+            {"embedding_scale": "sqrt_width"},
+            "its embedding_scale is one and not sqrt_width",
+        ),
+        ("modern", {"query_key_norm": RMSNorm(epsilon=1e-3)}, "query_key_norm"),
+        ("modern", {"norm": LayerNorm(), "query_key_norm": None}, "norm is|position is"),
+        ("modern", {"biases": Biases()}, "biases is"),
+        ("bert", {"head": Classifier(classes=2, pool="mean")}, "head"),
+        ("bert", {"head": Features(pool="max")}, "head"),
+    ],
+)
+def test_what_has_no_counterpart_is_said(small, family, changes, reason):
+    with pytest.raises(
+        ValueError, match=f"has no counterpart among gpt2, bert, modern.*(?:{reason})"
+    ):
+        fitting(small(family, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, "its residual is post and not pre"),
+        ({"residual": "post", "activation": "swiglu"}, "its activation is gelu and not swiglu"),
+        ({"residual": "post", "norm": LayerNorm(epsilon=1e-6)}, "its norm is .*epsilon=1e-05"),
+        ({"residual": "post", "head": NextToken(tied=False)}, "its head is"),
+    ],
+)
+def test_what_no_translator_of_theirs_has_is_said(small, changes, reason):
+    config = small("original", **{"residual": "pre", "marks": Marks(start=1, end=0), **changes})
+    with pytest.raises(ValueError, match=f"the nearest is marian, but {reason}"):
+        fitting(config)

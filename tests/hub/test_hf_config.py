@@ -1,0 +1,114 @@
+"""A config.json, key by key."""
+
+import pytest
+
+from clearformer.hub.hf_config import HARMLESS, NEUTRAL, Settings
+
+
+def test_values_and_defaults():
+    settings = Settings({"n": 3, "x": 1, "on": True, "kind": "b", "none": None}, "here")
+    assert settings.whole("n", 5) == 3
+    assert settings.whole("none", 5, 4) == 4
+    assert settings.number("x", 0.5) == 1.0
+    assert settings.flag("on", False) is True
+    assert settings.choice("kind", {"a": 1, "b": 2}, "a") == 2
+    settings.close()
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**9, 1.5, True, "3", [3]])
+def test_a_number_out_of_range_is_refused_before_anything_is_made(value):
+    with pytest.raises(ValueError, match=r"here: n is .*, but it must be a whole number from 1 to"):
+        Settings({"n": value}, "here").whole("n", 65_536)
+
+
+def test_what_is_missing_is_refused():
+    with pytest.raises(ValueError, match="here: n is None, but it must be a whole number"):
+        Settings({}, "here").whole("n", 10)
+
+
+@pytest.mark.parametrize("value", ["nan", float("nan"), float("inf"), 2.0, -0.1, True])
+def test_a_share_must_be_one(value):
+    with pytest.raises(ValueError, match=r"here: x is .*, but it must be a number from 0 to 1"):
+        Settings({"x": value}, "here").number("x", 0.5)
+
+
+def test_what_nobody_asked_for_is_remembered_by_name():
+    settings = Settings({"new_trick": 0.5, "eos_token_ids": [1], "off": None, "n": 3}, "here")
+    settings.whole("n", 5)
+    settings.close()
+    assert settings.ignored == ["new_trick", "eos_token_ids"]
+    settings.close({"new_trick"})
+    assert settings.ignored == ["eos_token_ids"]
+    known = Settings(dict.fromkeys(HARMLESS, 1), "here")
+    known.close()
+    assert known.ignored == []
+
+
+def test_a_second_name_may_stand_alone_or_say_the_same():
+    alone = Settings({"hidden_size": 3}, "here")
+    alone.rename("hidden_size", "n_embd")
+    assert alone.whole("n_embd", 5) == 3
+    both = Settings({"hidden_size": 3, "n_embd": 3}, "here")
+    both.rename("hidden_size", "n_embd")
+    assert both.whole("n_embd", 5) == 3
+    with pytest.raises(ValueError, match="hidden_size is 4, but n_embd says 3: they are one"):
+        Settings({"hidden_size": 4, "n_embd": 3}, "here").rename("hidden_size", "n_embd")
+
+
+REFERENCE = {
+    "gpt2": "GPT2Config",
+    "bert": "BertConfig",
+    "llama": "LlamaConfig",
+    "mistral": "MistralConfig",
+    "qwen2": "Qwen2Config",
+    "qwen3": "Qwen3Config",
+    "marian": "MarianConfig",
+}
+
+
+@pytest.mark.parametrize("kind", REFERENCE)
+def test_every_setting_of_the_reference_is_understood(transformers, kind):
+    """A key that it has is asked for, or listed as harmless: none is ignored as unknown to it."""
+    from clearformer.hub.registry import KINDS
+
+    built = getattr(transformers, REFERENCE[kind])()
+    data = {name: getattr(built, name) for name in (*built.to_dict(), *built.attribute_map)}
+    settings = Settings({**data, "model_type": kind}, "here")
+    KINDS[kind].read(settings, ())
+    assert settings.ignored == []
+
+
+@pytest.mark.parametrize("kind", REFERENCE)
+def test_the_list_of_harmless_keys_has_none_that_the_reference_computes_with(transformers, kind):
+    """What its modeling code reads of a config and we call harmless is known, key by key."""
+    import importlib
+    import inspect
+    import re
+
+    place = f"transformers.models.{kind}.modeling_{kind}"
+    source = inspect.getsource(importlib.import_module(place))
+    read = set(re.findall(r"config\.(\w+)", source)) & HARMLESS
+    # Training, classes, padding, what is returned beside the output, and how work is cut.
+    known = {
+        "_attn_implementation", "chunk_size_feed_forward", "classifier_dropout",
+        "decoder_start_token_id", "hidden_dropout", "initializer_range", "num_labels",
+        "pad_token_id", "problem_type", "use_cache",
+    }  # fmt: skip
+    assert read <= known
+
+
+@pytest.mark.parametrize("name", sorted(NEUTRAL))
+def test_what_would_change_the_computation_may_only_be_off(name):
+    for value in (*NEUTRAL[name], None):
+        Settings({name: value}, "here").close()
+    with pytest.raises(ValueError, match=f"here: {name} is 'on', but clearformer computes"):
+        Settings({name: "on"}, "here").close()
+
+
+def test_choices_and_flags_are_named():
+    with pytest.raises(
+        ValueError, match="here: act is 'mish', but clearformer computes gelu, relu"
+    ):
+        Settings({"act": "mish"}, "here").choice("act", {"gelu": 1, "relu": 2}, "gelu")
+    with pytest.raises(ValueError, match="here: on is 1, but it must be true or false"):
+        Settings({"on": 1}, "here").flag("on", True)

@@ -1,0 +1,67 @@
+"""An imported model is a run: every verb opens it, and there is a whole one or none."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clearformer.hub.importing import read
+from clearformer.hub.write_run import whole_or_nothing, write_run
+from clearformer.runs.load import open_run
+from clearformer.text import sha256
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "bert-features", "bert-classes", "qwen3"])
+def test_a_run_opens_with_the_same_outputs(folder, tokens, tmp_path, name):
+    path, _ = folder(name)
+    found = read(path)
+    write_run(found, tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    assert opened.found.step == 0
+    assert opened.config.model == found.config
+    assert sha256(opened.tokenizer) == sha256(found.tokenizer)
+    with torch.no_grad():
+        given, expected = opened.model(tokens), found.model()(tokens)
+    for one, other in zip(given, expected, strict=True):
+        assert one.equal(other)
+    assert open_run(tmp_path / "run/checkpoints/step-0").found.step == 0
+
+
+def test_what_is_there_is_not_overwritten(folder, tmp_path):
+    path, _ = folder("gpt2")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is there already: choose another --out"):
+        write_run(read(path), tmp_path / "run")
+    (tmp_path / "run/mine.txt").unlink()
+    write_run(read(path), tmp_path / "run")  # an empty folder is as good as none
+
+
+def test_without_a_tokenizer_there_is_no_run(folder, tmp_path):
+    path, _ = folder("gpt2")
+    with pytest.raises(ValueError, match=r"has no tokenizer, .* give --tokenizer a folder"):
+        write_run(replace(read(path), tokenizer=None), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_failure_leaves_nothing(folder, tmp_path, monkeypatch):
+    path, _ = folder("gpt2")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("clearformer.hub.write_run.write_json", full)
+    place = tmp_path / "place"
+    with pytest.raises(ValueError, match="cannot be written: No space left on device"):
+        write_run(read(path), place / "run")
+    assert list(place.iterdir()) == []
+
+
+def test_whole_or_nothing(tmp_path):
+    with whole_or_nothing(tmp_path / "a/b") as folder:
+        (folder / "x").write_text("x")
+        assert not (tmp_path / "a/b").exists()
+    assert (tmp_path / "a/b/x").read_text() == "x"
+    with pytest.raises(KeyError), whole_or_nothing(tmp_path / "c") as folder:
+        raise KeyError
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

@@ -1,0 +1,75 @@
+"""Versions in a tree: what rows of a cache give, without moving them."""
+
+import pytest
+import torch
+
+from clearformer.build import build
+from clearformer.config import Marks, NextToken, Rotary
+from clearformer.inference import beam_cache
+from clearformer.inference.beam_cache import Branching, understands
+from clearformer.inference.beam_state import Translating, resting
+
+
+@pytest.fixture
+def model(small, scrambled):
+    def make(**changes):
+        settings = {"marks": Marks(start=12, end=0), "length": 64, **changes}
+        config = small("original", **settings)
+        return scrambled(build(config)).eval(), config
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"residual": "post"},
+        {"residual": "pre", "key_heads": 2, "head": NextToken(tied=False, cap=3.0)},
+        {"residual": "pre", "activation": "swiglu"},
+    ],
+)
+@pytest.mark.parametrize("worth", [0.0, 0.8, 1.0])
+def test_branches_are_rows(model, monkeypatch, changes, worth):
+    """Whatever branches, ends or leaves, and whether what is dead is dropped or not."""
+    monkeypatch.setattr(beam_cache, "WORTH", worth)
+    ours, config = model(**changes)
+    assert understands(ours)
+    tokens = torch.randint(12, (4, 6))
+    keep = torch.arange(6) < torch.tensor([[6], [2], [5], [1]])
+    versions = 3
+    with resting(ours):
+        both = (
+            Branching(ours, config, tokens, keep, versions),
+            Translating(ours, config, tokens, keep),
+        )
+
+        def same(calls):
+            one, other = (call() for call in calls)
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+        same([each.first for each in both])
+        for each in both:
+            each.widen(versions)
+        sentences = 4
+        for step in range(14):
+            next_tokens = torch.randint(12, (sentences * versions,))
+            same([lambda each=each, t=next_tokens: each.step(t) for each in both])
+            # Versions of the same sentence take each other's place.
+            base = torch.arange(sentences).repeat_interleave(versions) * versions
+            rows = base + torch.randint(versions, (sentences * versions,))
+            moved = (rows != torch.arange(len(rows))).nonzero().flatten()
+            for each in both:
+                each.copy(rows[moved], moved)
+            if step in (5, 9):
+                left = torch.tensor([0, 2, 3] if step == 5 else [1, 2])
+                for each in both:
+                    each.select(left)
+                sentences = len(left)
+        cached = both[0].memory[0].length
+        assert cached <= 1 + 14 * versions
+        assert (cached < 1 + 14 * versions) == (worth > 0)
+
+
+def test_what_it_does_not_know_stays_with_the_rows(model):
+    assert not understands(model(position=Rotary())[0])
+    assert not understands(model(kernel="explicit")[0])

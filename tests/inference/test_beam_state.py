@@ -1,0 +1,120 @@
+"""Growing sequences: cached steps equal the whole, whatever was selected, copied or widened."""
+
+import pytest
+import torch
+
+from clearformer import config as c
+from clearformer.build import build
+from clearformer.inference.beam_cache import Branching
+from clearformer.inference.beam_state import ROOM, Continuing, Translating, resting
+
+
+@pytest.fixture
+def original(small, scrambled):
+    config = small("original", length=80, marks=c.Marks(start=1, end=0))
+    return scrambled(build(config)).eval(), config
+
+
+def assert_near(given, expected):
+    torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
+
+
+SOURCE = torch.tensor([[3, 4, 5, 6], [7, 8, 2, 2], [9, 2, 2, 2]])
+KEEP = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
+
+
+@pytest.mark.parametrize("steps", [3, ROOM + 5])
+def test_steps_with_a_cache_are_the_whole(original, steps):
+    """Also where the cache has to grow."""
+    model, config = original
+    tokens = torch.randint(config.vocabulary, (3, steps))
+    with resting(model):
+        growing = Translating(model, config, SOURCE, KEEP)
+        found = [growing.first(), *(growing.step(token) for token in tokens.T)]
+        start = torch.full((3, 1), config.marks.start)
+        expected = model(SOURCE, torch.cat((start, tokens), dim=1), KEEP)
+    assert_near(torch.stack(found, dim=1), expected)
+
+
+def test_beams_share_their_source_and_have_pasts_of_their_own(original):
+    model, config = original
+    with resting(model):
+        growing = Translating(model, config, SOURCE, KEEP)
+        growing.first()
+        growing.widen(2)
+        assert growing.source.pasts[0].keys.shape[0] == 3  # not copied
+        first = torch.tensor([3, 4, 5, 6, 7, 8])
+        growing.step(first)
+        growing.copy(torch.tensor([0, 5]), torch.tensor([1, 4]))  # 1 goes on as 0, 4 as 5
+        growing.select(torch.tensor([2, 0]))
+        second = torch.tensor([9, 10, 11, 12])
+        given = growing.step(second)
+        # Rows are now sentence 2 (both versions were 8) and sentence 0 (both were 3).
+        targets = torch.tensor([[1, 8, 9], [1, 8, 10], [1, 3, 11], [1, 3, 12]])
+        rows = torch.tensor([2, 2, 0, 0])
+        expected = model(SOURCE[rows], targets, KEEP[rows])[:, -1]
+    assert_near(given, expected)
+
+
+def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled):
+    config = small("modern", length=40)
+    model = scrambled(build(config)).eval()
+    prompt = torch.randint(config.vocabulary, (2, 5))
+    keep = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 1, 1]]).bool()
+    with resting(model):
+        growing = Continuing(model, config, prompt, keep)
+        growing.first()
+        growing.widen(2)
+        growing.step(torch.tensor([1, 2, 3, 4]))
+        growing.copy(torch.tensor([3]), torch.tensor([2]))
+        given = growing.step(torch.tensor([5, 6, 7, 8]))
+        for row, (start, tokens) in enumerate([(0, (1, 5)), (0, (2, 6)), (3, (4, 7)), (3, (4, 8))]):
+            whole = torch.cat((prompt[row // 2, start:], torch.tensor(tokens)))
+            assert_near(given[row], model(whole[None])[0, -1])
+
+
+def test_resting_leaves_the_model_as_it_was(original):
+    model, _ = original
+    model.train()
+    with resting(model):
+        assert not model.training
+        assert torch.is_inference_mode_enabled()
+    assert model.training
+    with pytest.raises(IndexError), resting(model):
+        [][0]
+    assert model.training
+
+
+def test_logits_of_a_model_in_float64_are_float64(original):
+    model, config = original
+    model.double()
+    tokens = torch.randint(config.vocabulary, (3, 4))
+    with resting(model):
+        expected = model(SOURCE, torch.cat((torch.full((3, 1), 1), tokens), dim=1), KEEP)
+        for kind in (Translating, Branching):
+            growing = kind(model, config, SOURCE, KEEP)
+            found = [growing.first(), *(growing.step(token) for token in tokens.T)]
+            torch.testing.assert_close(torch.stack(found, dim=1), expected, atol=1e-12, rtol=0)
+
+
+def test_a_source_of_nothing_but_padding_is_no_nan(original):
+    model, config = original
+    keep = KEEP.clone()
+    keep[1] = False
+    with resting(model):
+        first = [kind(model, config, SOURCE, keep).first() for kind in (Translating, Branching)]
+    assert first[0].isfinite().all()
+    assert_near(first[1], first[0])
+
+
+def test_the_padding_that_was_handed_in_stays_as_it_was(small):
+    config = small("gpt2")
+    keep = torch.tensor([[True, True], [False, True]])
+    before = keep.clone()
+    model = build(config)
+    with resting(model):
+        growing = Continuing(model, config, torch.tensor([[1, 2], [3, 4]]), keep)
+        growing.first()
+        growing.copy(torch.tensor([0]), torch.tensor([1]))
+    assert growing.keep.all()
+    assert torch.equal(keep, before)

@@ -1,0 +1,103 @@
+"""The flat way is the way through the modules, for everything that it says it understands."""
+
+import pytest
+import torch
+
+from clearformer import config as c
+from clearformer.build import build, pasts
+from clearformer.core.kernels import explicit
+from clearformer.inference.fast_decode import Flat, understands
+from clearformer.inference.int8 import quantize
+from clearformer.inference.packed_linear import pack, quicken
+
+STRIDED = c.Causal() & c.Strided(stride=2)
+CHANGES = {
+    "generator": ("generator", {}),
+    "gpt2": ("gpt2", {}),
+    "modern": ("modern", {}),
+    "sparse": ("sparse", {}),
+    "alibi": ("gpt2", {"position": c.ALiBi()}),
+    "rotary": ("generator", {"position": c.Rotary(base=500.0)}),
+    "sines": ("gpt2", {"position": c.Sinusoidal(), "embedding_scale": "sqrt_width"}),
+    "squared": ("gpt2", {"activation": "squared_relu", "position": c.NoPosition()}),
+    "strided": ("modern", {"position": c.ALiBi(), "patterns": (STRIDED,)}),
+}
+KEEP = torch.arange(9) >= torch.tensor([[2], [0], [4]])
+
+
+@pytest.mark.parametrize("arrange", [lambda m: m, quicken, lambda m: pack(m, 3), quantize])
+@pytest.mark.parametrize("keep", [None, KEEP], ids=["whole", "padded"])
+@pytest.mark.parametrize("name", CHANGES)
+@torch.inference_mode()
+def test_flat_is_through_the_modules(name, keep, arrange, small, scrambled):
+    family, changes = CHANGES[name]
+    config = small(family, **changes)
+    model = arrange(scrambled(build(config)).eval())
+    tokens = torch.randint(13, (3, 9))
+    plain, flat = pasts(config, 3, 9), pasts(config, 3, 9)
+    assert understands(model, flat)
+    step = Flat(model, flat)
+    for memory in (plain, flat):
+        model.hidden(tokens[:, :5], None if keep is None else keep[:, :5], pasts=memory)
+        for past in memory:
+            past.advance()
+    for place in range(5, 9):
+        own = None if keep is None else keep[:, : place + 1]
+        token = tokens[:, place : place + 1]
+        expected = model.head(model.hidden(token, own, pasts=plain))[:, 0]
+        found = step(token[:, 0], own)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        for past in (*plain, *flat):
+            past.advance()
+    for one, other in zip(plain, flat, strict=True):
+        torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-5)
+
+
+def test_what_it_does_not_know_it_leaves_alone(small):
+    config = small("xl")
+    assert not understands(build(config).eval(), pasts(config, 1, 5))
+    config = small("gpt2", position=c.RelativeXL())
+    assert not understands(build(config).eval(), pasts(config, 1, 5))
+    config = small("gpt2")
+    model = build(config).eval()
+    assert understands(model, pasts(config, 1, 5))
+    assert not understands(model.train(), pasts(config, 1, 5))
+    model.eval().stack.blocks[1].attention.kernel = explicit
+    assert not understands(model, pasts(config, 1, 5))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@torch.inference_mode()
+def test_a_model_in_float64_is_flat_in_float64(name, small, scrambled):
+    family, changes = CHANGES[name]
+    config = small(family, **changes)
+    model = scrambled(build(config).double()).eval()
+    tokens = torch.randint(13, (3, 9))
+    plain, flat = (pasts(config, 3, 9, torch.float64) for _ in range(2))
+    step = Flat(model, flat)
+    for place in range(9):
+        own, token = KEEP[:, : place + 1], tokens[:, place]
+        expected = model(token[:, None], own, pasts=plain)[:, 0]
+        torch.testing.assert_close(step(token, own), expected, atol=1e-12, rtol=0)
+        for past in (*plain, *flat):
+            past.advance()
+
+
+@pytest.mark.parametrize("position", [c.NoPosition(), c.ALiBi(), c.Rotary()])
+@torch.inference_mode()
+def test_a_token_that_sees_nothing_is_no_nan(position, small, scrambled):
+    """As through the modules: attention gives zeros, and the rest of the block goes on."""
+    blind = c.Causal() & c.Region(queries=(0, 3), keys=(0, None))
+    config = small("gpt2", position=position, patterns=(blind,))
+    model = scrambled(build(config)).eval()
+    tokens = torch.randint(13, (2, 6))
+    memory = pasts(config, 2, 6)
+    assert understands(model, memory)
+    step, found = Flat(model, memory), []
+    for token in tokens.T:
+        found.append(step(token, None))
+        for past in memory:
+            past.advance()
+    given = torch.stack(found, dim=1)
+    assert given.isfinite().all()
+    torch.testing.assert_close(given, model(tokens), atol=1e-5, rtol=1e-5)

@@ -1,0 +1,63 @@
+"""Weights that move are the same weights."""
+
+import mmap
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.inference import huge_pages
+from clearformer.inference.huge_pages import LINE, PAGE, settle
+
+
+@pytest.fixture
+def tied():
+    model = nn.Sequential(nn.Embedding(1000, 48), nn.Linear(48, 48), nn.Linear(48, 1000))
+    model[2].weight = model[0].weight
+    model[1].half()
+    return model
+
+
+@pytest.fixture
+def from_the_first_byte(monkeypatch):
+    monkeypatch.setattr(huge_pages, "WORTH", 0)
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no large pages")
+def test_weights_lie_together_and_stay_what_they_are(tied, from_the_first_byte):
+    parameters = dict(tied.named_parameters())
+    before = {name: weight.clone() for name, weight in tied.state_dict().items()}
+    settle(tied)
+    for name, weight in tied.state_dict().items():
+        assert weight.equal(before[name])
+        assert weight.dtype == before[name].dtype
+    assert tied[2].weight is tied[0].weight
+    assert all(parameters[name] is each for name, each in tied.named_parameters())
+    assert tied[0].weight.data_ptr() % PAGE == 0
+    assert all(each.data_ptr() % LINE == 0 for each in tied.parameters())
+    storages = {each.untyped_storage().data_ptr() for each in tied.parameters()}
+    assert len(storages) == 1
+
+
+def test_memory_lives_as_long_as_the_last_weight(from_the_first_byte):
+    linear = nn.Linear(300, 300)
+    expected = linear.weight.detach().clone()
+    weight = settle(linear).weight
+    del linear
+    torch.full((2000, 2000), 7.0)  # would be written into what had been freed
+    assert weight.equal(expected)
+
+
+def test_a_small_model_stays_where_it_is(tied):
+    before = [each.data_ptr() for each in tied.parameters()]
+    assert [each.data_ptr() for each in settle(tied).parameters()] == before
+
+
+@pytest.mark.parametrize("problem", ["none", "refused"])
+def test_without_large_pages_nothing_moves(problem, tied, from_the_first_byte, monkeypatch):
+    if problem == "none":
+        monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
+    else:
+        monkeypatch.setattr(mmap, "MADV_HUGEPAGE", -1, raising=False)
+    before = [each.data_ptr() for each in tied.parameters()]
+    assert [each.data_ptr() for each in settle(tied).parameters()] == before

@@ -1,0 +1,138 @@
+"""Weights in eight bits: near the model, small, stored and opened exactly."""
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.build import build, pasts
+from clearformer.core.embedding import Embedding
+from clearformer.families import FAMILIES
+from clearformer.inference.int8 import (
+    Int8Embedding,
+    Int8Linear,
+    int8_tensors,
+    load_int8,
+    quantize,
+    rounded,
+)
+
+GENERATORS = ["generator", "gpt2", "modern", "sparse", "xl"]
+
+
+def test_rounding_is_to_the_nearest_of_its_row():
+    weight = torch.randn(5, 40)
+    weight[3] = 0
+    numbers, scale = rounded(weight)
+    assert numbers.dtype == torch.int8
+    error = (weight - numbers * scale[:, None]).abs()
+    assert (error <= scale[:, None] / 2 + 1e-7).all()
+    assert numbers[:3].abs().amax(dim=1).tolist() == [127] * 3
+
+
+def test_a_product_is_near_that_in_floating_point():
+    linear = nn.Linear(64, 48)
+    ours = Int8Linear(rounded(linear.weight), linear.bias)
+    x = torch.randn(3, 5, 64)
+    expected = linear(x)
+    assert (ours(x) - expected).abs().max() < 0.03 * expected.abs().max()
+    assert (ours.weight - linear.weight).abs().max() < 0.01 * linear.weight.abs().max()
+    assert ours(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_a_row_is_what_it_is_alone():
+    linear = nn.Linear(64, 48)
+    ours = Int8Linear(rounded(linear.weight), linear.bias)
+    x = torch.randn(7, 64) * torch.logspace(-2, 2, 7)[:, None]  # neighbours of every size
+    x[3] = 0.25  # a row without a range of its own
+    x[4] = 0
+    together = ours(x)
+    assert together.equal(torch.cat([ours(row) for row in x.split(1)]))
+    assert together.view(7, 1, 48).equal(ours(x[:, None]))
+    error = (together - linear(x)).abs().amax(dim=1)
+    assert (error < 0.03 * x.abs().amax(dim=1) + 1e-6).all()
+    torch.testing.assert_close(together[4], linear.bias)
+
+
+def test_without_the_kernel_rows_are_put_back(monkeypatch):
+    linear = nn.Linear(64, 48)
+    x = torch.randn(3, 64)
+    packed = Int8Linear(rounded(linear.weight), linear.bias)
+    monkeypatch.setattr("clearformer.inference.int8._pack", lambda rows: None)
+    plain = Int8Linear(rounded(linear.weight), linear.bias)
+    assert plain.packed is None
+    torch.testing.assert_close(plain(x), nn.functional.linear(x, packed.weight, linear.bias))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_near_itself(family, small, scrambled, example, logits):
+    config = small(family)
+    model = scrambled(build(config)).eval()
+    batch = example(config)
+    with torch.inference_mode():
+        expected = logits(model, batch)
+        found = logits(quantize(model), batch)
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).abs().max() < 0.1 * other.abs().max()
+    left = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    assert len(left) == (config.layers if family == "xl" else 0)  # the projected distances
+
+
+@pytest.mark.parametrize("family", GENERATORS)
+def test_stored_and_opened_it_is_the_same(family, small):
+    config = small(family)
+    model = quantize(build(config, seed=1)).eval()
+    tensors = int8_tensors(model)
+    assert all(type(tensor) is torch.Tensor for tensor in tensors.values())
+    again = load_int8(build(config, seed=2), tensors).eval()
+    tokens = torch.randint(13, (2, 8))
+    with torch.inference_mode():
+        assert again(tokens).equal(model(tokens))
+    assert sum(t.dtype == torch.int8 for t in tensors.values()) >= 4 * config.layers
+
+
+def test_a_shared_weight_is_rounded_alike(small):
+    model = quantize(build(small("gpt2")))
+    assert isinstance(model.embedding.token, Int8Embedding)
+    assert model.embedding.token.numbers.equal(model.head.project.rows()[0])
+
+
+def test_it_writes_with_a_cache(small):
+    config = small("modern")
+    model = quantize(build(config)).eval()
+    tokens = torch.randint(13, (1, 6))
+    with torch.inference_mode():
+        memory = pasts(config, 1, 6)
+        for token in tokens.split(1, dim=1):
+            logits = model(token, pasts=memory)
+            for past in memory:
+                past.advance()
+        # Inputs are rounded anew in each call, so a step alone is near and not equal.
+        assert (logits[0, -1] - model(tokens)[0, -1]).abs().max() < 0.1
+
+
+def test_weights_of_another_model_are_refused(small):
+    tensors = int8_tensors(quantize(build(small("gpt2"))))
+    with pytest.raises(ValueError, match=r"is missing from the int8 weights, or has another shape"):
+        load_int8(build(small("gpt2", hidden=28)), tensors)
+
+
+@pytest.mark.parametrize("family", GENERATORS)
+def test_a_text_is_what_it_is_alone(family, small, scrambled):
+    config = small(family)
+    model = quantize(scrambled(build(config))).eval()
+    tokens = torch.randint(13, (3, 8))
+    with torch.inference_mode():
+        together = model(tokens)
+        alone = torch.cat([model(row) for row in tokens.split(1)])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [-1, 5])
+def test_a_table_in_int8_refuses_ids_that_it_has_not(wrong):
+    """An index of -1 would be the last row."""
+    model = nn.Module()
+    model.token = nn.Embedding(5, 4)
+    embedding = Embedding(quantize(model).token)
+    message = rf"^token id {wrong} is outside the vocabulary of 5 \(0 to 4\)"
+    with pytest.raises(ValueError, match=message):
+        embedding(torch.tensor([[wrong]]))

@@ -1,0 +1,31 @@
+"""flex_attention with the same patterns: values only, since a CPU has no backward pass for it."""
+
+import pytest
+import torch
+
+from clearformer.core import kernels
+from clearformer.core.masks import Mask
+from clearformer.core.patterns import Causal, Fixed, Local, Row, Strided
+from clearformer.core.structures import Region, Shifted
+from clearformer.kernels.flex import flex
+
+PATTERNS = {
+    "strided": Causal() & (Local(4) | Strided(5)),
+    "fixed": Causal() & Fixed(6, 2),
+    "some see nothing": Local(7) - Causal(),
+    "picture after a caption": Shifted(Row(3) | Strided(4), 2),
+    "region": Region((3, None), (0, 4)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # that it is slow without torch.compile
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("queries", [37, 20])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_equal_to_the_masked_dense_kernel(name, queries, padded):
+    q = torch.randn(1, 3, queries, 16)
+    k, v = torch.randn(2, 1, 3, 37, 16)
+    keep = (torch.arange(37) >= 5)[None] if padded else None
+    expected = kernels.explicit(q, k, v, Mask(PATTERNS[name], keep), None, 0.0)
+    given = flex(q, k, v, PATTERNS[name], -5 if padded else 0, keep)
+    torch.testing.assert_close(given, expected)

@@ -1,0 +1,135 @@
+"""What is counted without memory is what the same step takes with it."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import DataConfig, Dropout, Masking, Muon, RunConfig, TrainConfig
+from clearformer.families import FAMILIES
+from clearformer.kernels.vocabulary_loss import IGNORE
+from clearformer.plan.footprint import example, footprint, rows_of
+
+TRAIN = TrainConfig(lr=1e-3, batch=4, steps=1, precision="float32")
+
+
+@pytest.fixture
+def run(small):
+    def config(family, train=TRAIN, **changes):
+        model = small(family, **changes)
+        masking = Masking(share=0.25) if family == "bert" else None
+        return RunConfig(model=model, data=DataConfig(source="x", masking=masking), train=train)
+
+    return config
+
+
+@pytest.mark.parametrize("what", [None, 1])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_memory_is_as_with_memory(run, family, what, monkeypatch):
+    """The same code on real tensors, whose sizes are added up: the same bytes."""
+    config = run(family, dropout=Dropout(residual=0.1))
+    imagined = footprint(config, 3, what, accumulated=False)
+    monkeypatch.setattr(
+        "torch._subclasses.fake_tensor.FakeTensorMode", lambda **options: nullcontext()
+    )
+    real = footprint(config, 3, what, accumulated=False)
+    assert imagined.operations == real.operations
+    for part in ("weights", "gradients", "optimizer"):
+        assert getattr(imagined, part) == getattr(real, part)
+    # Tiles of a sparse pattern are real in both, and found once.
+    assert imagined.kept == pytest.approx(real.kept, rel=0.06)
+    assert imagined.step == pytest.approx(real.step, rel=0.06)
+
+
+@pytest.mark.parametrize("what", [None, 1, 2, "attention"])
+def test_of_many_sparse_layers_some_are_counted(run, what, monkeypatch):
+    config = run("sparse", layers=14)
+    found = footprint(config, 3, what, accumulated=True)
+    monkeypatch.setattr("clearformer.plan.footprint.lcm", lambda *turns: 10)  # too few turns
+    whole = footprint(config, 3, what, accumulated=True)
+    for part in ("parameters", "weights", "gradients", "optimizer", "operations"):
+        assert getattr(found, part) == getattr(whole, part)
+    for part in ("kept", "step", "evaluation"):
+        assert getattr(found, part) == pytest.approx(getattr(whole, part), rel=0.01)
+
+
+def test_parts_of_a_known_model(run):
+    config = run("gpt2")
+    found = footprint(config, 2, None, accumulated=False)
+    assert found.weights == found.gradients == 4 * found.parameters
+    steps = 4 * len([1 for _ in range(28)])  # a counter for each of the 28 tensors
+    assert found.optimizer == 2 * found.weights + steps
+    assert found.total == found.weights + found.optimizer + max(found.step, found.evaluation)
+
+
+def test_operations_are_those_of_the_formula(run):
+    """6 for each weight of a matrix and token, and the attention."""
+    config = run("gpt2")
+    model, rows = config.model, 2
+    matrices = model.layers * (4 * model.width**2 + 2 * model.width * model.hidden)
+    matrices += model.width * model.vocabulary
+    tokens = rows * model.length
+    attention = 4 * rows * model.length**2 * model.width * model.layers
+    expected = 6 * matrices * tokens + 3.5 * attention
+    assert footprint(config, rows, None, accumulated=False).operations == expected
+    again = footprint(config, rows, 1, accumulated=False).operations
+    # All of a block but its last product, whose result the backward pass does not need.
+    last = 2 * model.layers * model.width * model.hidden * tokens
+    blocks = 2 * (matrices - model.width * model.vocabulary) * tokens + attention
+    assert again == expected + blocks - last
+
+
+def test_recomputing_keeps_less_and_accumulating_has_its_gradients_first(run):
+    config = run("gpt2", layers=12)
+    plain, less = (footprint(config, 4, what, accumulated=False) for what in (None, 1))
+    assert less.kept < 0.3 * plain.kept
+    assert less.total < plain.total
+    cut = footprint(config, 4, 1, accumulated=True)
+    assert cut.step >= less.step
+
+
+def test_an_average_and_another_optimizer_count(run):
+    plain = footprint(run("modern"), 2, None, accumulated=False)
+    muon = footprint(
+        run("modern", replace(TRAIN, optimizer=Muon(), ema=0.9)), 2, None, accumulated=False
+    )
+    assert muon.optimizer < plain.optimizer
+    assert (plain.average, muon.average) == (0, muon.weights)
+
+
+def test_as_many_pairs_as_their_tokens_allow(run):
+    config = run("original", replace(TRAIN, batch=20, tokens=64))
+    config = replace(config, model=replace(config.model, length=40))
+    assert [rows_of(config, sides) for sides in ((32, 32), (3, 8), (1, 2), (90, 9))] == [
+        2,
+        8,
+        20,
+        1,
+    ]
+    batch, _ = example(config, 8, (3, 8))
+    assert (batch.source.shape, batch.target.shape) == ((8, 3), (8, 8))
+    assert rows_of(run("gpt2")) == 4
+
+
+def test_longer_sides_take_more(run):
+    config = run("original")
+    short, long = (footprint(config, 4, None, False, sides) for sides in ((4, 4), (4, 8)))
+    assert short.kept < long.kept
+    assert short.operations < long.operations
+
+
+def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
+    """A loss over every place would take several times as long as the run's."""
+    config = run("bert")
+    batch, _ = example(config, rows=4)
+    hidden, _ = batch.targets
+    assert (hidden != IGNORE).float().mean() == config.data.masking.share
+
+
+@pytest.mark.parametrize("share", [0.15, 0.4, 0.85])
+def test_any_share_is_hidden_as_it_is_said(run, share):
+    config = run("bert")
+    config = replace(config, data=replace(config.data, masking=Masking(share=share)))
+    batch, _ = example(config, rows=64)
+    hidden, _ = batch.targets
+    assert (hidden != IGNORE).float().mean().item() == pytest.approx(share, abs=0.01)

@@ -1,0 +1,108 @@
+"""A plan fits, is the quickest that does, and says why there is none."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import DataConfig, Masking, RunConfig, TrainConfig
+from clearformer.plan import planner
+from clearformer.plan.footprint import ASSUMED
+
+
+@pytest.fixture
+def config(small):
+    return RunConfig(
+        model=small("gpt2", layers=8, width=64, hidden=256, length=512, vocabulary=50),
+        data=DataConfig(source="x"),
+        train=TrainConfig(lr=1e-3, batch=8, steps=1, precision="float32"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def known_base(monkeypatch):
+    monkeypatch.setattr(planner, "base_bytes", lambda: 100 * 10**6)
+
+
+def test_sizes():
+    assert planner.size("12GB") == 12 * 10**9
+    assert planner.size(" 1.5 gib") == 3 * 2**29
+    assert planner.size("500MB") == 5 * 10**8
+    assert [planner.shown(n) for n in (1.5e9, 4e6, 2.5e14)] == ["1.5 GB", "4.0 MB", "250 TB"]
+    for wrong in ("much", "12XB", "-1GB", "0", ""):
+        with pytest.raises(ValueError, match="no size of memory: write it as 12GB"):
+            planner.size(wrong)
+    assert planner.size("1000000TB") == 10**18
+    for large in ("9" * 400 + "GB", "1000001TB"):
+        with pytest.raises(ValueError, match="is more memory than there is: write at most 1000"):
+            planner.size(large)
+    with pytest.raises(ValueError, match="no size of memory") as problem:
+        planner.size("x" * 10_000)
+    assert len(str(problem.value)) < 200
+
+
+def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
+    for batch, accumulate in ((12, 1), (12, 2), (16, 4), (7, 1), (1, 1)):
+        train = replace(config.train, batch=batch, accumulate=accumulate)
+        wanted = [n for n in range(accumulate, batch + 1) if batch % n == 0]
+        assert planner._cuts(replace(config, train=train), ASSUMED, last=True) == wanted
+
+
+def test_what_fits_stays_as_it_is(config):
+    found = planner.plan(config, 10**12)
+    assert found.config == config
+    assert planner.plan(config).total == found.total
+
+
+def test_cut_first_then_recomputed(config):
+    whole = planner.plan(config)
+    settings = {}
+    for share in (0.7, 0.45, 0.25):
+        limit = whole.base + round(share * (whole.total - whole.base))
+        found = planner.plan(config, limit)
+        assert planner.RESERVE * found.total <= limit
+        settings[share] = found.config.train.accumulate, found.config.train.recompute
+    assert settings[0.7] == (2, None)  # no more work than needed
+    assert settings[0.45][1] is None
+    # A micro-batch of 1,024 tokens is 2 sequences: smaller ones would be slow.
+    assert settings[0.25][1] is not None
+
+
+def test_what_is_impossible_is_refused_with_what_would_help(config):
+    with pytest.raises(ValueError, match="gpt2-small does not fit into 101 MB") as problem:
+        planner.plan(config, 101 * 10**6)
+    sentence = str(problem.value)
+    assert "Python and torch 100 MB" in sentence
+    assert "It would with --memory 0.2GB or more" in sentence
+    limit = 120 * 10**6
+    with pytest.raises(ValueError, match=r"--model.layers [1-7];") as problem:
+        planner.plan(config, limit)
+    layers = int(str(problem.value).split("--model.layers ")[1].split(";")[0])
+    fewer = replace(config, model=replace(config.model, layers=layers))
+    assert planner.plan(fewer, limit).safe <= limit
+
+
+def test_where_python_alone_is_too_large_no_other_model_is_advised(config):
+    for limit in (10_000, 100 * 10**6):
+        with pytest.raises(ValueError, match="gpt2-small does not fit into ") as problem:
+            planner.plan(config, limit, "--fit")
+        end = (
+            "Python and torch alone take 100 MB, whatever the model. It would with --fit 0.2GB or "
+        )
+        assert str(problem.value).endswith(f": {end}more")
+
+
+def test_lengths_that_differ_cost_kernels_in_half_precision(config, small):
+    """oneDNN writes one for each size of each product."""
+    half = replace(config, train=replace(config.train, precision="bfloat16"))
+    assert planner.plan(half).base == planner.plan(config).base
+    texts = replace(half, model=small("classifier"))
+    assert planner.plan(texts).base == planner.plan(config).base + planner.KERNELS
+    hiding = replace(half, data=replace(half.data, masking=Masking()))
+    assert planner.plan(hiding).base == planner.plan(config).base + planner.KERNELS
+    whole = replace(texts, train=replace(texts.train, precision="float32"))
+    assert planner.plan(whole).base == planner.plan(config).base
+
+
+def test_the_machine_tells_what_it_has():
+    available = planner.available_bytes()
+    assert available is None or available > 10**7

@@ -1,0 +1,120 @@
+"""Which checkpoint is used: the last, unless the validation is sure that it is worse."""
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import (
+    Constant,
+    Cosine,
+    DataConfig,
+    InverseSqrt,
+    Linear,
+    RunConfig,
+    StableThenDecay,
+    TrainConfig,
+)
+from clearformer.data import Places
+from clearformer.families import generator
+from clearformer.runs.checkpoint_choice import choose, comes_down, compared
+from clearformer.runs.run import Run
+from clearformer.tasks.evaluate import standard_error
+
+
+@pytest.fixture
+def trained(tmp_path):
+    source = tmp_path / "text.txt"
+    source.write_text("some words to learn from, again and again\n" * 100)
+    model = replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32)
+    train = TrainConfig(lr=1e-2, batch=4, steps=6, evaluations=2, threads=1)
+    config = RunConfig(model=model, data=DataConfig(source=str(source)), train=train)
+    run = Run(config, tmp_path / "run", Places(cache=tmp_path / "cache"))
+    list(run.events())
+    return run
+
+
+BEST = {"step": 300, "value": 0.905}
+
+
+def numbers(**last):
+    usual = {"step": 400, "value": 0.9, "finished": True, "behind": 0.005, "error": 0.004}
+    return {"best": BEST, "last": {**usual, **last}}
+
+
+def chosen(numbers, schedule=Linear()):
+    found = choose(numbers, 400, schedule)
+    assert found.other == ({300: 400, 400: 300}[found.step])
+    return found
+
+
+def test_the_last_is_used_unless_it_is_surely_worse():
+    found = chosen(numbers())
+    assert found.step == 400
+    assert found.why == (
+        "the last checkpoint; it is worse than step 300 by 0.0050, and two standard errors of "
+        "that are 0.0080"
+    )
+    found = chosen(numbers(behind=0.0081))
+    assert found.step == 300
+    assert found.why.startswith("the best on its validation data; the last, step 400, is worse by")
+
+
+@pytest.mark.parametrize("behind", [0.0, -0.01])
+def test_a_last_one_that_is_as_good_needs_no_words(behind):
+    found = choose(numbers(behind=behind, error=0.0), 400, Linear())
+    assert found == choose(numbers(behind=behind, error=0.0, finished=False), 400, Constant())
+    assert (found.step, found.other) == (400, None)
+    assert found.why == "the last checkpoint, as good on its validation data as step 300"
+
+
+def test_the_best_is_used_where_the_last_is_no_end():
+    assert chosen(numbers(finished=False)).step == 300
+    assert chosen(numbers(), Constant()).step == 300
+    assert chosen(numbers(step=350)).step == 300, "the last was not evaluated"
+    assert chosen({"best": BEST}).step == 300, "as runs of earlier versions have it"
+    for broken in ("nan", None, math.nan, math.inf, True, [1]):
+        assert chosen(numbers(behind=broken)).step == 300
+        assert chosen(numbers(error=broken)).step == 300
+
+
+@pytest.mark.parametrize("broken", [None, [1], {"step": "../.."}, {"step": -1}, {}, "x"])
+def test_without_a_best_there_is_no_choice(broken):
+    found = choose({"best": broken}, 400, Linear())
+    assert (found.step, found.other) == (400, None)
+    assert choose({"best": {"step": 400}}, 400, Linear()).other is None
+
+
+def test_schedules_that_end_low():
+    low = [Linear(), Cosine(final=0.1), StableThenDecay()]
+    assert all(comes_down(each) for each in low)
+    high = [Constant(), InverseSqrt(), Cosine(final=0.5)]
+    assert not any(comes_down(each) for each in high)
+
+
+def test_a_difference_is_measured_text_by_text():
+    """Most texts are alike for both models: their difference is surer than either figure."""
+    draw = random.Random(0)
+    best = [float(draw.random() < 0.9) for _ in range(500)]
+    last = [1 - each if number < 5 else each for number, each in enumerate(best)]
+    found = compared(best, last, larger_is_better=True)
+    assert found["behind"] == pytest.approx((sum(best) - sum(last)) / 500)
+    assert found["error"] < standard_error(best) / 2
+    mirrored = compared(best, last, larger_is_better=False)
+    assert mirrored["behind"] == -found["behind"]
+    assert compared(None, last, True) is None
+    assert compared(best, last[:-1], True) is None, "another validation"
+    assert compared([1.0], [0.0], True) is None, "of one text nothing can be said"
+    assert compared([math.nan, 1.0], [0.0, 1.0], True) is None
+
+
+def test_what_a_run_writes_is_what_is_read(trained):
+    """The state of a real run: the numbers that decide survive the disk."""
+    run = trained
+    saved = json.loads((run.folder / "checkpoints/step-6/state.json").read_text())
+    assert saved["last"]["step"] == 6
+    assert saved["last"]["finished"] is True
+    assert {"behind", "error", "value"} <= saved["last"].keys()
+    assert choose(saved, 6, run.config.train.schedule) == run.chosen

@@ -1,0 +1,238 @@
+"""What a model was trained on is recognised by its content, and by nothing else."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import (
+    Classifier,
+    DataConfig,
+    Masking,
+    Origin,
+    RunConfig,
+    TrainConfig,
+)
+from clearformer.data import Places, open_text, read_table
+from clearformer.families import generator, preset
+from clearformer.runs import contamination, finetune
+from clearformer.runs.load import best_checkpoint, open_run
+from clearformer.runs.run import Run
+
+SIZES = {"length": 16, "layers": 1, "width": 16, "heads": 2, "hidden": 32}
+TRAIN = TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1)
+
+
+def text(first, last):
+    return "\n".join(
+        f"line {i} of a text in which no line is like another" for i in range(first, last)
+    )
+
+
+@pytest.fixture
+def places(tmp_path):
+    return Places(cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(text(0, 1000))
+    return path
+
+
+def trained(config, folder, places):
+    list(Run(config, folder, places, say=lambda sentence: None).events())
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path, source, places):
+    model = replace(generator(), **SIZES)
+    config = RunConfig(model=model, data=DataConfig(source=str(source)), train=TRAIN)
+    return trained(config, tmp_path / "run", places)
+
+
+def told(run, evaluated, places, held_back=False):
+    opened = open_run(run)
+    known = contamination.lineage(opened.found, opened.config)
+    return contamination.remarks(known, evaluated, places, held_back=held_back)
+
+
+def written(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    return open_text(str(tmp_path / name))
+
+
+def test_the_same_text_is_told(run, source, places):
+    (sentence,) = told(run, open_text(str(source)), places)
+    assert sentence == (
+        "this run was trained on 90 % of this text; for an honest figure evaluate what it held "
+        "back: leave out --data and --part"
+    )
+
+
+def test_a_copy_is_told_without_the_original(run, source, tmp_path, places):
+    copy = written(tmp_path, "copy.txt", source.read_text() + text(2000, 2100))
+    source.unlink()
+    assert "trained on 82 % of this text" in told(run, copy, places)[0]
+    # Only the beginning of it is evaluated, as with --most.
+    assert "trained on all of this text" in told(run, copy.part(0, 1000), places)[0]
+
+
+def test_a_part_is_told_by_what_stands_in_it(run, source, tmp_path, places):
+    middle = written(tmp_path, "middle.txt", text(300, 500))
+    assert "trained on about all of this text" in told(run, middle, places)[0]
+    half = written(tmp_path, "half.txt", text(300, 500) + "\n" + text(3000, 3200))
+    share = int(told(run, half, places)[0].split("about ")[1].split(" %")[0])
+    assert 35 < share < 65
+    source.unlink()
+    assert told(run, middle, places) == [], "nobody can know"
+
+
+def test_nothing_is_said_of_a_text_that_is_new(run, tmp_path, places):
+    assert told(run, written(tmp_path, "new.txt", text(2000, 2500)), places) == []
+
+
+def test_data_that_changed_is_not_compared_with(run, source, tmp_path, places):
+    source.write_text(text(5000, 6000))
+    assert told(run, written(tmp_path, "new.txt", text(5000, 5100)), places) == []
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = [f"a film number {i},{'good' if i % 2 else 'bad'}" for i in range(40)]
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def classifier(tmp_path, table, places):
+    model = replace(preset("classifier"), **SIZES, head=Classifier(pool="mean"))
+    data = DataConfig(source=str(table), tokenizer="words", vocabulary=60)
+    return trained(RunConfig(model=model, data=data, train=TRAIN), tmp_path / "c", places)
+
+
+def test_rows_are_counted(classifier, table, tmp_path, places):
+    whole = read_table(table)
+    assert "trained on 36 of these 40 texts" in told(classifier, whole.texts, places)[0]
+    held = [row for row in whole.texts if row not in contamination.material(
+        open_run(classifier).config, places)]  # fmt: skip
+    assert len(held) == 4
+    assert told(classifier, tuple(held), places) == []
+    assert "all of these 1 texts" in told(
+        classifier, (next(row for row in whole.texts if row not in held),), places
+    )[0]  # fmt: skip
+
+
+def test_what_a_run_began_from_counts(run, source, tmp_path, places):
+    """A model that goes on with another text has not forgotten the first."""
+    other = tmp_path / "other.txt"
+    other.write_text(text(7000, 8000))
+    found = finetune.read(run)
+    config = RunConfig(
+        model=open_run(run).config.model,
+        data=DataConfig(source=str(other)),
+        train=TRAIN,
+        origin=found.origin,
+    )
+    second = trained(config, tmp_path / "second", places)
+    assert told(second, open_text(str(source)), places) == [
+        f"this run began from {run}, which was trained on 90 % of this text"
+    ]
+    # What the second held back, the first may have learned.
+    third = replace(config, data=DataConfig(source=str(source), validation_share=0.5))
+    third = trained(third, tmp_path / "third", places)
+    held = open_text(str(source)).part(30_000, 40_000)
+    sentences = told(third, held, places, held_back=True)
+    assert sentences == [f"this run began from {run}, which was trained on about all of this text"]
+    # It is recorded: neither the first run nor its text has to be there.
+    for path in (run / "checkpoints").iterdir():
+        path.rename(tmp_path / f"moved {path.name}")
+    copy = written(tmp_path, "copy.txt", source.read_text())
+    source.unlink()
+    assert "90 % of this text" in told(second, copy, places)[0]
+
+
+def test_a_run_from_before_it_was_recorded_is_asked_by_its_settings(run, source, places):
+    found = best_checkpoint(run)
+    manifest = {
+        k: v
+        for k, v in found.manifest.items()
+        if k not in (contamination.TRAINED, contamination.BEGAN)
+    }
+    old = replace(found, manifest=manifest)
+    config = open_run(run).config
+    (sentence,) = contamination.remarks(
+        contamination.lineage(old, config), open_text(str(source)), places, held_back=False
+    )
+    assert "trained on about" in sentence
+    began = replace(config, origin=Origin(folder=str(run), sha256="0"))
+    assert [each.run for each in contamination.lineage(old, began)] == [None, str(run)]
+    gone = replace(config, origin=Origin(folder="/nowhere", sha256="0"))
+    assert [each.run for each in contamination.lineage(old, gone)] == [None]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {contamination.TRAINED: 3, contamination.BEGAN: 3},
+        {
+            contamination.TRAINED: {"size": "x", "sha256": 3},
+            contamination.BEGAN: [None, {}, {"config": []}, "x"],
+        },
+        {contamination.TRAINED: {"size": -5, "sha256": "x"}},
+        {contamination.TRAINED: {"size": 10**30, "sha256": "x"}},
+    ],
+)
+def test_a_manifest_may_say_anything(run, source, places, hostile):
+    found = best_checkpoint(run)
+    found = replace(found, manifest={**found.manifest, **hostile})
+    known = contamination.lineage(found, open_run(run).config)
+    contamination.remarks(known, open_text(str(source)), places, held_back=False)
+    json.dumps([each.to_json() for each in known])
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/zero", "/nowhere/x.txt", "a.txt,b.txt", ""])
+def test_what_cannot_be_read_again_is_not_read(run, name, tmp_path, places):
+    config = open_run(run).config
+    config = replace(config, data=replace(config.data, source=name))
+    new = written(tmp_path, "new.txt", text(0, 50))
+    assert (
+        contamination.remarks([contamination.Training(None, config)], new, places, held_back=False)
+        == []
+    )
+
+
+def test_nothing_is_downloaded(run, tmp_path, places, monkeypatch):
+    def never(*arguments):
+        raise AssertionError("a download")
+
+    monkeypatch.setattr("clearformer.data.corpus_files.fetch", never)
+    config = open_run(run).config
+    config = replace(config, data=replace(config.data, source="enwik8"))
+    new = written(tmp_path, "new.txt", text(0, 50))
+    known = [contamination.Training(None, config)]
+    assert (
+        contamination.remarks(known, new, Places(cache=tmp_path / "cache"), held_back=False) == []
+    )
+
+
+def test_what_was_imported_has_learned_nothing_here(run):
+    found = replace(best_checkpoint(run), step=0)
+    assert contamination.lineage(found, open_run(run).config) == []
+
+
+def test_the_material_of_every_kind_of_run(tmp_path, table, places):
+    masked = replace(preset("bert-tiny-masked"), length=16)
+    data = DataConfig(source=str(table), tokenizer="wordpiece", masking=Masking())
+    config = RunConfig(model=masked, data=data, train=TRAIN)
+    assert len(contamination.material(config, places)) == 36
+    (tmp_path / "p.tsv").write_text("".join(f"one {i}\teins {i}\n" for i in range(40)))
+    data = DataConfig(source=str(tmp_path / "p.tsv"), tokenizer="bytes")
+    config = RunConfig(model=preset("original-tiny"), data=data, train=TRAIN)
+    found = contamination.material(config, places)
+    assert len(found) == 36
+    assert found[0].startswith("one")
+    assert "\teins" in found[0]

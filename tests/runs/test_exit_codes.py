@@ -1,0 +1,23 @@
+"""Exit codes: tests/reliability/test_runs.py has each of them at the command line."""
+
+import pytest
+
+from clearformer.runs.exit_codes import exit_code
+from clearformer.train.step import NotFiniteError
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (NotFiniteError("nan"), 3),
+        (ValueError("x"), 2),
+        (OSError(28, "No space left on device"), 2),
+        (MemoryError(), 2),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), 2),
+        (RuntimeError("CUDA out of memory. Tried to"), 2),
+        (RuntimeError("shapes do not fit"), 1),
+        (KeyError("x"), 1),
+    ],
+)
+def test_the_code_of_a_problem(problem, code):
+    assert exit_code(problem) == code

@@ -1,0 +1,88 @@
+"""Opening what a run left behind."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clearformer.config import DataConfig, RunConfig, TrainConfig
+from clearformer.data import Places
+from clearformer.families import generator
+from clearformer.runs import state
+from clearformer.runs.load import open_run
+from clearformer.runs.run import Run
+
+
+@pytest.fixture
+def run(tmp_path):
+    source = tmp_path / "text.txt"
+    source.write_text("some words to learn from, again and again\n" * 100)
+    model = replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32)
+    config = RunConfig(
+        model=model,
+        data=DataConfig(source=str(source)),
+        train=TrainConfig(lr=1e-2, batch=4, steps=6, evaluations=2, threads=1, ema=0.5),
+    )
+    run = Run(config, tmp_path / "run", Places(cache=tmp_path / "cache"))
+    list(run.events())
+    return run
+
+
+def test_the_opened_model_is_the_averaged_one(run):
+    opened = open_run(run.folder)
+    for name, parameter in opened.model.named_parameters():
+        assert parameter.equal(run.state.average.weights[name]), name
+    assert opened.config == run.config
+    assert opened.tokenizer.decode(opened.tokenizer.encode("round trip")) == "round trip"
+    assert not opened.model.training
+
+
+def test_a_single_checkpoint_opens_alone_and_elsewhere(run, tmp_path):
+    elsewhere = tmp_path / "é x"
+    (run.folder / "checkpoints/step-6").rename(elsewhere)
+    opened = open_run(elsewhere)
+    assert opened.found.step == 6
+    with torch.inference_mode():
+        assert opened.model(torch.tensor([[1, 2]])).shape == (1, 2, 256)
+
+
+def saved_with(run, **last):
+    """The last checkpoint again, with another best: what the run would have done."""
+    run.state.best = {"step": 3, "value": 0.1}
+    run.state.last = {"step": 6, "value": 0.2, "finished": True, **last}
+    state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.data)
+
+
+def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
+    saved_with(run, behind=0.1, error=0.01)
+    opened = open_run(run.folder)
+    sentence = opened.note
+    assert opened.found.step == 3
+    assert sentence.startswith(f"{run.folder}: step 3, the best on its validation data; the last")
+    assert sentence.endswith(f"for that one give {run.folder}/checkpoints/step-6")
+    (run.folder / "checkpoints/step-3").rename(run.folder / "moved")
+    assert open_run(run.folder).found.step == 6
+
+
+def test_the_last_checkpoint_is_taken_where_it_is_not_surely_worse(run):
+    saved_with(run, behind=0.1, error=0.06)
+    opened = open_run(run.folder)
+    assert opened.found.step == 6
+    assert "step 6, the last checkpoint; it is worse than step 3 by 0.1000" in opened.note
+    assert opened.note.endswith(f"for that one give {run.folder}/checkpoints/step-3")
+    assert open_run(run.folder / "checkpoints/step-3").note is None, "there was no choice"
+
+
+def test_a_run_of_an_earlier_version_opens_at_its_best(run):
+    saved_with(run)
+    run.state.last = None
+    state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.data)
+    assert open_run(run.folder).found.step == 3
+
+
+def test_what_is_no_run_is_said(tmp_path):
+    with pytest.raises(ValueError, match="is no run: it has no checkpoints folder"):
+        open_run(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(ValueError, match="has no checkpoint yet"):
+        open_run(tmp_path)

@@ -1,0 +1,181 @@
+"""metrics.jsonl: appended, never torn, and a resumed curve counts once."""
+
+import json
+import os
+
+import pytest
+
+from clearformer import limits
+from clearformer.runs.metrics import (
+    BLOCK,
+    Records,
+    evaluation_row,
+    normalized,
+    read,
+    start_row,
+    step_row,
+    targets,
+)
+from clearformer.train.events import Evaluation, Step
+
+
+def test_lines_are_appended(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    for start in (0, 2):
+        records = Records(path)
+        records.append({"step": start + 1, "loss": 0.1})
+        records.append({"step": start + 2, "loss": float("nan")})
+        records.close()
+    assert [record["step"] for record in read(path)] == [1, 2, 3, 4]
+    assert json.loads(path.read_text().splitlines()[1])["loss"] == "nan"
+
+
+def test_a_torn_line_is_cut_off(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2, "lo')
+    assert read(path) == [{"event": "step", "step": 1}]
+    records = Records(path)
+    records.append({"step": 2})
+    records.close()
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+
+
+def test_after_a_resume_earlier_records_of_later_steps_do_not_count(tmp_path):
+    records = Records(tmp_path / "m")
+    for step in (1, 2, 3):
+        records.append({"step": step, "try": 1})
+    records.append({"event": "end", "step": 3, "reason": "stopped"})
+    records.append({"event": "resume", "step": 2})
+    records.append({"step": 3, "try": 2})
+    records.close()
+    assert [(r["event"], r["step"], r["try"]) for r in read(tmp_path / "m")] == [
+        ("step", 1, 1),
+        ("step", 2, 1),
+        ("step", 3, 2),
+    ]
+
+
+def test_a_missing_file_has_no_records(tmp_path):
+    assert read(tmp_path / "none") == []
+
+
+def test_an_evaluation_that_a_resume_repeats_counts_once(tmp_path):
+    records = Records(tmp_path / "m.jsonl")
+    evaluation = {"event": "evaluation", "step": 2, "validation_loss": 1.0}
+    saved = {"event": "checkpoint", "step": 2}
+    for record in ({"step": 2}, evaluation, saved, {"event": "resume", "step": 2}, evaluation):
+        records.append(record)
+    records.close()
+    assert read(tmp_path / "m.jsonl") == [{"event": "step", "step": 2}, evaluation]
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    (tmp_path / "m.jsonl").write_text('{"step": 1}\n{"step"\n')
+    with pytest.raises(ValueError, match=r"m\.jsonl is damaged: line 2 is no JSON object"):
+        read(tmp_path / "m.jsonl")
+
+
+STEP = Step(3, 0.5, 0.1, 1.0, 640, 9.0, 0.25)
+# The same step and the same evaluation, as version 1 wrote them.
+OLD_STEP = {
+    "step": 3, "loss": 0.5, "lr": 0.1, "gradient_norm": 1.0, "tokens": 640, "seconds": 9.0,
+    "progress": 0.25,
+}  # fmt: skip
+EVALUATION = Evaluation(3, {"loss": 0.7, "accuracy": 0.5}, best=True)
+OLD_EVALUATION = {"event": "evaluation", "step": 3, "best": True, "loss": 0.7, "accuracy": 0.5}
+
+
+@pytest.mark.parametrize("counted", ["tokens", "texts", "hidden tokens", "target tokens"])
+def test_targets_are_called_what_they_are(counted):
+    row = step_row(STEP, counted)
+    assert row[counted.replace(" ", "_")] == 640
+    assert targets(row) == (counted.replace(" ", "_"), 640)
+    assert row["event"] == "step"
+    assert start_row(counted, "loss")["counts"] in row
+
+
+def test_a_row_of_version_1_reads_as_one_of_version_2():
+    old, new = normalized(OLD_STEP), step_row(STEP, "texts")
+    assert targets(old) == ("targets", 640), "what they were was not said"
+    assert {"texts": old.pop("targets"), **old} == new
+    assert normalized(OLD_EVALUATION) == evaluation_row(EVALUATION)
+    for row in (new, evaluation_row(EVALUATION), {"event": "end", "step": 3, "exit": 0}):
+        assert normalized(row) == row
+
+
+def test_training_and_validation_share_no_name():
+    shared = step_row(STEP, "texts").keys() & evaluation_row(EVALUATION).keys()
+    assert shared == {"event", "step"}
+
+
+def test_a_file_that_a_later_version_went_on_with_is_read_as_one(tmp_path):
+    records = Records(tmp_path / "m.jsonl")
+    later = Step(4, 0.4, 0.1, 1.0, 700, 10.0, 0.3)
+    for record in (
+        OLD_STEP,
+        OLD_EVALUATION,
+        {**OLD_STEP, "step": 4},
+        {"event": "end", "step": 4, "reason": "stopped", "exit": 143},
+        {"event": "resume", "step": 3, "version": 2},
+        evaluation_row(EVALUATION),
+        step_row(later, "texts"),
+    ):
+        records.append(record)
+    records.close()
+    assert read(tmp_path / "m.jsonl") == [
+        normalized(OLD_STEP), evaluation_row(EVALUATION), step_row(later, "texts"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("before", [b"", b"{}\n", b"{}\n" * 30_000])
+def test_a_torn_line_is_cut_wherever_it_begins(tmp_path, before, length):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(before + b"x" * length)
+    with Records(path) as records:
+        assert records.begun == bool(before)
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    victim, path = tmp_path / "victim", tmp_path / "metrics.jsonl"
+    victim.write_text("precious, without an end of line")
+    path.symlink_to(victim)
+    for use in (Records, read):
+        with pytest.raises(ValueError, match=r"metrics\.jsonl is a symbolic link"):
+            use(path)
+    path.unlink()
+    os.link(victim, path)
+    with Records(path) as records:
+        records.append({"step": 1})
+    assert victim.read_text() == "precious, without an end of line"
+    assert read(path) == [{"event": "step", "step": 1}]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"event": "resume"}', "has no step, but None"),
+        ('{"event": "evaluation", "loss": 1}', "has no step, but None"),
+        ('{"step": "3"}', "has no step, but '3'"),
+        ('{"step": [1]}', r"has no step, but \[1\]"),
+        ('{"step": 1e999}', "has no step, but inf"),
+        ("[" * 100_000, "is no JSON object"),
+        ("9" * 5000, "is no JSON object"),
+    ],
+)
+def test_records_of_somebody_else_are_refused_by_their_line(tmp_path, line, reason):
+    (tmp_path / "m.jsonl").write_text(f'{{"step": 1}}\n{line}\n')
+    with pytest.raises(ValueError, match=rf"m\.jsonl is damaged: line 2 {reason}"):
+        read(tmp_path / "m.jsonl")
+
+
+def test_more_records_than_a_run_has_are_not_read(tmp_path, monkeypatch):
+    path = tmp_path / "m.jsonl"
+    path.write_text("{}\n" * 4)
+    monkeypatch.setattr(limits, "MOST_RECORDS", 3)
+    with pytest.raises(ValueError, match=r"has 4 lines, but 3 are the most \(MOST_RECORDS\)"):
+        read(path)
+    monkeypatch.setattr(limits, "LARGEST_RECORDS", 11)
+    with pytest.raises(ValueError, match=r"has 12 bytes, but 11 are the most \(LARGEST_RECORDS\)"):
+        read(path)

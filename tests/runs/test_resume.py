@@ -1,0 +1,57 @@
+"""What a run that goes on may change; F8 at the command line is tests/reliability."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import DataConfig, Linear, Origin, RunConfig, TrainConfig
+from clearformer.families import modern
+from clearformer.runs.resume import continued, differences
+
+
+@pytest.fixture
+def config():
+    train = TrainConfig(lr=1e-3, batch=4, steps=9, schedule=Linear(warmup=2))
+    return RunConfig(model=modern("tiny"), data=DataConfig(source="a"), train=train)
+
+
+def test_what_may_change_is_taken_and_said(config):
+    said = []
+    schedule = replace(config.train.schedule, final=0.5)
+    asked = replace(
+        config,
+        data=replace(config.data, source="b"),
+        train=replace(config.train, steps=20, schedule=schedule, keep=5),
+    )
+    assert continued(config, asked, said.append) == asked
+    assert sorted(said) == [
+        "note: data.source was a and is b from here on",
+        "note: train.keep was 2 and is 5 from here on",
+        "note: train.schedule.final was 0.0 and is 0.5 from here on",
+        "note: train.steps was 9 and is 20 from here on",
+    ]
+
+
+def test_what_may_not_is_listed(config):
+    schedule = replace(config.train.schedule, warmup=3)
+    asked = replace(config, train=replace(config.train, schedule=schedule, lr=1.0))
+    words = r"train.lr \(0.001 before, 1.0 now\); train.schedule.warmup \(2 before, 3 now\)\. Leave"
+    said = []
+    asked = replace(asked, train=replace(asked.train, steps=20))
+    with pytest.raises(ValueError, match=words):
+        continued(config, asked, said.append)
+    assert said == [], "what does not happen is not announced"
+    with pytest.raises(ValueError, match=r"origin \(None before, 0123 now\)"):
+        continued(config, replace(config, origin=Origin(folder="x", sha256="0123")))
+
+
+def test_the_rates_of_an_earlier_version_are_kept(config):
+    old = replace(config, train=replace(config.train, anneal="from_start"))
+    assert continued(old, config) == old
+    with pytest.raises(ValueError, match=r"train.anneal \(after_warmup before, from_start now\)"):
+        continued(config, old)
+
+
+def test_another_kind_is_one_difference():
+    old, new = {"kind": "A", "x": 1}, {"kind": "B", "y": 2}
+    assert list(differences({"kind": "R", "s": old}, {"kind": "R", "s": new})) == [("s", "A", "B")]

@@ -1,0 +1,34 @@
+"""BLEU and chrF are sacrebleu's own, with their signatures."""
+
+import builtins
+
+import pytest
+import sacrebleu
+
+from clearformer.tasks.bleu import overlap
+
+GIVEN = ["a man rides a brown horse .", "two dogs run", "a cat"]
+WANTED = ["a man is riding a brown horse .", "two dogs run", "the cat sleeps"]
+
+
+def test_the_figures_are_those_of_sacrebleu():
+    found = overlap(GIVEN, WANTED)
+    assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(GIVEN, [WANTED]).score)
+    assert found.chrf == pytest.approx(sacrebleu.corpus_chrf(GIVEN, [WANTED]).score)
+    assert found.exact == pytest.approx(1 / 3)
+    assert found.sentences == 3
+    assert "case:mixed" in found.bleu_signature
+    assert f"version:{sacrebleu.__version__}" in found.chrf_signature
+
+
+def test_without_the_package_a_sentence_says_so(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("sacrebleu"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ValueError, match=r"it is not installed: pip install sacrebleu$"):
+        overlap(GIVEN, WANTED)

@@ -1,0 +1,229 @@
+"""Hidden tokens and next sentences as a task: its figures by hand, and a run that survives."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from clearformer import data
+from clearformer.build import build
+from clearformer.config import DataConfig, Linear, Masking, RunConfig, TrainConfig, to_json
+from clearformer.core.heads import IGNORE
+from clearformer.data import Places
+from clearformer.families import bert
+from clearformer.runs import checkpoint, metrics
+from clearformer.runs.run import Run
+from clearformer.tasks import objectives
+from clearformer.tasks.masked import by_frequency, measure, sources
+from clearformer.train import microbatch
+from clearformer.train.events import Evaluation, Step
+
+ANIMALS = ("cat", "dog", "bird", "horse", "mouse")
+TEXT = "".join(
+    f"The {ANIMALS[i % 5]} number {i % 7} sat on the mat. Then it slept!\nIt was {i % 3} o'clock.\n"
+    for i in range(300)
+)
+
+
+def config_of(source, size="tiny", **train):
+    model = replace(
+        bert(size), length=24, layers=1, width=16, heads=2, hidden=32, dropout=bert().dropout
+    )
+    return RunConfig(
+        model=model,
+        data=DataConfig(
+            source=str(source), tokenizer="wordpiece", vocabulary=120, masking=Masking()
+        ),
+        train=TrainConfig(
+            **{"lr": 1e-2, "batch": 8, "steps": 12, "evaluations": 3, "threads": 1} | train,
+            schedule=Linear(warmup=3),
+            precision="float32",
+        ),
+    )
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def load(config, tmp_path):
+    return objectives.load(config, Places(cache=tmp_path))
+
+
+@pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
+def test_batches_are_what_the_model_takes(source, tmp_path, size):
+    task = load(config_of(source, size), tmp_path)
+    batch = task.batch(0)
+    model = build(task.config.model)
+    sums, counts = model.loss(batch)
+    assert counts.tolist() == microbatch.counts(batch).tolist()
+    assert len(counts) == (2 if size == "tiny" else 1)
+    assert (batch.segments is None) == (size != "tiny")
+    # Close to knowing nothing, before anything is learned.
+    assert (sums / counts).sum().item() == pytest.approx(task.chance(), rel=0.05)
+
+
+def test_figures_are_those_of_the_logits(source, tmp_path):
+    task = load(config_of(source), tmp_path)
+    model = build(task.config.model, seed=3)
+    found = task.evaluate(model).figures
+    model.eval()
+    nats, right, hidden, sentence, follows, pairs = 0.0, 0, 0, 0.0, 0, 0
+    with torch.inference_mode():
+        for step in range(task.validation.steps_per_epoch):
+            batch = task.validation.batch(step)
+            words, labels = model(
+                *(torch.from_numpy(each) for each in (batch.tokens, batch.keep, batch.segments))
+            )
+            for row, place in zip(*np.nonzero(batch.targets != IGNORE), strict=True):
+                target = batch.targets[row, place]
+                nats -= float(words[row, place].log_softmax(-1)[target])
+                right += int(words[row, place].argmax()) == target
+                hidden += 1
+            for row, label in enumerate(batch.labels):
+                sentence -= float(labels[row].log_softmax(-1)[label])
+                follows += int(labels[row].argmax()) == label
+                pairs += 1
+    assert found["masked_loss"] == pytest.approx(nats / hidden, rel=1e-5)
+    assert found["masked_accuracy"] == pytest.approx(right / hidden)
+    assert found["next_sentence_accuracy"] == pytest.approx(follows / pairs)
+    assert found["loss"] == pytest.approx(nats / hidden + sentence / pairs, rel=1e-5)
+    assert measure(model, task.validation).rows == pairs
+    assert found == task.evaluate(model).figures  # the same places, every time
+
+
+def test_whole_words_reach_the_batches(source, tmp_path):
+    config = config_of(source)
+    masking = Masking(unit="words", share=0.3)
+    config = replace(config, data=replace(config.data, masking=masking, vocabulary=64))
+    task = load(config, tmp_path)
+    continues = task.tokenizer.continues()
+    checked = 0
+    for step in range(5):
+        batch = task.batches.batch(step)
+        hidden = batch.targets != IGNORE
+        original = np.where(hidden, batch.targets, batch.tokens)
+        # Not where a part begins in the middle of a word: what it goes on with is not there.
+        inside = continues[original[:, 1:]] & batch.keep[:, 1:] & (original[:, :-1] > 4)
+        checked += inside.sum()
+        assert np.array_equal(hidden[:, 1:][inside], hidden[:, :-1][inside])
+    assert checked
+
+
+def test_guessing_by_frequency_is_counted(tmp_path):
+    def documents(ids):
+        return data.Documents(np.array(ids), np.array([0, len(ids)]), np.array([0, 1]))
+
+    # Counts, with one for each: 3, 2, 1 of 6.
+    found = by_frequency(documents([0, 0, 1]), documents([0, 2]), 3)
+    assert found == pytest.approx((math.log(2) + math.log(6)) / 2)
+
+
+def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("review\n" + "".join(f"film {i}. good\n" for i in range(50)))
+    config = DataConfig(source=str(tmp_path / "a.csv"), text="review", validation_share=0.2)
+    training, held_back = sources(config, Places(), 16, 0)
+    rows = [*training.documents(), *held_back.documents()]
+    assert len(list(held_back.documents())) == 10
+    assert sorted(rows) == sorted(f"film {i}. good" for i in range(50))
+    assert training.size == sum(map(len, training.documents()))
+
+    def read(part, places):
+        assert part != "test"
+        labels = ("a",) * 30 if part == "train" else None
+        return data.Table(part, tuple(f"{part} {i}" for i in range(30)), labels)
+
+    corpus = data.LabelledCorpus("imdb", "films", ("train", "test", "unlabelled"), read)
+    monkeypatch.setitem(data.CORPORA, "imdb", corpus)
+    training, held_back = sources(DataConfig(source="imdb"), Places(), 16, 0)
+    names = {text.split()[0] for text in training.documents()}
+    assert names == {"train", "unlabelled"}
+    assert len([*training.documents(), *held_back.documents()]) == 60
+    own = DataConfig(source="imdb", validation=str(tmp_path / "a.csv"), text="review")
+    training, held_back = sources(own, Places(), 16, 0)
+    assert (len(list(training.documents())), len(list(held_back.documents()))) == (60, 50)
+
+
+def curve(folder):
+    clock = {"seconds", "progress"}
+    return [
+        {k: v for k, v in record.items() if k not in clock}
+        for record in metrics.read(folder / "metrics.jsonl")
+    ]
+
+
+def weights(folder):
+    return checkpoint.newest(folder / "checkpoints", print).tensors("model.safetensors")
+
+
+def same_run(one, other):
+    assert curve(one) == curve(other)
+    for name, value in weights(one).items():
+        assert value.equal(weights(other)[name]), name
+
+
+def start(config, folder, **more):
+    return Run(config, folder, Places(cache=folder.parent / "cache"), **more)
+
+
+@pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
+def test_a_run_learns_and_a_continued_one_is_the_run(source, tmp_path, size):
+    config = config_of(source, size)
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    events = list(start(config, whole).events())
+    figures = [event.figures for event in events if isinstance(event, Evaluation)]
+    assert figures[-1]["masked_loss"] < figures[0]["masked_loss"] - 0.1
+    assert ("next_sentence_accuracy" in figures[0]) == (size == "tiny")
+    run = start(config, part)
+    list(run.events(lambda: run.state.step >= 5))
+    torch.rand(3)
+    list(start(config, part, resume=True).events())
+    same_run(part, whole)
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from clearformer.config import run_from_json
+from clearformer.data import Places
+from clearformer.runs.run import Run
+config = run_from_json(json.loads(Path(sys.argv[1]).read_text()))
+folder = Path(sys.argv[2])
+run = Run(config, folder, Places(cache=folder.parent / "cache"), resume=True)
+for event in run.events():
+    if run.state.step >= 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_goes_on_bit_for_bit(source, tmp_path):
+    config = config_of(source, accumulate=2)
+    whole, killed, settings = tmp_path / "whole", tmp_path / "killed", tmp_path / "run.json"
+    list(start(config, whole).events())
+    settings.write_text(json.dumps(to_json(config)))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(settings), str(killed)], capture_output=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    list(start(config, killed, resume=True).events())
+    same_run(killed, whole)
+
+
+def test_accumulation_changes_nothing_but_rounding(source, tmp_path):
+    def losses(accumulate):
+        config = config_of(source, steps=4, accumulate=accumulate)
+        quiet = replace(config.model, dropout=replace(config.model.dropout, embedding=0.0,
+                                                      attention=0.0, residual=0.0))  # fmt: skip
+        events = start(replace(config, model=quiet), tmp_path / str(accumulate)).events()
+        return [event.loss for event in events if isinstance(event, Step)]
+
+    assert losses(1) == pytest.approx(losses(4), rel=1e-4)

@@ -1,0 +1,151 @@
+"""Pairs become batches that a model learns from, and a model becomes figures."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clearformer.build import build
+from clearformer.config import DataConfig, Dropout, RunConfig, TrainConfig
+from clearformer.core.heads import Head
+from clearformer.core.model import PairBatch
+from clearformer.data import Places
+from clearformer.families import original
+from clearformer.tasks import objectives
+from clearformer.tasks.translation import Translation, loss, pairs, sides
+
+TRAIN = TrainConfig(lr=1e-2, batch=64, tokens=300, steps=5)
+MODEL = replace(original("tiny"), length=16, layers=1, decoder_layers=1, width=16, heads=2,
+                hidden=32, dropout=Dropout())  # fmt: skip
+
+
+@pytest.fixture
+def reversing(tmp_path):
+    """Letters, and the same backwards."""
+    words = [f"{a}{b}{c}" for a in "abcdef" for b in "abc" for c in "abcd"]
+    (tmp_path / "a.in").write_text("\n".join([*words, "a" * 40, ""]) + "\n")
+    (tmp_path / "a.out").write_text("\n".join([*(w[::-1] for w in words), "a" * 40, "x"]) + "\n")
+    return f"{tmp_path / 'a.in'},{tmp_path / 'a.out'}"
+
+
+@pytest.fixture
+def task(reversing):
+    data = DataConfig(source=reversing, tokenizer="characters")
+    return objectives.load(RunConfig(model=MODEL, data=data, train=TRAIN), Places())
+
+
+def test_the_data_tells_vocabulary_and_marks(task):
+    assert isinstance(task, Translation)
+    model = task.config.model
+    assert model.vocabulary == task.tokenizer.size + 2
+    assert (model.marks.end, model.marks.start) == (task.tokenizer.size, task.tokenizer.size + 1)
+    assert task.notes == (
+        "1 of 74 pairs have an empty side and are left out (the first: 74)",
+        "1 of 66 pairs have more than 16 tokens on a side and are left out",
+    )
+    assert len(task.training) == 65
+    assert len(task.validation) == 7
+
+
+def test_batches_are_what_the_model_takes(task):
+    batch = task.batch(0)
+    assert isinstance(batch, PairBatch)
+    sums, counts = build(task.config.model).loss(batch)
+    assert counts.tolist() == [int((batch.targets != -100).sum())]
+    assert torch.isfinite(sums).all()
+    # Teacher forcing: what goes in is what is to come out, a place later.
+    assert batch.target[:, 1:].equal(batch.targets[:, :-1])
+
+
+def test_how_long_pairs_are_is_told_by_the_data(tmp_path):
+    lines = [("a" * (1 + place % 3), "b" * (2 + 4 * (place % 3))) for place in range(60)]
+    lines.append(("a" * 50, "b"))  # does not fit, and does not count
+    source = tmp_path / "pairs.tsv"
+    source.write_text("".join(f"{a}\t{b}\n" for a, b in lines))
+    data = DataConfig(source=str(source), tokenizer="characters", validation=str(source))
+    config = RunConfig(model=MODEL, data=data, train=replace(TRAIN, batch=20, tokens=None))
+    # One mark comes to every side: sources have 2 to 4 tokens, targets 3, 7 or 11.
+    assert sides(config, Places()) == ((4, 11), (3, 7))
+
+
+def test_validation_loss_is_not_smoothed(task):
+    model = build(task.config.model).train()
+    plain = task.evaluate(model).figures["loss"]
+    for head in model.modules():
+        if isinstance(head, Head):
+            head.smoothing = 0.1
+    assert task.evaluate(model).figures["loss"] == plain
+    assert model.training
+    # By hand, one pair at a time and without padding.
+    total, count = 0.0, 0
+    model.eval()
+    marks = task.config.model.marks
+    with torch.no_grad():
+        for source, target in zip(task.encoded.sources, task.encoded.targets, strict=True):
+            logits = model(
+                torch.tensor([[*source, marks.end]]), torch.tensor([[marks.start, *target]])
+            )
+            wanted = torch.tensor([*target, marks.end])
+            total -= float(logits[0].log_softmax(-1).gather(1, wanted[:, None]).sum())
+            count += len(wanted)
+    assert plain == pytest.approx(total / count, rel=1e-4)
+    assert loss(model, task.encoded, batch=2) == pytest.approx(plain, rel=1e-4)
+
+
+def test_a_model_learns_to_spell_backwards(reversing):
+    data = DataConfig(source=reversing, validation=reversing, tokenizer="characters")
+    model = replace(MODEL, width=32)
+    task = objectives.load(RunConfig(model=model, data=data, train=TRAIN), Places())
+    model = build(task.config.model).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(150):
+        optimizer.zero_grad()
+        sums, counts = model.loss(task.batch(step))
+        (sums / counts).sum().backward()
+        optimizer.step()
+    figures = task.evaluate(model).figures
+    assert figures["exact"] > 0.9
+    assert figures["chrf"] > 90
+    assert " -> " in task.sample(model)
+
+
+def test_own_validation_and_corpora(tmp_path, reversing, monkeypatch):
+    data = DataConfig(source=reversing, validation=reversing, tokenizer="characters")
+    task = objectives.load(RunConfig(model=MODEL, data=data, train=TRAIN), Places())
+    assert any("73 of 73 validation pairs also stand in the training" in n for n in task.notes)
+    monkeypatch.setattr("clearformer.data.number_words.chosen", lambda: list(range(100)))
+    training, validation, _ = pairs(DataConfig(source="number-words"), Places(), seed=0)
+    assert set(training.sources).isdisjoint(validation.sources)
+    assert len(training) > 60 > len(validation) > 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": "imdb"}, "imdb has no pairs, but a translator learns from them: choose "
+                             "multi30k, number-words, or two files as in train.en,train.de"),
+        ({"source": "no.tsv"}, "no.tsv: there is no such file"),
+    ],
+)  # fmt: skip
+def test_what_has_no_pairs_is_refused(changes, message):
+    config = RunConfig(model=MODEL, data=DataConfig(**changes), train=TRAIN)
+    with pytest.raises(ValueError, match=message):
+        objectives.load(config, Places())
+
+
+def test_pairs_that_are_all_too_long_are_refused(reversing):
+    data = DataConfig(source=reversing, tokenizer="characters")
+    config = RunConfig(model=replace(MODEL, length=3), data=data, train=TRAIN)
+    with pytest.raises(ValueError, match="has more than 3 tokens on a side: build the model with"):
+        objectives.load(config, Places())
+
+
+def test_multi30k(shared_data):
+    config = RunConfig(
+        model=MODEL,
+        data=DataConfig(source="multi30k", tokenizer="bpe", vocabulary=500),
+        train=replace(TRAIN, tokens=4096),
+    )
+    task = objectives.load(replace(config, model=replace(MODEL, length=128)), shared_data)
+    assert len(task.training) > 28_900
+    assert task.batch(0).source.numel() <= 4096
