@@ -42,8 +42,8 @@ def test_what_is_no_file_or_too_large(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="none cannot be read: No such file"):
         read_json(tmp_path / "none")
     (tmp_path / "a").write_text("[1]")
-    monkeypatch.setattr(limits, "LARGEST_JSON", 2)
-    with pytest.raises(ValueError, match=r"a has 3 bytes, but 2 are the most \(LARGEST_JSON\)"):
+    monkeypatch.setattr(limits, "MAX_JSON_BYTES", 2)
+    with pytest.raises(ValueError, match=r"a has 3 bytes, but 2 are the most \(MAX_JSON_BYTES\)"):
         read_json(tmp_path / "a")
 
 
@@ -61,6 +61,6 @@ def test_inside_a_run_no_link_is_followed(tmp_path, monkeypatch):
     (tmp_path / "deep").write_text("[" * 100_000)
     with pytest.raises(ValueError, match="deep is no JSON: maximum recursion depth"):
         read_run_json(tmp_path / "deep")
-    monkeypatch.setattr(limits, "LARGEST_JSON", 2)
-    with pytest.raises(ValueError, match=r"a has 3 bytes, but 2 are the most \(LARGEST_JSON\)"):
+    monkeypatch.setattr(limits, "MAX_JSON_BYTES", 2)
+    with pytest.raises(ValueError, match=r"a has 3 bytes, but 2 are the most \(MAX_JSON_BYTES\)"):
         read_run_json(tmp_path / "a")

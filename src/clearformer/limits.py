@@ -1,33 +1,33 @@
-"""The largest things that are believed of a file, a request or a setting from anyone.
+"""Limits on untrusted files, requests and settings.
 
-All limits stand here, and the error that applies one names it. They are far above what is
-published, and far below what would take a machine's memory or hours of its time.
+Every limit is defined here, and the error that applies it names it. The values are far above
+anything published, and far below what would exhaust a machine's memory or take hours.
 """
 
 # --- files ---------------------------------------------------------------------------------
 
-LARGEST_JSON = 64 * 2**20  # bytes of a JSON file; the largest tokenizers have some 20 million
-LARGEST_RECORDS = 2**30  # bytes of metrics.jsonl or samples.jsonl; a step has some 200
-MOST_RECORDS = 5_000_000  # lines of one of them
-LONGEST_HEADER = 100 * 2**20  # bytes of a safetensors header, as in the format's own readers
-MOST_FILES = 1000  # shards of one checkpoint
-LARGEST_PICKLE = 50 * 2**30  # bytes of a .bin or .pt file
+MAX_JSON_BYTES = 64 * 2**20  # bytes of a JSON file; the largest tokenizers have about 20 million
+MAX_RECORDS_BYTES = 2**30  # bytes of metrics.jsonl or samples.jsonl; a step has about 200
+MAX_RECORDS = 5_000_000  # lines of one of these files
+MAX_HEADER_BYTES = 100 * 2**20  # bytes of a safetensors header, as in the format's own readers
+MAX_SHARDS = 1000  # shards of one checkpoint
+MAX_PICKLE_BYTES = 50 * 2**30  # bytes of a .bin or .pt file
 
 # --- archives ------------------------------------------------------------------------------
 
-MEMBERS = 200_000  # files in an archive
-RATIO = 200  # bytes unpacked for one that is packed
-GRACE = 16 * 2**20  # bytes that may come out before the ratio is asked for
-LARGEST_ARCHIVE = 4 * 2**30  # bytes of all files of an archive
+MAX_ARCHIVE_FILES = 200_000  # files in an archive
+MAX_UNPACK_RATIO = 200  # unpacked bytes per packed byte
+RATIO_FREE_BYTES = 16 * 2**20  # unpacked bytes below which the ratio is not checked
+MAX_ARCHIVE_BYTES = 4 * 2**30  # unpacked bytes of an archive
 
 # --- models --------------------------------------------------------------------------------
 
-MOST_LAYERS, MOST_HEADS, MOST_CLASSES, MOST_SEGMENTS = 1000, 1024, 100_000, 1024
-MOST_BATCH = 2**17  # sequences of a step, and texts that are written together
-MOST_WIDTH, MOST_HIDDEN, MOST_VOCABULARY, MOST_LENGTH = 2**16, 2**20, 2**22, 2**24
+MAX_LAYERS, MAX_HEADS, MAX_CLASSES, MAX_SEGMENTS = 1000, 1024, 100_000, 1024
+MAX_BATCH = 2**17  # sequences per step, and texts generated together
+MAX_WIDTH, MAX_HIDDEN, MAX_VOCABULARY, MAX_LENGTH = 2**16, 2**20, 2**22, 2**24
 
 # --- runs ----------------------------------------------------------------------------------
 
-MOST_THREADS, MOST_PROCESSES = 1024, 1024  # of one machine; a smaller machine has fewer
-MOST_STEPS = 10**12  # also of what is counted in steps, evaluations or tokens
-MOST_EPOCHS, MOST_MINUTES, MOST_SECONDS = 10**9, 10**9, 10**9
+MAX_THREADS, MAX_PROCESSES = 1024, 1024  # per machine
+MAX_STEPS = 10**12  # also limits what is counted in evaluations or tokens
+MAX_EPOCHS, MAX_MINUTES, MAX_SECONDS = 10**9, 10**9, 10**9

@@ -17,10 +17,10 @@ def read_json(path: Path) -> Any:
         if path.exists() and not path.is_file():
             raise ValueError(f"{path} is no file, but a JSON document is needed")
         size = path.stat().st_size
-        if size > limits.LARGEST_JSON:
+        if size > limits.MAX_JSON_BYTES:
             raise ValueError(
-                f"{path} has {size:,} bytes, but {limits.LARGEST_JSON:,} are the most "
-                f"(LARGEST_JSON)"
+                f"{path} has {size:,} bytes, but {limits.MAX_JSON_BYTES:,} are the most "
+                f"(MAX_JSON_BYTES)"
             )
         text = path.read_bytes()
     except OSError as problem:
@@ -31,7 +31,7 @@ def read_json(path: Path) -> Any:
 def read_run_json(path: Path) -> Any:
     """The document in a file inside a run folder, where no link is followed."""
     try:
-        text = safe_files.read(path, limits.LARGEST_JSON, "LARGEST_JSON")
+        text = safe_files.read(path, limits.MAX_JSON_BYTES, "MAX_JSON_BYTES")
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
     return parse_json(text, path)

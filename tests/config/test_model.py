@@ -23,14 +23,14 @@ def test_derived_numbers():
             (
                 lambda name=name: dataclasses.replace(preset("gpt2"), **{name: 0}),
                 f"ModelConfig: {name} is 0, but it must be between 1 and {c.model.MOST[name]} "
-                f"(MOST_{name.upper()})",
+                f"(MAX_{name.upper()})",
             )
             for name in ("vocabulary", "length", "layers", "width", "heads", "hidden")
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), vocabulary=2**31 + 1),
             "ModelConfig: vocabulary is 2147483649, but it must be between 1 and 4194304 "
-            "(MOST_VOCABULARY)",
+            "(MAX_VOCABULARY)",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), per_head=0),

@@ -69,10 +69,10 @@ def test_caps(quiet_folder, monkeypatch):
         match=r"a/pos/1.txt has 11 bytes or stands there twice, but a file has at most 10",
     ):
         names(path, largest=10)
-    monkeypatch.setattr("clearformer.limits.MEMBERS", 1)
+    monkeypatch.setattr("clearformer.limits.MAX_ARCHIVE_FILES", 1)
     with pytest.raises(
         ValueError,
-        match=r"it has more than 1 files \(MEMBERS\): if you trust it, unpack it yourself",
+        match=r"it has more than 1 files \(MAX_ARCHIVE_FILES\): if you trust it, unpack it yourself",
     ):
         names(path)
 
@@ -87,10 +87,11 @@ def test_bombs(quiet_folder, monkeypatch):
     path = quiet_folder / "bomb.gz"
     path.write_bytes(gzip.compress(b"0" * 5_000_000, 9))
     assert sum(map(len, gzip_chunks(path))) == 5_000_000  # so little does no harm
-    monkeypatch.setattr("clearformer.limits.GRACE", 2_000_000)
+    monkeypatch.setattr("clearformer.limits.RATIO_FREE_BYTES", 2_000_000)
     size = path.stat().st_size
     sentence = (
-        f"{path}: it unpacks to more than 200 times its {size:,} bytes (RATIO): if you trust it"
+        f"{path}: it unpacks to more than 200 times its {size:,} bytes (MAX_UNPACK_RATIO): "
+        f"if you trust it"
     )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         list(gzip_chunks(path))
@@ -102,14 +103,14 @@ def test_bombs(quiet_folder, monkeypatch):
         archive.writestr("it", b"0" * 5_000_000)
     with pytest.raises(ValueError, match="it unpacks to more than 200 times"):
         list(zip_chunks(packed, "it"))
-    monkeypatch.setattr("clearformer.limits.LARGEST_ARCHIVE", 1_000_000)
+    monkeypatch.setattr("clearformer.limits.MAX_ARCHIVE_BYTES", 1_000_000)
     with pytest.raises(ValueError, match="it unpacks to more than 1,000,000 bytes"):
         list(gzip_chunks(path))
 
 
 def test_a_header_that_declares_too_much(quiet_folder, monkeypatch):
     """A long name is read whole into memory by tarfile: the counter stops it."""
-    monkeypatch.setattr("clearformer.limits.GRACE", 2_000_000)
+    monkeypatch.setattr("clearformer.limits.RATIO_FREE_BYTES", 2_000_000)
     path = make_tar(quiet_folder / "a.tar.gz", ("a/" + "x" * 5_000_000, b""), ("a/pos/1.txt", b"x"))
     with pytest.raises(ValueError, match="it unpacks to more than 200 times"):
         names(path)

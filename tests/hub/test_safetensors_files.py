@@ -123,7 +123,7 @@ def test_a_forged_header_is_refused(forged, tmp_path, name):
 
 
 def test_a_header_larger_than_any_is_refused(forged, tmp_path, monkeypatch):
-    monkeypatch.setattr("clearformer.limits.LONGEST_HEADER", 10)
+    monkeypatch.setattr("clearformer.limits.MAX_HEADER_BYTES", 10)
     with pytest.raises(ValueError, match="its header has 61 bytes, but 10 are the most"):
         TensorFile(forged(tmp_path / "x.safetensors", {"a": FLOATS}, bytes(8)))
 

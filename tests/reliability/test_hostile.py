@@ -201,7 +201,7 @@ def test_f46_a_pattern_of_somebodys_own_is_refused():
 
 
 def test_f47_archives_write_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("clearformer.limits.GRACE", 2**20)
+    monkeypatch.setattr("clearformer.limits.RATIO_FREE_BYTES", 2**20)
     assert hostile.archives(tmp_path) == "0 of 12 archives wrote anything"
     assert "extractall" not in Path(archives.__file__).read_text()
     assert not os.path.exists(tmp_path / "archives" / "escaped")

@@ -173,9 +173,11 @@ def test_records_of_somebody_else_are_refused_by_their_line(tmp_path, line, reas
 def test_more_records_than_a_run_has_are_not_read(tmp_path, monkeypatch):
     path = tmp_path / "m.jsonl"
     path.write_text("{}\n" * 4)
-    monkeypatch.setattr(limits, "MOST_RECORDS", 3)
-    with pytest.raises(ValueError, match=r"has 4 lines, but 3 are the most \(MOST_RECORDS\)"):
+    monkeypatch.setattr(limits, "MAX_RECORDS", 3)
+    with pytest.raises(ValueError, match=r"has 4 lines, but 3 are the most \(MAX_RECORDS\)"):
         read(path)
-    monkeypatch.setattr(limits, "LARGEST_RECORDS", 11)
-    with pytest.raises(ValueError, match=r"has 12 bytes, but 11 are the most \(LARGEST_RECORDS\)"):
+    monkeypatch.setattr(limits, "MAX_RECORDS_BYTES", 11)
+    with pytest.raises(
+        ValueError, match=r"has 12 bytes, but 11 are the most \(MAX_RECORDS_BYTES\)"
+    ):
         read(path)

@@ -107,7 +107,7 @@ def test_missing_too_large_and_unreadable(tmp_path, monkeypatch):
         ValueError, match="it has 67,108,865 bytes, but a tokenizer has at most 67,108,864"
     ):
         load(path)
-    monkeypatch.setattr("clearformer.limits.LARGEST_JSON", 3)
+    monkeypatch.setattr("clearformer.limits.MAX_JSON_BYTES", 3)
     save(Bytes(), path)
     with pytest.raises(ValueError, match="but a tokenizer has at most 3"):
         load(path)

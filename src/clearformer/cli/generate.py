@@ -163,8 +163,8 @@ class Generate:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
         for name in ("batch", "beam"):
-            if (getattr(self, name) or 0) > limits.MOST_BATCH:
-                value, most = getattr(self, name), limits.MOST_BATCH
+            if (getattr(self, name) or 0) > limits.MAX_BATCH:
+                value, most = getattr(self, name), limits.MAX_BATCH
                 raise ValueError(f"--{name} is {value!r:.60}, but it must be at most {most:,}")
         if self.file is not None and self.prompt is not NO_PROMPT:
             raise ValueError("give either a prompt or --file, and not both")

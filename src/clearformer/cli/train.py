@@ -192,7 +192,7 @@ def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool
     if processes < 1:
         raise ValueError(f"--processes is {processes}, but it must be at least 1")
     cores = os.cpu_count() or 1
-    most = min(limits.MOST_PROCESSES, max(8, 4 * cores))
+    most = min(limits.MAX_PROCESSES, max(8, 4 * cores))
     if processes > most:
         raise ValueError(
             f"--processes is {processes!r:.60}, but this machine of {cores} cores is of use to at "

@@ -77,7 +77,7 @@ class MultipleChoice:
 
 
 def _require_classes(head: Classifier | TokenClassifier) -> None:
-    most = limits.MOST_CLASSES
+    most = limits.MAX_CLASSES
     require(head, "classes", 2 <= head.classes <= most, f"at least 2 and at most {most}")
     named = head.names is None or len(head.names) == head.classes
     require(head, "names", named, "as many as classes, or absent")

@@ -260,7 +260,7 @@ class HiddenMemory:
     length: int
 
     def __post_init__(self) -> None:
-        most = limits.MOST_LENGTH
+        most = limits.MAX_LENGTH
         require(self, "length", 0 <= self.length <= most, f"at least 0 and at most {most}")
 
 
@@ -306,12 +306,12 @@ class Biases:
 
 
 MOST = {
-    "vocabulary": limits.MOST_VOCABULARY,
-    "length": limits.MOST_LENGTH,
-    "layers": limits.MOST_LAYERS,
-    "width": limits.MOST_WIDTH,
-    "heads": limits.MOST_HEADS,
-    "hidden": limits.MOST_HIDDEN,
+    "vocabulary": limits.MAX_VOCABULARY,
+    "length": limits.MAX_LENGTH,
+    "layers": limits.MAX_LAYERS,
+    "width": limits.MAX_WIDTH,
+    "heads": limits.MAX_HEADS,
+    "hidden": limits.MAX_HIDDEN,
 }
 
 
@@ -347,19 +347,19 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name, most in MOST.items():
-            wanted = f"between 1 and {most} (MOST_{name.upper()})"
+            wanted = f"between 1 and {most} (MAX_{name.upper()})"
             require(self, name, 1 <= getattr(self, name) <= most, wanted)
         if self.key_heads is not None:
             wanted = f"between 1 and heads, which is {self.heads}"
             require(self, "key_heads", 1 <= self.key_heads <= self.heads, wanted)
         if self.per_head is not None:
-            allowed = 1 <= self.per_head <= limits.MOST_WIDTH
-            require(self, "per_head", allowed, f"from 1 to {limits.MOST_WIDTH}, or absent")
+            allowed = 1 <= self.per_head <= limits.MAX_WIDTH
+            require(self, "per_head", allowed, f"from 1 to {limits.MAX_WIDTH}, or absent")
             relative = isinstance(self.position, RelativeXL)
             require(self, "per_head", not relative, "absent in a model with relative positions")
         if self.segments is not None:
-            allowed = 1 <= self.segments <= limits.MOST_SEGMENTS
-            require(self, "segments", allowed, f"from 1 to {limits.MOST_SEGMENTS}, or absent")
+            allowed = 1 <= self.segments <= limits.MAX_SEGMENTS
+            require(self, "segments", allowed, f"from 1 to {limits.MAX_SEGMENTS}, or absent")
         if self.neighbours is not None:
             # A step that continues a past is not shown the token before.
             require(self, "neighbours", self.past is None, "absent in a model with a past")
@@ -417,7 +417,7 @@ class Seq2SeqConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        most = limits.MOST_LAYERS
+        most = limits.MAX_LAYERS
         require(self, "decoder_layers", 1 <= self.decoder_layers <= most, f"between 1 and {most}")
 
     @property

@@ -70,7 +70,7 @@ class InverseSqrt:
 
 def _require_schedule(schedule: Any) -> None:
     require(schedule, "warmup", schedule.warmup >= 0, "at least 0")
-    most = limits.MOST_STEPS
+    most = limits.MAX_STEPS
     require(schedule, "warmup", schedule.warmup <= most, f"at most {most:,}")
     if hasattr(schedule, "final"):
         require(schedule, "final", 0 <= schedule.final <= 1, "from 0 to 1")
@@ -120,13 +120,13 @@ Optimizer = AdamW | Muon
 
 # Beyond these nothing can be run, and arithmetic would end before the numbers do.
 MOST = {
-    "batch": limits.MOST_BATCH,
-    "threads": limits.MOST_THREADS,
-    "epochs": limits.MOST_EPOCHS,
-    "minutes": limits.MOST_MINUTES,
-    "wait_seconds": limits.MOST_SECONDS,
-    "recompute": limits.MOST_LAYERS,
-    **dict.fromkeys(("steps", "tokens", "evaluations", "patience", "keep"), limits.MOST_STEPS),
+    "batch": limits.MAX_BATCH,
+    "threads": limits.MAX_THREADS,
+    "epochs": limits.MAX_EPOCHS,
+    "minutes": limits.MAX_MINUTES,
+    "wait_seconds": limits.MAX_SECONDS,
+    "recompute": limits.MAX_LAYERS,
+    **dict.fromkeys(("steps", "tokens", "evaluations", "patience", "keep"), limits.MAX_STEPS),
 }
 
 

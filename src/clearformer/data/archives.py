@@ -40,15 +40,15 @@ class _Capped:
 
 def require_within(path: Path, unpacked: int, packed: int) -> None:
     """Refuse what unpacks to far more than text ever does."""
-    if unpacked > limits.LARGEST_ARCHIVE:
+    if unpacked > limits.MAX_ARCHIVE_BYTES:
         raise LimitError(
-            f"{path}: it unpacks to more than {limits.LARGEST_ARCHIVE:,} bytes (LARGEST_ARCHIVE): "
-            f"{_UNPACK}"
+            f"{path}: it unpacks to more than {limits.MAX_ARCHIVE_BYTES:,} bytes "
+            f"(MAX_ARCHIVE_BYTES): {_UNPACK}"
         )
-    if unpacked > limits.GRACE and unpacked > limits.RATIO * packed:
+    if unpacked > limits.RATIO_FREE_BYTES and unpacked > limits.MAX_UNPACK_RATIO * packed:
         raise LimitError(
-            f"{path}: it unpacks to more than {limits.RATIO} times its {packed:,} bytes (RATIO): "
-            f"{_UNPACK}"
+            f"{path}: it unpacks to more than {limits.MAX_UNPACK_RATIO} times its {packed:,} bytes "
+            f"(MAX_UNPACK_RATIO): {_UNPACK}"
         )
 
 
@@ -73,7 +73,7 @@ def zip_chunks(path: Path, name: str) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [each for each in archive.infolist() if each.filename == name]
-            if len(archive.infolist()) > limits.MEMBERS or len(members) != 1:
+            if len(archive.infolist()) > limits.MAX_ARCHIVE_FILES or len(members) != 1:
                 raise LimitError(
                     f"{path}: it has {len(members)} files {name!r} among "
                     f"{len(archive.infolist()):,}, but it must have one: take it again"
@@ -109,10 +109,10 @@ def tar_files(path: Path, pattern: str, largest: int) -> Iterator[tuple[re.Match
                 for member in archive:
                     archive.members = []  # it would keep every header it has seen
                     count += 1
-                    if count > limits.MEMBERS:
+                    if count > limits.MAX_ARCHIVE_FILES:
                         raise LimitError(
-                            f"{path}: it has more than {limits.MEMBERS:,} files (MEMBERS): "
-                            f"{_UNPACK}"
+                            f"{path}: it has more than {limits.MAX_ARCHIVE_FILES:,} files "
+                            f"(MAX_ARCHIVE_FILES): {_UNPACK}"
                         )
                     match = re.fullmatch(pattern, member.name)
                     if not match or member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):

@@ -88,12 +88,12 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     dropout = settings.number("hidden_dropout_prob", 0.1)
     config = ModelConfig(
         name="bert",
-        vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
-        length=settings.whole("max_position_embeddings", limits.MOST_LENGTH),
-        layers=settings.whole("num_hidden_layers", limits.MOST_LAYERS),
-        width=settings.whole("hidden_size", limits.MOST_WIDTH),
-        heads=settings.whole("num_attention_heads", limits.MOST_HEADS),
-        hidden=settings.whole("intermediate_size", limits.MOST_HIDDEN),
+        vocabulary=settings.whole("vocab_size", limits.MAX_VOCABULARY),
+        length=settings.whole("max_position_embeddings", limits.MAX_LENGTH),
+        layers=settings.whole("num_hidden_layers", limits.MAX_LAYERS),
+        width=settings.whole("hidden_size", limits.MAX_WIDTH),
+        heads=settings.whole("num_attention_heads", limits.MAX_HEADS),
+        hidden=settings.whole("intermediate_size", limits.MAX_HIDDEN),
         residual="post",
         activation=settings.choice("hidden_act", ACTIVATIONS, "gelu"),  # type: ignore[arg-type]
         position=Learned(),
@@ -101,7 +101,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         head=_head(settings, names),
         norm=norm,
         embedding_norm=norm,
-        segments=settings.whole("type_vocab_size", limits.MOST_SEGMENTS, 2),
+        segments=settings.whole("type_vocab_size", limits.MAX_SEGMENTS, 2),
         dropout=Dropout(
             embedding=dropout,
             attention=settings.number("attention_probs_dropout_prob", 0.1),

@@ -58,12 +58,12 @@ HARMLESS = {
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     for name, other in OTHER_NAMES.items():
         settings.rename(other, name)
-    width = settings.whole("n_embd", limits.MOST_WIDTH)
+    width = settings.whole("n_embd", limits.MAX_WIDTH)
     settings.only("scale_attn_weights", True)
     settings.only("scale_attn_by_inverse_layer_idx", False)
     settings.only("is_causal", True)
     settings.anything("reorder_and_upcast_attn")  # another order of the same products
-    vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
+    vocabulary = settings.whole("vocab_size", limits.MAX_VOCABULARY)
     generator = NextToken(
         tied=settings.flag("tie_word_embeddings", True),
         ends=eos_tokens.read(settings, vocabulary, silent=(50_256,)),
@@ -71,11 +71,11 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     config = ModelConfig(
         name="gpt2",
         vocabulary=vocabulary,
-        length=settings.whole("n_positions", limits.MOST_LENGTH),
-        layers=settings.whole("n_layer", limits.MOST_LAYERS),
+        length=settings.whole("n_positions", limits.MAX_LENGTH),
+        layers=settings.whole("n_layer", limits.MAX_LAYERS),
         width=width,
-        heads=settings.whole("n_head", limits.MOST_HEADS),
-        hidden=settings.whole("n_inner", limits.MOST_HIDDEN, 4 * width),
+        heads=settings.whole("n_head", limits.MAX_HEADS),
+        hidden=settings.whole("n_inner", limits.MAX_HIDDEN, 4 * width),
         residual="pre",
         activation=settings.choice("activation_function", ACTIVATIONS, "gelu_new"),  # type: ignore[arg-type]
         position=Learned(),

@@ -35,7 +35,7 @@ def class_names(settings: Settings) -> tuple[str, ...]:
     """The classes by id2label, by num_labels, or the two that hold where nothing is said."""
     labels = settings.anything("id2label")
     named = len(labels) if isinstance(labels, dict) and labels else 2
-    count = settings.whole("num_labels", limits.MOST_CLASSES, named)
+    count = settings.whole("num_labels", limits.MAX_CLASSES, named)
     if labels is None:
         return tuple(f"LABEL_{i}" for i in range(count))
     found = [labels.get(str(i)) for i in range(count)] if isinstance(labels, dict) else []

@@ -70,13 +70,13 @@ WINDOW, FIRST_WINDOW = 4096, 28  # tokens, and the first layer, where a config.j
 
 def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     kind = settings.anything("model_type")
-    width = settings.whole("hidden_size", limits.MOST_WIDTH)
-    count = settings.whole("num_attention_heads", limits.MOST_HEADS)
-    vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
-    layers = settings.whole("num_hidden_layers", limits.MOST_LAYERS)
-    length = settings.whole("max_position_embeddings", limits.MOST_LENGTH)
+    width = settings.whole("hidden_size", limits.MAX_WIDTH)
+    count = settings.whole("num_attention_heads", limits.MAX_HEADS)
+    vocabulary = settings.whole("vocab_size", limits.MAX_VOCABULARY)
+    layers = settings.whole("num_hidden_layers", limits.MAX_LAYERS)
+    length = settings.whole("max_position_embeddings", limits.MAX_LENGTH)
     silent = PER_HEAD.get(kind, max(1, width // count))
-    per_head = settings.whole("head_dim", limits.MOST_WIDTH, silent)
+    per_head = settings.whole("head_dim", limits.MAX_WIDTH, silent)
     settings.only("is_causal", True)
     settings.only("attention_chunk_size")
     settings.only("hidden_act", "silu", "swish")
@@ -96,7 +96,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         heads=count,
         key_heads=settings.whole("num_key_value_heads", count, count),
         per_head=None if per_head * count == width else per_head,
-        hidden=settings.whole("intermediate_size", limits.MOST_HIDDEN),
+        hidden=settings.whole("intermediate_size", limits.MAX_HIDDEN),
         residual="pre",
         activation="swiglu",
         position=_rotary(settings),
@@ -161,7 +161,7 @@ def _scaling(inner: Settings) -> Slower | SlowerBelow | None:
     high = inner.number("high_freq_factor", 0.0, 1e-6, 1e6)
     if high <= low:
         inner.refuse("high_freq_factor", high, f"it must be above low_freq_factor, {low}")
-    length = inner.whole("original_max_position_embeddings", limits.MOST_LENGTH)
+    length = inner.whole("original_max_position_embeddings", limits.MAX_LENGTH)
     return SlowerBelow(factor=factor, low=low, high=high, length=length)
 
 

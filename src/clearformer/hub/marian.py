@@ -126,12 +126,12 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     settings.only("normalize_before", False)
     settings.only("normalize_embedding", False)
     settings.only("add_final_layer_norm", False)
-    vocabulary = settings.whole("vocab_size", limits.MOST_VOCABULARY)
+    vocabulary = settings.whole("vocab_size", limits.MAX_VOCABULARY)
     settings.only("decoder_vocab_size", vocabulary)
     settings.only("extra_pos_embeddings", vocabulary, 0, settings.anything("pad_token_id"))
-    heads = settings.whole("encoder_attention_heads", limits.MOST_HEADS)
+    heads = settings.whole("encoder_attention_heads", limits.MAX_HEADS)
     settings.only("decoder_attention_heads", heads)
-    hidden = settings.whole("encoder_ffn_dim", limits.MOST_HIDDEN)
+    hidden = settings.whole("encoder_ffn_dim", limits.MAX_HIDDEN)
     settings.only("decoder_ffn_dim", hidden)
     dropout = settings.number("dropout", 0.1)
     scaled = settings.flag("scale_embedding", False)
@@ -142,10 +142,10 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     config = Seq2SeqConfig(
         name="marian",
         vocabulary=vocabulary,
-        length=settings.whole("max_position_embeddings", limits.MOST_LENGTH),
-        layers=settings.whole("encoder_layers", limits.MOST_LAYERS),
-        decoder_layers=settings.whole("decoder_layers", limits.MOST_LAYERS),
-        width=settings.whole("d_model", limits.MOST_WIDTH),
+        length=settings.whole("max_position_embeddings", limits.MAX_LENGTH),
+        layers=settings.whole("encoder_layers", limits.MAX_LAYERS),
+        decoder_layers=settings.whole("decoder_layers", limits.MAX_LAYERS),
+        width=settings.whole("d_model", limits.MAX_WIDTH),
         heads=heads,
         hidden=hidden,
         residual="post",
@@ -188,13 +188,13 @@ def _rules(settings: Settings, marks: Marks, vocabulary: int) -> TargetRules:
         single = isinstance(word, list) and len(word) == 1 and type(word[0]) is int
         if not single or not 0 <= word[0] < vocabulary:
             settings.refuse("bad_words_ids", banned, "clearformer bans single ids of its own")
-    most = settings.whole("max_length", limits.MOST_LENGTH, limits.MOST_LENGTH)
+    most = settings.whole("max_length", limits.MAX_LENGTH, limits.MAX_LENGTH)
     return TargetRules(
         never=tuple(sorted({word[0] for word in words})),
         share="given" if settings.flag("renormalize_logits", False) else "kept",
         limit="cut" if forced is None else "closed",
         # They count the start mark, too.
-        most=None if most == limits.MOST_LENGTH else max(1, most - 1),
+        most=None if most == limits.MAX_LENGTH else max(1, most - 1),
     )
 
 

@@ -26,10 +26,10 @@ class PickledFile:
         size = path.stat().st_size
         if not path.is_file():  # a pipe would keep us waiting for ever
             raise ValueError(f"{path} is no file")
-        if size > limits.LARGEST_PICKLE:
+        if size > limits.MAX_PICKLE_BYTES:
             raise ValueError(
-                f"{path} has {size:,} bytes, but {limits.LARGEST_PICKLE:,} are the most "
-                f"(LARGEST_PICKLE)"
+                f"{path} has {size:,} bytes, but {limits.MAX_PICKLE_BYTES:,} are the most "
+                f"(MAX_PICKLE_BYTES)"
             )
         modern = zipfile.is_zipfile(path)
         try:

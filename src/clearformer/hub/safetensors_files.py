@@ -166,10 +166,10 @@ def _shards(folder: Path) -> Shards:
     if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
         raise ValueError(f"{path} has no weight_map from tensors to files")
     names = sorted(set(places.values()))
-    if len(names) > limits.MOST_FILES:
+    if len(names) > limits.MAX_SHARDS:
         raise ValueError(
-            f"{path} names {len(names):,} files, but {limits.MOST_FILES:,} are the most "
-            f"(MOST_FILES)"
+            f"{path} names {len(names):,} files, but {limits.MAX_SHARDS:,} are the most "
+            f"(MAX_SHARDS)"
         )
     files = {name: TensorFile(inside(folder, name)) for name in names}
     for name, file in files.items():
@@ -193,10 +193,10 @@ def _header(prefix: bytes, file: Any, size: int) -> tuple[dict[str, Any], int]:
             f"its header should have {length:,} bytes, and the file has {size:,}: it was cut, or "
             f"is something else"
         )
-    if length > limits.LONGEST_HEADER:
+    if length > limits.MAX_HEADER_BYTES:
         raise ValueError(
-            f"its header has {length:,} bytes, but {limits.LONGEST_HEADER:,} are the most "
-            f"(LONGEST_HEADER)"
+            f"its header has {length:,} bytes, but {limits.MAX_HEADER_BYTES:,} are the most "
+            f"(MAX_HEADER_BYTES)"
         )
     try:
         header = json.loads(file.read(length), object_pairs_hook=_once)

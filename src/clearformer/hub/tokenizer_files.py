@@ -153,9 +153,10 @@ def _specials(tokens: list[str], wishes: Wishes, where: str) -> tuple[str, ...]:
 def _lines(path: Path) -> list[str]:
     """Lines as these files mean them: only a line feed ends one."""
     try:
-        if path.stat().st_size > limits.LARGEST_JSON or not path.is_file():
+        if path.stat().st_size > limits.MAX_JSON_BYTES or not path.is_file():
             raise ValueError(
-                f"{path} is no file, or has more than {limits.LARGEST_JSON:,} bytes (LARGEST_JSON)"
+                f"{path} is no file, or has more than {limits.MAX_JSON_BYTES:,} bytes "
+                f"(MAX_JSON_BYTES)"
             )
         return path.read_bytes().decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:

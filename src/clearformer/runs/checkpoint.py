@@ -158,7 +158,7 @@ def verify(folder: Path) -> Checkpoint:
     """The checkpoint in `folder`, after every size and hash was found right; else ValueError."""
     path = folder / "manifest.json"
     try:
-        data = safe_files.read(path, limits.LARGEST_JSON, "LARGEST_JSON")
+        data = safe_files.read(path, limits.MAX_JSON_BYTES, "MAX_JSON_BYTES")
         text, manifest = data.decode("utf-8"), parse_json(data, path)
         version, step, files = manifest["format"], manifest["step"], dict(manifest["files"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:

@@ -83,7 +83,7 @@ def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> loa
 
 def identity(found: Checkpoint) -> str:
     manifest = found.folder / "manifest.json"
-    data = safe_files.read(manifest, limits.LARGEST_JSON, "LARGEST_JSON")
+    data = safe_files.read(manifest, limits.MAX_JSON_BYTES, "MAX_JSON_BYTES")
     return hashlib.sha256(data).hexdigest()
 
 

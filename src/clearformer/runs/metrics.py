@@ -164,7 +164,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def opened(path: Path) -> BufferedReader:
     """A file of records, if it is a regular file of reasonable size."""
-    return safe_files.open_limited(path, limits.LARGEST_RECORDS, "LARGEST_RECORDS")
+    return safe_files.open_limited(path, limits.MAX_RECORDS_BYTES, "MAX_RECORDS_BYTES")
 
 
 def content(path: Path, start: int = 0) -> bytes:
@@ -173,9 +173,9 @@ def content(path: Path, start: int = 0) -> bytes:
         file.seek(start)
         data = file.read()
     lines = data.count(b"\n")
-    if lines > limits.MOST_RECORDS:
+    if lines > limits.MAX_RECORDS:
         raise ValueError(
-            f"{path} has {lines:,} lines, but {limits.MOST_RECORDS:,} are the most (MOST_RECORDS)"
+            f"{path} has {lines:,} lines, but {limits.MAX_RECORDS:,} are the most (MAX_RECORDS)"
         )
     return data
 

@@ -42,8 +42,8 @@ train --data {text} --accumulate 3 --batch 4 | it must divide the batch of 4
 train --data {text} --seed -1 | from 0 to
 train --data {text} --smoothing 1 | at least 0 and below 1
 train --data {text} --width 0 | between 1 and 65536
-train --data {text} --width 1000000000 | MOST_WIDTH
-train --data {text} --layers 1000000000 | MOST_LAYERS
+train --data {text} --width 1000000000 | MAX_WIDTH
+train --data {text} --layers 1000000000 | MAX_LAYERS
 train --data {text} --width 10 --heads 3 --key-heads 3 | heads
 train --data {text} --length 0 | between 1 and
 train --data {text} --device gpu | gpu

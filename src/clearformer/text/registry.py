@@ -109,10 +109,10 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
     path = Path(path)
     try:
         size = path.stat().st_size
-        if size > limits.LARGEST_JSON:
+        if size > limits.MAX_JSON_BYTES:
             raise ValueError(
-                f"it has {size:,} bytes, but a tokenizer has at most {limits.LARGEST_JSON:,} "
-                f"(LARGEST_JSON)"
+                f"it has {size:,} bytes, but a tokenizer has at most {limits.MAX_JSON_BYTES:,} "
+                f"(MAX_JSON_BYTES)"
             )
         return from_json(_parsed(path.read_bytes()))
     except FileNotFoundError:
