@@ -62,7 +62,7 @@ def main() -> None:
         run = Run(
             RunConfig(model=model, data=source, train=train),
             given.out or Path(folder) / "run",
-            data.Places(None, cache),
+            data.DataFolders(None, cache),
             say=lambda line: None,
         )
         steps, saves, before = [], [], clocks()

@@ -9,7 +9,7 @@ from clearformer.build import build
 from clearformer.cli.train import parse, places
 from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.core.model import Transformer
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.runs.run import Model, Run
 from clearformer.train.events import Step
 
@@ -37,7 +37,7 @@ class Trained:
         return sum(each.numel() for each in self.model.parameters())
 
 
-def data_places() -> Places:
+def data_places() -> DataFolders:
     return places(None)
 
 

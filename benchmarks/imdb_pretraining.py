@@ -22,14 +22,16 @@ from clearformer.build import build
 from clearformer.cli.progress import Plain
 from clearformer.cli.train import own_config, parse, places
 from clearformer.config import RunConfig, to_json
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.runs import checkpoint, finetune, state
 from clearformer.runs.load import open_run
 from clearformer.runs.run import Run
 from clearformer.tasks.evaluate import predict, report
 
 
-def train(words: Sequence[str], folder: Path, where: Places, source: Path | None = None) -> Path:
+def train(
+    words: Sequence[str], folder: Path, where: DataFolders, source: Path | None = None
+) -> Path:
     """What `clearformer train` would do with these words, without leaving the process."""
     read = parse(words)
     known = own_config(folder)
@@ -57,7 +59,7 @@ def drawn_anew(pretrained: Path, folder: Path, seed: int) -> Path:
     return folder / "step-0"
 
 
-def accuracy(folder: Path, part: str, where: Places) -> tuple[float, int]:
+def accuracy(folder: Path, part: str, where: DataFolders) -> tuple[float, int]:
     opened = open_run(folder)
     corpus = data.CORPORA["imdb"]
     assert isinstance(corpus, data.LabelledCorpus)

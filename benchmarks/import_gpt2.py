@@ -29,7 +29,7 @@ def peak():
 import torch
 import clearformer.hub.importing, clearformer.hub.write_run
 before, began, worked = peak(), time.perf_counter(), time.process_time()
-found = clearformer.hub.importing.read(Path(sys.argv[1]))
+found = clearformer.hub.importing.import_checkpoint(Path(sys.argv[1]))
 read, memory = time.perf_counter(), peak()
 clearformer.hub.write_run.write_run(found, Path(sys.argv[2]))
 written = time.perf_counter()

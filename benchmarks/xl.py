@@ -68,7 +68,9 @@ def optimizer_of(name: str) -> tuple[Optimizer, float]:
     return Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)), 0.02
 
 
-def train(model: ModelConfig, given: argparse.Namespace, seed: int, places: data.Places) -> Path:
+def train(
+    model: ModelConfig, given: argparse.Namespace, seed: int, places: data.DataFolders
+) -> Path:
     optimizer, lr = optimizer_of(given.optimizer)
     config = RunConfig(
         model=model,
@@ -93,7 +95,7 @@ def train(model: ModelConfig, given: argparse.Namespace, seed: int, places: data
     return folder
 
 
-def measure(folder: Path, given: argparse.Namespace, places: data.Places) -> dict[str, float]:
+def measure(folder: Path, given: argparse.Namespace, places: data.DataFolders) -> dict[str, float]:
     opened = open_run(folder)
     model = opened.config.model
     _, text = texts(opened.config.data, places, model.length)
@@ -128,7 +130,7 @@ def main() -> None:
     given = arguments.parse_args()
     folder = os.environ.get("CLEARFORMER_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
-    places = data.Places(Path(folder) if folder else None, cache)
+    places = data.DataFolders(Path(folder) if folder else None, cache)
     models = (remembering(given), plain(remembering(given)))
     for model in models:
         count = sum(parameter.numel() for parameter in outline(model).parameters())

@@ -30,7 +30,7 @@ from clearformer.config import (
     TrainConfig,
 )
 from clearformer.core.model import Batch, PairBatch
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import generator, modern, original, preset
 from clearformer.generate.writer import Writer
 from clearformer.runs.run import Run
@@ -235,18 +235,18 @@ def trained_translator(tmp_path_factory):
     data = DataConfig(source=f"{folder / 'a.in'},{folder / 'a.out'}", tokenizer="characters")
     train = TrainConfig(lr=1e-2, batch=32, steps=8, evaluations=4, keep=4, threads=1)
     config = RunConfig(model=model, data=data, train=train)
-    for _ in Run(config, folder / "run", Places()).events():
+    for _ in Run(config, folder / "run", DataFolders()).events():
         pass
     return folder / "run"
 
 
 @pytest.fixture
 def shared_data():
-    """Places with the folder that CLEARFORMER_DATA names; tests that need it skip without."""
+    """DataFolders with the folder that CLEARFORMER_DATA names; tests that need it skip without."""
     folder = os.environ.get("CLEARFORMER_DATA")
     if not folder:
         pytest.skip("CLEARFORMER_DATA does not name a folder with corpora")
-    return Places(folder=Path(folder))
+    return DataFolders(folder=Path(folder))
 
 
 # --- models that write --------------------------------------------------------------------

@@ -141,7 +141,7 @@ def pickled(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x02}.")
-    monkeypatch.setattr("clearformer.hub.importing.PickledFile", None)
+    monkeypatch.setattr("clearformer.hub.importing.PickleFile", None)
     return folder
 
 
@@ -160,7 +160,7 @@ def test_the_flag_of_import_opens_it(clearformer, served, pickled, monkeypatch):
         opened.append(path.name)
         raise ValueError("opened")
 
-    monkeypatch.setattr("clearformer.hub.importing.PickledFile", noted)
+    monkeypatch.setattr("clearformer.hub.importing.PickleFile", noted)
     done = clearformer("explore", str(pickled), "--no-browser", "--allow-bin")
     assert "note: old cannot be opened: opened" in done.err
     assert opened == ["pytorch_model.bin"]

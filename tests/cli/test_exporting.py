@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from clearformer.config import DataConfig, RunConfig, TrainConfig
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import modern
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.runs.load import open_run
 from clearformer.runs.run import Run
 
@@ -24,7 +24,7 @@ def run(tmp_path):
         data=DataConfig(source=str(source)),
         train=TrainConfig(lr=1e-2, batch=4, steps=3, evaluations=1, threads=1),
     )
-    run = Run(config, tmp_path / "run", Places(cache=tmp_path / "cache"))
+    run = Run(config, tmp_path / "run", DataFolders(cache=tmp_path / "cache"))
     list(run.events())
     return tmp_path / "run"
 
@@ -46,7 +46,7 @@ def test_one_file(clearformer, run, tmp_path):
     out = tmp_path / "x.safetensors"
     done = clearformer("export", str(run), "--to", "safetensors", "--out", str(out))
     assert done.code == 0, done.err
-    assert read(out).config == open_run(run).config.model
+    assert import_checkpoint(out).config == open_run(run).config.model
     assert clearformer("import", str(out), "--out", str(tmp_path / "again")).code == 0
     assert clearformer("generate", str(tmp_path / "again"), "some", "--length", "5").code == 0
 

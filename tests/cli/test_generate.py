@@ -15,11 +15,11 @@ from clearformer.cli.interruptible import Writing
 from clearformer.cli.prompts import token_id
 from clearformer.generate.sequence import Uniforms
 from clearformer.generate.writer import Writer
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.write_run import write_run
 from clearformer.inference.packed_linear import PackedLinear
-from clearformer.text import Bytes, FallbackPairs, Words
-from clearformer.text.byte_fallback import BYTES, SPACE, FallbackParts
+from clearformer.text import ByteFallbackPairs, Bytes, Words
+from clearformer.text.byte_fallback import BYTES, SPACE, FallbackSpec
 
 
 def test_it_streams_and_tells_how_fast(clearformer, run):
@@ -213,8 +213,8 @@ def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
 def test_flags_mean_a_text_that_goes_on():
     """A tokenizer that opens texts with a space does not put it behind a prompt."""
     merges = ((SPACE, "e"), ("e", "s"))
-    parts = FallbackParts(("<unk>", *BYTES, SPACE, "e", "s", *map("".join, merges)), merges)
-    tokenizer = FallbackPairs(parts)
+    parts = FallbackSpec(("<unk>", *BYTES, SPACE, "e", "s", *map("".join, merges)), merges)
+    tokenizer = ByteFallbackPairs(parts)
     named = {name: place for place, name in enumerate(parts.vocabulary)}
     assert token_id("e", tokenizer) == named["e"]
     assert token_id(" e", tokenizer) == named[SPACE + "e"]
@@ -249,7 +249,7 @@ def theirs(tmp_path_factory, scrambled):
             model = LlamaForCausalLM(LlamaConfig(**shape))
         folder = tmp_path_factory.mktemp(family)
         scrambled(model).eval().save_pretrained(folder / "theirs")
-        write_run(read(folder / "theirs", tokenizer="bytes"), folder / "run")
+        write_run(import_checkpoint(folder / "theirs", tokenizer="bytes"), folder / "run")
         return model, folder / "run"
 
     return {family: make(family) for family in ("gpt2", "llama")}

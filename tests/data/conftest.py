@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.data import Places
+from clearformer.data import DataFolders
 
 
 @pytest.fixture(scope="session")
 def shared():
-    """Places with the folder that CLEARFORMER_DATA names; tests that need it skip without."""
+    """DataFolders with the folder that CLEARFORMER_DATA names; tests that need it skip without."""
     folder = os.environ.get("CLEARFORMER_DATA")
     if not folder:
         pytest.skip("CLEARFORMER_DATA does not name a folder with corpora")
-    return Places(folder=Path(folder))
+    return DataFolders(folder=Path(folder))

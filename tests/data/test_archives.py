@@ -72,7 +72,7 @@ def test_caps(quiet_folder, monkeypatch):
     monkeypatch.setattr("clearformer.limits.MAX_ARCHIVE_FILES", 1)
     with pytest.raises(
         ValueError,
-        match=r"it has more than 1 files \(MAX_ARCHIVE_FILES\): if you trust it, unpack it yourself",
+        match=r"more than 1 files \(MAX_ARCHIVE_FILES\): if you trust it, unpack it yourself",
     ):
         names(path)
 

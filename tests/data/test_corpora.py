@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from clearformer.data import CORPORA, LabelledCorpus, PairCorpus, Places, TextCorpus, corpus
+from clearformer.data import CORPORA, DataFolders, LabelledCorpus, PairCorpus, TextCorpus, corpus
 
-NOWHERE = Places()
+NOWHERE = DataFolders()
 
 
 def test_the_names():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.data import Places, corpus, corpus_files
+from clearformer.data import DataFolders, corpus, corpus_files
 from clearformer.data.download import Pinned
 
 
@@ -51,15 +51,15 @@ def test_the_folder_goes_before_the_cache_and_both_before_the_network(
     cache.mkdir()
     monkeypatch.setattr(corpus_files, "SHAKESPEARE", pin("tinyshakespeare.txt", b"to be"))
     (cache / "tinyshakespeare.txt").write_bytes(b"to be")
-    text = corpus("shakespeare").read("train", Places(folder, cache))
+    text = corpus("shakespeare").read("train", DataFolders(folder, cache))
     assert text.read() == b"to be"
     assert text.pieces[0].name == str(cache / "tinyshakespeare.txt")
     (folder / "tinyshakespeare.txt").write_bytes(b"to be")
-    text = corpus("shakespeare").read("train", Places(folder, cache))
+    text = corpus("shakespeare").read("train", DataFolders(folder, cache))
     assert text.pieces[0].name == str(folder / "tinyshakespeare.txt")
     (folder / "tinyshakespeare.txt").write_bytes(b"to bE")
     with pytest.raises(ValueError, match=r"tinyshakespeare.txt: it is damaged or another file"):
-        corpus("shakespeare").read("train", Places(folder, cache))
+        corpus("shakespeare").read("train", DataFolders(folder, cache))
 
 
 def test_downloads_go_to_the_cache(tmp_path, monkeypatch):
@@ -70,7 +70,7 @@ def test_downloads_go_to_the_cache(tmp_path, monkeypatch):
 
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: Answer(b"to be"))
     seen = []
-    places = Places(None, tmp_path / "new", lambda done, total: seen.append((done, total)))
+    places = DataFolders(None, tmp_path / "new", lambda done, total: seen.append((done, total)))
     assert corpus("shakespeare").read("train", places).read() == b"to be"
     assert seen == [(5, 5)]
     assert (tmp_path / "new" / "tinyshakespeare.txt").exists()
@@ -88,26 +88,26 @@ def test_without_network_the_file_and_its_place_are_said(tmp_path, offline, name
     with pytest.raises(
         ValueError, match=re.escape(f"or fetch it elsewhere and put it into {tmp_path} as {file}")
     ) as caught:
-        corpus(name).read("train", Places(cache=tmp_path))
+        corpus(name).read("train", DataFolders(cache=tmp_path))
     assert "could not be downloaded (no network for https://" in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match=re.escape(f"{file} is not there: fetch it from https://")):
-        corpus(name).read("train", Places(folder=tmp_path))
+        corpus(name).read("train", DataFolders(folder=tmp_path))
     with pytest.raises(ValueError, match="put it into a folder and name that folder"):
-        corpus(name).read("train", Places())
+        corpus(name).read("train", DataFolders())
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(
         ValueError, match="nothing: there is no such folder, but data was to be in it"
     ):
-        corpus("imdb").read("train", Places(folder=tmp_path / "nothing"))
+        corpus("imdb").read("train", DataFolders(folder=tmp_path / "nothing"))
 
 
 def test_a_cache_that_cannot_be(tmp_path, offline):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ValueError, match=r"enwik8.zip cannot be stored there \(File exists\)"):
-        corpus("enwik8").read("train", Places(cache=tmp_path / "file"))
+        corpus("enwik8").read("train", DataFolders(cache=tmp_path / "file"))
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def pack(path, data):
 @pytest.mark.parametrize("name", ["enwik8", "enwik8.zip", "enwik8.gz"])
 def test_enwik8_in_any_wrapping(tmp_path, small_enwik8, name):
     pack(tmp_path / name, small_enwik8)
-    places = Places(folder=tmp_path)
+    places = DataFolders(folder=tmp_path)
     parts = [corpus("enwik8").read(part, places).read() for part in ("train", "validation", "test")]
     assert b"".join(parts) == small_enwik8
     assert len(parts[0]) == 1000
@@ -161,7 +161,7 @@ def make_imdb(path, prefix="aclImdb"):
 @pytest.mark.parametrize("prefix", ["aclImdb", "./aclImdb"])
 def test_imdb_in_the_official_layout(tmp_path, prefix):
     make_imdb(tmp_path / "aclImdb.tar.gz", prefix)
-    places = Places(folder=tmp_path)
+    places = DataFolders(folder=tmp_path)
     train = corpus("imdb").read("train", places)
     assert train.labels == ("neg", "pos", "pos")
     assert train.texts == ("bad é", "good", "great")  # by label and number
@@ -176,10 +176,10 @@ def test_imdb_that_is_not(tmp_path):
         ValueError,
         match=re.escape("it has no reviews in train/(pos|neg): take it from https://ai."),
     ):
-        corpus("imdb").read("train", Places(folder=tmp_path))
+        corpus("imdb").read("train", DataFolders(folder=tmp_path))
     make_imdb(tmp_path / "aclImdb_v1.tar.gz")
     with pytest.raises(ValueError, match=r"aclImdb_v1.tar.gz: it is damaged or another file"):
-        corpus("imdb").read("train", Places(folder=tmp_path))
+        corpus("imdb").read("train", DataFolders(folder=tmp_path))
     with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as archive:
         info = tarfile.TarInfo("aclImdb/train/pos/1_1.txt")
         info.size = 2
@@ -189,11 +189,11 @@ def test_imdb_that_is_not(tmp_path):
     with pytest.raises(
         ValueError, match=r"byte 1 of aclImdb/train/pos/1_1.txt is not UTF-8: take it again"
     ):
-        corpus("imdb").read("train", Places(folder=tmp_path))
+        corpus("imdb").read("train", DataFolders(folder=tmp_path))
 
 
 def test_multi30k(tmp_path):
-    places = Places(folder=tmp_path)
+    places = DataFolders(folder=tmp_path)
     sentence = (
         f"multi30k: val.en.gz is not there, and without a published hash it is not downloaded: "
         f"fetch it from https://github.com/multi30k/dataset (data/task1/raw) "
@@ -219,18 +219,18 @@ def test_multi30k(tmp_path):
 def test_wikitext2(tmp_path):
     sentence = "wikitext2: wikitext-2-raw-v1.zip is not there, and without a published hash it is"
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        corpus("wikitext2").read("train", Places(cache=tmp_path))
+        corpus("wikitext2").read("train", DataFolders(cache=tmp_path))
     with pytest.raises(ValueError, match="put it into a folder that you name"):
-        corpus("wikitext2").read("train", Places())
+        corpus("wikitext2").read("train", DataFolders())
     with zipfile.ZipFile(tmp_path / "wikitext-2-raw-v1.zip", "w") as archive:
         archive.writestr("wikitext-2-raw/wiki.valid.raw", "= Robert Boulter =\n")
     assert (
-        corpus("wikitext2").read("validation", Places(cache=tmp_path)).read()
+        corpus("wikitext2").read("validation", DataFolders(cache=tmp_path)).read()
         == b"= Robert Boulter =\n"
     )
     (tmp_path / "wikitext-2-raw").mkdir()
     (tmp_path / "wikitext-2-raw/wiki.valid.raw").write_bytes(b"unpacked")
-    assert corpus("wikitext2").read("validation", Places(cache=tmp_path)).read() == b"unpacked"
+    assert corpus("wikitext2").read("validation", DataFolders(cache=tmp_path)).read() == b"unpacked"
 
 
 def require(shared, *names):

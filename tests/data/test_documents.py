@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from clearformer.data import Text, encode_documents, files_of, open_text
-from clearformer.data.documents import sentences_of
+from clearformer.data import TextSource, encode_documents, file_texts, open_text
+from clearformer.data.documents import split_sentences
 from clearformer.data.texts import in_memory
 from clearformer.text import Bytes, WordPieces
 
@@ -22,7 +22,7 @@ from clearformer.text import Bytes, WordPieces
     ],
 )
 def test_where_sentences_end(text, sentences):
-    assert sentences_of(text) == sentences
+    assert split_sentences(text) == sentences
 
 
 def test_sentences_and_documents_have_their_places():
@@ -58,22 +58,22 @@ def test_nothing_is_no_text():
 
 def test_files_are_whole_and_a_part_is_a_part():
     pieces = (in_memory("a", "ä one".encode()), in_memory("b", b"two\n"), in_memory("c", b"three"))
-    text = Text("all", pieces)
-    assert list(files_of(text)) == ["ä one\n", "two\n", "three"]
-    assert list(files_of(text.part(3, 9))) == ["one\n", "tw"]
+    text = TextSource("all", pieces)
+    assert list(file_texts(text)) == ["ä one\n", "two\n", "three"]
+    assert list(file_texts(text.part(3, 9))) == ["one\n", "tw"]
 
 
 def test_what_is_not_text_is_said_with_its_file_and_line():
-    text = Text("all", (in_memory("a", b"fine\n"), in_memory("b", b"x\ny\xff\n")))
+    text = TextSource("all", (in_memory("a", b"fine\n"), in_memory("b", b"x\ny\xff\n")))
     with pytest.raises(ValueError, match=re.escape("b, line 2: byte 3 is 0xFF")):
-        list(files_of(text))
+        list(file_texts(text))
 
 
 def test_a_text_that_changes_before_it_is_read_is_refused(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("one. two.\n")
     text = open_text(path)
-    text.measured()
+    text.fingerprint()
     path.write_text("two. one.\n")
     with pytest.raises(ValueError, match=r"text.txt: it was changed while it was being read"):
-        list(files_of(text))
+        list(file_texts(text))

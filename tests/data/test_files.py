@@ -74,7 +74,7 @@ def test_a_glob_is_all_its_files_sorted(tmp_path, monkeypatch):
 def test_standard_input():
     text = open_text("-", io.BytesIO(b"\xef\xbb\xbfpiped"))
     assert text.read() == text.read() == b"piped"
-    assert text.measured().size == 5
+    assert text.fingerprint().size == 5
     with pytest.raises(
         ValueError, match="standard input is empty, but a text is needed: give one, or pipe one in"
     ):

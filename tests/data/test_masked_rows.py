@@ -7,12 +7,12 @@ from clearformer.data.documents import Documents
 from clearformer.data.masked_rows import (
     FOLLOWS,
     OTHER,
-    Alone,
     MaskedBatches,
     SentencePairs,
+    SingleSpan,
     stretches,
 )
-from clearformer.data.masking import Hiding
+from clearformer.data.masking import MaskingPolicy
 from clearformer.data.rows import IGNORE
 from clearformer.text import WordPieces
 
@@ -25,7 +25,7 @@ def the_same_draws_whichever_tests_ran_before():
     CHANCE.bit_generator.state = START
 
 
-HIDING = Hiding()
+HIDING = MaskingPolicy()
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +91,10 @@ def original(batch):
     return np.where(batch.targets == IGNORE, batch.tokens, batch.targets)
 
 
-@pytest.mark.parametrize("layout", [Alone(), SentencePairs()])
+@pytest.mark.parametrize("layout", [SingleSpan(), SentencePairs()])
 def test_every_stretch_once_per_epoch_between_marks(tokenizer, layout):
     batches = batches_of(tokenizer, layout)
-    opening, closing = tokenizer.before[0], tokenizer.after[0]
+    opening, closing = tokenizer.prefix_ids[0], tokenizer.suffix_ids[0]
     seen = []
     for step in range(batches.steps_per_epoch):
         batch = batches.batch(step)
@@ -114,7 +114,7 @@ def test_every_stretch_once_per_epoch_between_marks(tokenizer, layout):
 
 
 def test_alone_is_the_stretch_itself(tokenizer):
-    batches = batches_of(tokenizer, Alone())
+    batches = batches_of(tokenizer, SingleSpan())
     source = batches.source
     batch = batches.batch(3)
     assert batch.labels is None
@@ -125,7 +125,7 @@ def test_alone_is_the_stretch_itself(tokenizer):
 
 
 def parts(row, tokenizer):
-    first, second = np.flatnonzero(row == tokenizer.after[0])[:2]
+    first, second = np.flatnonzero(row == tokenizer.suffix_ids[0])[:2]
     return row[1:first], row[first + 1 : second]
 
 
@@ -174,7 +174,7 @@ def test_elsewhere_is_another_document(tokenizer):
             assert np.array_equal(second, np.arange(second[0], second[0] + len(second)))
 
 
-@pytest.mark.parametrize("layout", [Alone(), SentencePairs()])
+@pytest.mark.parametrize("layout", [SingleSpan(), SentencePairs()])
 def test_a_batch_is_a_function_of_seed_and_step(tokenizer, layout):
     sizes = random_sizes(40)
     source = documents_of(sizes, np.arange(5, tokenizer.size))
@@ -202,7 +202,7 @@ def test_a_batch_is_a_function_of_seed_and_step(tokenizer, layout):
 
 
 def test_some_stretches_are_spread_over_all(tokenizer):
-    batches = batches_of(tokenizer, Alone(), most=10)
+    batches = batches_of(tokenizer, SingleSpan(), most=10)
     assert len(batches.chosen) == 10
     assert batches.steps_per_epoch == 2
     assert batches.chosen.max() > 0.8 * len(batches.source)
@@ -213,7 +213,7 @@ def test_some_stretches_are_spread_over_all(tokenizer):
     ("sizes", "length", "layout", "words"),
     [
         ([[6]], 24, SentencePairs(), "6 tokens, which make 1 rows, but at least 2 are needed"),
-        ([[1]], 24, Alone(), "1 tokens, which make 0 rows, but at least 1 are needed"),
+        ([[1]], 24, SingleSpan(), "1 tokens, which make 0 rows, but at least 1 are needed"),
         ([[6]], 4, SentencePairs(), "the length is 4, but a row needs at least 5"),
     ],
 )
@@ -224,6 +224,6 @@ def test_what_cannot_be_is_said(tokenizer, sizes, length, layout, words):
 
 def test_a_bad_batch_or_step_is_said(tokenizer):
     with pytest.raises(ValueError, match="the batch is 0"):
-        batches_of(tokenizer, Alone(), batch=0)
+        batches_of(tokenizer, SingleSpan(), batch=0)
     with pytest.raises(ValueError, match="the step is -1"):
-        batches_of(tokenizer, Alone()).batch(-1)
+        batches_of(tokenizer, SingleSpan()).batch(-1)

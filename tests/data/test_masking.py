@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clearformer.data.masking import Hider, Hiding, single_tokens, whole_words
+from clearformer.data.masking import MaskingPolicy, TokenMasker, single_tokens, whole_words
 from clearformer.data.rows import IGNORE
 from clearformer.text import Bytes, WordPieces
 
@@ -25,7 +25,7 @@ def rows(tokenizer):
     for row in range(len(tokens)):
         length = int(chance.integers(40, 101))
         tokens[row, :length] = chance.choice(ordinary, length)
-        tokens[row, 0], tokens[row, length - 1] = tokenizer.before[0], tokenizer.after[0]
+        tokens[row, 0], tokens[row, length - 1] = tokenizer.prefix_ids[0], tokenizer.suffix_ids[0]
         tokens[row, 7] = tokenizer.mask
         keep[row, :length] = True
     return tokens, keep
@@ -34,7 +34,9 @@ def rows(tokenizer):
 @pytest.mark.parametrize("unit", [single_tokens, whole_words])
 def test_the_published_rates(tokenizer, rows, unit):
     tokens, keep = rows
-    shown, targets = Hider(tokenizer, Hiding(unit=unit)).hide(tokens, keep, seed=3, step=5)
+    shown, targets = TokenMasker(tokenizer, MaskingPolicy(unit=unit)).corrupt(
+        tokens, keep, seed=3, step=5
+    )
     hidden = targets != IGNORE
     candidates = keep & (tokens >= 5)
     assert not hidden[~candidates].any()
@@ -60,8 +62,8 @@ def test_the_published_rates(tokenizer, rows, unit):
 
 def test_every_place_is_hidden_about_equally_often(tokenizer, rows):
     tokens, keep = (each[:1] for each in rows)
-    hider = Hider(tokenizer, Hiding())
-    times = sum((hider.hide(tokens, keep, 0, step)[1] != IGNORE)[0] for step in range(2000))
+    masker = TokenMasker(tokenizer, MaskingPolicy())
+    times = sum((masker.corrupt(tokens, keep, 0, step)[1] != IGNORE)[0] for step in range(2000))
     candidates = (keep & (tokens >= 5))[0]
     share = round(0.15 * candidates.sum()) / candidates.sum()
     deviation = np.sqrt(2000 * share * (1 - share))
@@ -70,16 +72,19 @@ def test_every_place_is_hidden_about_equally_often(tokenizer, rows):
 
 def test_chance_is_seed_and_step(tokenizer, rows):
     tokens, keep = rows
-    hider = Hider(tokenizer, Hiding())
-    one, again = hider.hide(tokens, keep, 7, 9), Hider(tokenizer, Hiding()).hide(tokens, keep, 7, 9)
+    masker = TokenMasker(tokenizer, MaskingPolicy())
+    one, again = (
+        masker.corrupt(tokens, keep, 7, 9),
+        TokenMasker(tokenizer, MaskingPolicy()).corrupt(tokens, keep, 7, 9),
+    )
     assert all(map(np.array_equal, one, again))
-    for other in (hider.hide(tokens, keep, 8, 9), hider.hide(tokens, keep, 7, 10)):
+    for other in (masker.corrupt(tokens, keep, 8, 9), masker.corrupt(tokens, keep, 7, 10)):
         assert ((one[1] != IGNORE) != (other[1] != IGNORE)).any(axis=1).all()
 
 
 def test_other_rates(tokenizer, rows):
     tokens, keep = rows
-    shown, targets = Hider(tokenizer, Hiding(share=0.4, mask=0.0, random=0.0)).hide(
+    shown, targets = TokenMasker(tokenizer, MaskingPolicy(share=0.4, mask=0.0, random=0.0)).corrupt(
         tokens, keep, 0, 0
     )
     assert np.array_equal(shown, tokens)
@@ -88,13 +93,15 @@ def test_other_rates(tokenizer, rows):
 
 
 def test_whole_words_are_hidden_whole(tokenizer):
-    ids = np.concatenate((tokenizer.before, tokenizer.encode(WORDS), tokenizer.after))
+    ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode(WORDS), tokenizer.suffix_ids))
     tokens = np.stack([ids.astype(np.int64)] * 200)
     keep = np.ones(tokens.shape, dtype=np.bool_)
     continues = tokenizer.continues()[ids]
     assert continues.any()
     word = np.cumsum(~continues)
-    _, targets = Hider(tokenizer, Hiding(unit=whole_words, share=0.3)).hide(tokens, keep, 0, 0)
+    _, targets = TokenMasker(tokenizer, MaskingPolicy(unit=whole_words, share=0.3)).corrupt(
+        tokens, keep, 0, 0
+    )
     for row in targets != IGNORE:
         assert row.any()
         for each in np.unique(word[row]):
@@ -111,16 +118,18 @@ def test_units_begin_where_words_do():
 
 
 def test_a_short_row_hides_one_unit_and_an_empty_one_none(tokenizer):
-    ids = np.concatenate((tokenizer.before, tokenizer.encode("unbelievable"), tokenizer.after))
-    tokens = np.stack([ids, np.full(len(ids), tokenizer.after[0])]).astype(np.int64)
+    ids = np.concatenate(
+        (tokenizer.prefix_ids, tokenizer.encode("unbelievable"), tokenizer.suffix_ids)
+    )
+    tokens = np.stack([ids, np.full(len(ids), tokenizer.suffix_ids[0])]).astype(np.int64)
     keep = np.ones(tokens.shape, dtype=np.bool_)
-    _, targets = Hider(tokenizer, Hiding(unit=whole_words)).hide(tokens, keep, 0, 0)
+    _, targets = TokenMasker(tokenizer, MaskingPolicy(unit=whole_words)).corrupt(tokens, keep, 0, 0)
     assert (targets[0, 1:-1] != IGNORE).all()
     assert (targets[1] == IGNORE).all()
-    _, targets = Hider(tokenizer, Hiding()).hide(tokens, keep, 0, 0)
+    _, targets = TokenMasker(tokenizer, MaskingPolicy()).corrupt(tokens, keep, 0, 0)
     assert (targets[0] != IGNORE).sum() == 1
 
 
 def test_a_tokenizer_without_a_mask_is_refused():
     with pytest.raises(ValueError, match=r"the bytes tokenizer has no \[MASK\].* use wordpiece"):
-        Hider(Bytes(), Hiding())
+        TokenMasker(Bytes(), MaskingPolicy())

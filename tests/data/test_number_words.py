@@ -4,7 +4,7 @@ import builtins
 
 import pytest
 
-from clearformer.data import Places, corpus
+from clearformer.data import DataFolders, corpus
 from clearformer.data.number_words import LIMIT, SMALL, chosen, part_of
 
 
@@ -26,11 +26,11 @@ def test_small_numbers_are_not_drowned():
 def test_the_words(monkeypatch):
     monkeypatch.setattr("clearformer.data.number_words.chosen", lambda: [0, 7, 21, 1101, 234_501])
     monkeypatch.setattr("clearformer.data.number_words.part_of", lambda number: "test")
-    pairs = corpus("number-words").read("test", Places())
+    pairs = corpus("number-words").read("test", DataFolders())
     assert pairs.sources[1:4] == ("seven", "twenty-one", "one thousand, one hundred and one")
     assert pairs.targets[1] == "sieben"
     assert pairs.targets[4] == "zweihundertvierunddreißigtausendfünfhunderteins"
-    assert len(corpus("number-words").read("train", Places())) == 0
+    assert len(corpus("number-words").read("train", DataFolders())) == 0
 
 
 def test_without_the_package_a_sentence_says_so(monkeypatch):
@@ -43,4 +43,4 @@ def test_without_the_package_a_sentence_says_so(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ValueError, match=r"it is not installed: pip install num2words$"):
-        corpus("number-words").read("train", Places())
+        corpus("number-words").read("train", DataFolders())

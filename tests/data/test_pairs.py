@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clearformer.data import EncodedPairs, PairBatches, Pairs, encode_pairs, evaluation_pairs
-from clearformer.data.pairs import pad, telling_tokens
+from clearformer.data.pairs import distinctive_tokens, pad
 from clearformer.text import train
 
 START, END = 91, 90
@@ -117,4 +117,4 @@ def test_pad():
 def test_telling_tokens_are_those_of_one_side():
     sources = [np.array([1, 1, 2, 5], np.int32)] * 3
     targets = [np.array([3, 5, 4, 4], np.int32)] * 3
-    assert telling_tokens(EncodedPairs(sources, targets, START, END)) == ((1, 2), (4, 3))
+    assert distinctive_tokens(EncodedPairs(sources, targets, START, END)) == ((1, 2), (4, 3))

@@ -12,11 +12,11 @@ from clearformer.data.splits import (
     split_text,
 )
 from clearformer.data.tables import Pairs, Table
-from clearformer.data.texts import Text, in_memory
+from clearformer.data.texts import TextSource, in_memory
 
 
 def text_of(data):
-    return Text("t", (in_memory("t", data),))
+    return TextSource("t", (in_memory("t", data),))
 
 
 def test_the_end_of_a_text_is_held_back():

@@ -7,12 +7,18 @@ import re
 import pytest
 
 from clearformer.data.files import open_text
-from clearformer.data.texts import Measure, Piece, Text, in_memory, measure_together
+from clearformer.data.texts import (
+    Fingerprint,
+    SourceFile,
+    TextSource,
+    fingerprint_together,
+    in_memory,
+)
 
 
 def text_of(*contents):
     pieces = tuple(in_memory(f"file{i}", each) for i, each in enumerate(contents))
-    return Text("several", pieces)
+    return TextSource("several", pieces)
 
 
 def test_pieces_follow_each_other_each_on_its_own_line():
@@ -62,9 +68,9 @@ def test_the_size_of_every_part_is_found_by_reading_once():
             reads.append(name)
             return iter([data[:1], b"", data[1:]])
 
-        return Piece(name, read)
+        return SourceFile(name, read)
 
-    text = Text("t", (counted("a", b"one"), counted("b", b""), counted("c", b"two\n")))
+    text = TextSource("t", (counted("a", b"one"), counted("b", b""), counted("c", b"two\n")))
     assert [text.part(i).size for i in range(10)] == [8, 7, 6, 5, 4, 3, 2, 1, 0, 0]
     assert reads == ["a", "b", "c"]
     assert text.read() == b"one\ntwo\n"
@@ -72,14 +78,14 @@ def test_the_size_of_every_part_is_found_by_reading_once():
 
 def test_a_text_is_measured_by_its_content():
     text = text_of(b"one", b"two")
-    measure = text.part(2, 5).measured()
-    assert measure == Measure(3, hashlib.sha256(b"e\nt").hexdigest())
-    assert measure == text_of(b"e\nt").measured()
+    measure = text.part(2, 5).fingerprint()
+    assert measure == Fingerprint(3, hashlib.sha256(b"e\nt").hexdigest())
+    assert measure == text_of(b"e\nt").fingerprint()
 
 
 def rewrite_between(monkeypatch, path, content):
-    """Write a file anew before the second text that is measured."""
-    measured = Text.measured
+    """Write a file anew before the second text whose fingerprint is taken."""
+    fingerprint = TextSource.fingerprint
     seen = []
 
     def watched(text):
@@ -88,9 +94,9 @@ def rewrite_between(monkeypatch, path, content):
             status = path.stat()
             path.write_bytes(content)
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-        return measured(text)
+        return fingerprint(text)
 
-    monkeypatch.setattr(Text, "measured", watched)
+    monkeypatch.setattr(TextSource, "fingerprint", watched)
 
 
 def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
@@ -100,7 +106,7 @@ def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
     rewrite_between(monkeypatch, path, b"two text\n")
     sentence = f"{path}: it was changed while it was being read: start again when nothing writes to"
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        measure_together(text.part(0, 4), text.part(4))
+        fingerprint_together(text.part(0, 4), text.part(4))
 
 
 def test_a_file_that_is_touched_or_grows_is_the_same_text(tmp_path, monkeypatch):
@@ -109,8 +115,8 @@ def test_a_file_that_is_touched_or_grows_is_the_same_text(tmp_path, monkeypatch)
     text = open_text(path)
     rewrite_between(monkeypatch, path, b"one text\nand more")
     parts = text.part(0, 4), text.part(4)
-    measure_together(*parts)
-    assert [part.measured().size for part in parts] == [4, 5]
+    fingerprint_together(*parts)
+    assert [part.fingerprint().size for part in parts] == [4, 5]
 
 
 ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
@@ -133,12 +139,12 @@ def test_the_place_is_that_in_the_file_even_of_a_part_and_behind_a_mark():
     text = text_of(b"line\n" * 10 + b"\xff").part(20)
     with pytest.raises(ValueError, match=r"file0, line 11: byte 50 is 0xFF"):
         list(text.decoded())
-    marked = Text("m", (Piece("marked", lambda: iter([b"ab\xff"]), lead=3),))
+    marked = TextSource("m", (SourceFile("marked", lambda: iter([b"ab\xff"]), lead=3),))
     with pytest.raises(ValueError, match=r"marked, line 1: byte 5 is 0xFF"):
         list(marked.decoded())
 
 
 def test_lines_are_counted_over_chunks():
-    piece = Piece("p", lambda: iter([b"a\n", b"b\nc", b"\nd", b"\xff"]))
+    piece = SourceFile("p", lambda: iter([b"a\n", b"b\nc", b"\nd", b"\xff"]))
     with pytest.raises(ValueError, match=r"p, line 4: byte 7 is 0xFF"):
-        list(Text("t", (piece,)).decoded())
+        list(TextSource("t", (piece,)).decoded())

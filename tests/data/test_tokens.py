@@ -11,7 +11,7 @@ import pytest
 from clearformer.data import tokens
 from clearformer.data.cache_files import temporary_name
 from clearformer.data.files import open_text
-from clearformer.data.texts import Text, in_memory
+from clearformer.data.texts import TextSource, in_memory
 from clearformer.data.tokens import TokenArray, open_tokens, prepare
 from clearformer.text import Bytes, Words, train
 
@@ -71,11 +71,11 @@ def test_the_same_content_has_the_same_token_file(source, cache, tmp_path, monke
     copy.write_bytes(source.read_bytes())
     monkeypatch.setattr(tokens, "_write", None)
     for path in (source, copy, folder):
-        again = prepare(Text(source.name, open_text(path).pieces), Bytes(), cache)
+        again = prepare(TextSource(source.name, open_text(path).pieces), Bytes(), cache)
         assert again.path == first.path
     packed = folder / "source.txt.gz"
     packed.write_bytes(gzip.compress(source.read_bytes()))
-    again = prepare(Text(source.name, open_text(packed).pieces), Bytes(), cache)
+    again = prepare(TextSource(source.name, open_text(packed).pieces), Bytes(), cache)
     assert again.path == first.path
 
 
@@ -119,7 +119,7 @@ def test_another_text_with_the_size_and_date_of_the_old_is_another_text(
 
 def test_a_text_that_changes_while_it_is_encoded_is_refused(source, cache):
     text = open_text(source)
-    text.measured()
+    text.fingerprint()
     keep_status(source, lambda: rewrite(source, source.read_bytes()[::-1]))
     sentence = f"{source}: it was changed while it was being read: start again when nothing writes"
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -140,10 +140,10 @@ def test_another_text_tokenizer_or_part_is_another_file(source, cache):
 
 
 def test_a_text_in_memory_is_known_by_its_content(cache, monkeypatch):
-    prepare(Text("m", (in_memory("m", b"abc"),)), Bytes(), cache)
-    assert len(prepare(Text("m", (in_memory("m", b"abcd"),)), Bytes(), cache)) == 4
+    prepare(TextSource("m", (in_memory("m", b"abc"),)), Bytes(), cache)
+    assert len(prepare(TextSource("m", (in_memory("m", b"abcd"),)), Bytes(), cache)) == 4
     monkeypatch.setattr(tokens, "_write", None)
-    assert len(prepare(Text("m", (in_memory("m", b"abcd"),)), Bytes(), cache)) == 4
+    assert len(prepare(TextSource("m", (in_memory("m", b"abcd"),)), Bytes(), cache)) == 4
 
 
 def damage_cut(path):
@@ -346,7 +346,7 @@ def test_what_a_killed_process_left_is_removed(source, cache):
 
 
 def test_names_that_are_no_file_names(cache):
-    prepared = prepare(Text("../../é / x", (in_memory("m", b"abc"),)), Bytes(), cache)
+    prepared = prepare(TextSource("../../é / x", (in_memory("m", b"abc"),)), Bytes(), cache)
     assert prepared.path.parent == cache
     assert prepared.path.name.startswith("x-")
 

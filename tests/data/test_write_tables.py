@@ -9,7 +9,7 @@ import pytest
 from clearformer.data import read_texts, write_table
 from clearformer.data.tables import Pairs
 from clearformer.data.write_tables import (
-    require_ending,
+    require_extension,
     require_fields,
     require_lines_or_table,
     write_translations,
@@ -53,10 +53,10 @@ def test_a_text_that_a_tsv_cannot_hold_is_refused(tmp_path):
 
 
 def test_endings():
-    require_ending(Path("x.CSV"))
+    require_extension(Path("x.CSV"))
     for name in ("x", "x.txt", "x.parquet", "x.csv.gz"):
         with pytest.raises(ValueError, match=rf"^{name} must end in .csv, .tsv, .jsonl or .json$"):
-            require_ending(Path(name))
+            require_extension(Path(name))
     require_lines_or_table(Path("out.de"))
     with pytest.raises(ValueError, match=r"x.xlsx: a .xlsx file is not written: use .csv, .tsv, "):
         require_lines_or_table(Path("x.xlsx"))

@@ -19,7 +19,7 @@ from clearformer.config import (
     to_json,
 )
 from clearformer.core.block import recomputed
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.distributed import process_group
 from clearformer.families import gpt2, modern, original, xl
 from clearformer.runs import checkpoint
@@ -52,7 +52,7 @@ def losses(run):
 
 
 def alone(config, folder, **more):
-    return losses(Run(config, folder, Places(cache=folder.parent / "cache"), **more))
+    return losses(Run(config, folder, DataFolders(cache=folder.parent / "cache"), **more))
 
 
 def ranked(settings, folder, resume=False):
@@ -63,7 +63,7 @@ def ranked(settings, folder, resume=False):
         run = Run(
             each and run_from_json(each),
             folder / name,
-            Places(cache=folder / "cache"),
+            DataFolders(cache=folder / "cache"),
             resume=resume,
             say=lambda words: None,
             ranks=ranks,
@@ -174,7 +174,7 @@ def poisoned(settings, folder):
         model.stack.norm.register_forward_hook(spoil)
         return model
 
-    places = Places(cache=folder.parent / "cache")
+    places = DataFolders(cache=folder.parent / "cache")
     run = Run(run_from_json(settings), folder, places, make=make, ranks=ranks)
     found = []
     try:
@@ -204,7 +204,7 @@ def test_nonsense_on_one_rank_stops_all_before_a_weight_moves(tmp_path, several)
 def overflowing(settings, folder):
     """In the second step a part that one rank alone has of a gradient overflows float16."""
     ranks = process_group.join(os.environ, seconds=300)
-    places = Places(cache=folder.parent / "cache")
+    places = DataFolders(cache=folder.parent / "cache")
     run = Run(run_from_json(settings), folder, places, ranks=ranks)
     found = []
     for event in run.events():

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from clearformer.build import build
 from clearformer.explore.embed import embed, too_long
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.text import Bytes
 
 
@@ -72,7 +72,7 @@ SENTENCES = (
 
 def test_minilm_gives_the_references_hidden_states(minilm):
     transformers = pytest.importorskip("transformers")
-    found = read(minilm)
+    found = import_checkpoint(minilm)
     ours = found.model()
     theirs = transformers.AutoModel.from_pretrained(minilm).eval()
     rows = transformers.AutoTokenizer.from_pretrained(minilm)(
@@ -92,7 +92,7 @@ def test_minilm_gives_the_references_hidden_states(minilm):
 
 
 def test_minilm_finds_the_sentence_that_means_the_same(minilm):
-    found = read(minilm)
+    found = import_checkpoint(minilm)
     vectors = embed(found.model(), found.tokenizer, SENTENCES, length=found.config.length)
     likeness = (vectors @ vectors.T).fill_diagonal_(-1.0)
     partners = [i ^ 1 for i in range(len(SENTENCES))]

@@ -72,7 +72,7 @@ def pickled(tmp_path):
 
 def test_a_pickle_is_not_opened_unasked(pickled, monkeypatch):
     """As `import` has it: without the flag it is listed with the reason and what to do."""
-    monkeypatch.setattr("clearformer.hub.importing.PickledFile", None)  # to call it would fail
+    monkeypatch.setattr("clearformer.hub.importing.PickleFile", None)  # to call it would fail
     for place in (pickled, pickled.parent):
         library = Library([place])
         assert library.models() == []
@@ -97,7 +97,7 @@ def test_safetensors_beside_a_pickle_are_taken(pickled, monkeypatch):
 
     tensors = torch.load(pickled / "pytorch_model.bin", weights_only=True)
     save_file(tensors, pickled / "model.safetensors")
-    monkeypatch.setattr("clearformer.hub.importing.PickledFile", None)
+    monkeypatch.setattr("clearformer.hub.importing.PickleFile", None)
     library = Library([pickled])
     (entry,) = library.models()
     assert library.open(entry, "weights").config.layers == 2

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from clearformer.data.masking import Hider, Hiding
+from clearformer.data.masking import MaskingPolicy, TokenMasker
 from clearformer.explore.errors import Problem
 from clearformer.explore.limits import Limits
 from clearformer.explore.masking import corrupt
@@ -19,8 +19,8 @@ def test_each_token_has_the_fate_that_the_trainer_gives_it(opened):
     for seed in range(60):
         told = corrupt(model, TEXT, seed, Limits())["tokens"]
         ids = np.array([[each["id"] for each in told]])
-        hider = Hider(model.subject.tokenizer, Hiding())
-        shown, _ = hider.hide(ids, np.ones_like(ids, bool), seed, 0)
+        masker = TokenMasker(model.subject.tokenizer, MaskingPolicy())
+        shown, _ = masker.corrupt(ids, np.ones_like(ids, bool), seed, 0)
         now = [each["became"]["id"] if each["became"] else each["id"] for each in told]
         assert now == shown[0].tolist()
         assert told[0]["fate"] == "untouched"  # [CLS]

@@ -45,7 +45,7 @@ def test_marks_are_special(opened):
 
 def test_pieces_that_go_on_with_a_word_are_known(opened):
     def joined(subject, text):
-        ids = [*subject.tokenizer.before, *subject.tokenizer.encode(text).tolist()]
+        ids = [*subject.tokenizer.prefix_ids, *subject.tokenizer.encode(text).tolist()]
         rows = tokens(subject, ids)
         return [row["text"] for row in rows], [row["joined"] for row in rows]
 

@@ -14,7 +14,7 @@ from clearformer.generate.context import Continue, Slide, Stop
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import generate
 from clearformer.generate.writer import Writer
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.inference.beam_state import Continuing, resting
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import pack
@@ -47,7 +47,7 @@ def pair(scrambled, tmp_path):
         torch.manual_seed(seed)
         theirs = scrambled(their_model()).eval()
         theirs.save_pretrained(tmp_path)
-        imported = read(tmp_path)
+        imported = import_checkpoint(tmp_path)
         return theirs, Writer(imported.model(), imported.config)
 
     return make

@@ -7,12 +7,12 @@ import pytest
 
 from clearformer.generate.constraints import Choices, Expression, continuation, spellings
 from clearformer.generate.detokenize import spelling
-from clearformer.text import BytePairs, Bytes, Characters, FallbackPairs, Words
-from clearformer.text.byte_fallback import BYTES, SPACE, FallbackParts
+from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Characters, Words
+from clearformer.text.byte_fallback import BYTES, SPACE, FallbackSpec
 
 MERGES = ((SPACE, "y"), ("e", "s"), (SPACE + "y", "es"), ("y", "es"))
-LLAMA = FallbackPairs(
-    FallbackParts(("<unk>", *BYTES, SPACE, "y", "e", "s", *map("".join, MERGES)), MERGES)
+LLAMA = ByteFallbackPairs(
+    FallbackSpec(("<unk>", *BYTES, SPACE, "y", "e", "s", *map("".join, MERGES)), MERGES)
 )
 PAIRS = BytePairs.train(["yes and no and yes, 12 or 2026 ö"] * 9, 290)
 
@@ -42,7 +42,7 @@ def test_expressions_accept_what_the_language_does(pattern, tokenizer):
     expression = Expression(pattern, tokenizer)
     for text in ("12", "2026", "20261", "yes", "yes and no", "yes and", "ö", "öö", "no", "po"):
         whole = re.fullmatch(pattern, text) is not None
-        assert accepts(expression, tokenizer.encode_more(text).tolist()) == whole, text
+        assert accepts(expression, tokenizer.encode_continuation(text).tolist()) == whole, text
 
 
 def test_every_spelling_of_a_match_is_accepted():
@@ -57,7 +57,9 @@ def test_every_token_spells_its_bytes():
     for tokenizer in (Bytes(), PAIRS, Characters("".join(sorted(set(text)))), LLAMA):
         table = spellings(tokenizer)
         assert len(table) == tokenizer.size
-        assert b"".join(table[token] for token in tokenizer.encode_more(text)) == text.encode()
+        assert (
+            b"".join(table[token] for token in tokenizer.encode_continuation(text)) == text.encode()
+        )
 
 
 def test_a_choice_that_cannot_be_encoded_is_said():
@@ -111,7 +113,7 @@ def test_a_text_never_gets_stuck(pattern, tokenizer, banned):
 
 def test_letters_and_single_bytes_spell_together():
     """Of LLAMA's tokens y, e, s and some pairs are letters, all else is bytes."""
-    form, names = Expression("(y☃e|ye s)+", LLAMA), LLAMA.parts.vocabulary
+    form, names = Expression("(y☃e|ye s)+", LLAMA), LLAMA.spec.vocabulary
     snow = [names.index(BYTES[byte]) for byte in "☃".encode()]
     y, e, s, space = (names.index(letter) for letter in ("y", "e", "s", SPACE))
     for ids in ([y, *snow, e], [y, e, space, s], [y, e, space, s, y, *snow, e]):

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from clearformer.generate.detokenize import Stops, Token, spelling
-from clearformer.text import BytePairs, Bytes, Characters, FallbackPairs, WordPieces, Words
-from clearformer.text.byte_fallback import BYTES, SPACE, FallbackParts
+from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Characters, WordPieces, Words
+from clearformer.text.byte_fallback import BYTES, SPACE, FallbackSpec
 from clearformer.text.specs import byte_characters
 
 PROSE = "ein schöner Tag, ein schönes Jahr 😀"
@@ -17,7 +17,7 @@ def fallback(front="normalizer"):
     letters = sorted({SPACE, *PROSE.replace(" ", "")} - {"😀"})
     merges = ((SPACE, "e"), ("i", "n"), (SPACE + "e", "in"))
     vocabulary = ("<unk>", "<s>", *BYTES, *letters, *map("".join, merges))
-    return FallbackPairs(FallbackParts(vocabulary, merges, front, ("<unk>", "<s>")))
+    return ByteFallbackPairs(FallbackSpec(vocabulary, merges, front, ("<unk>", "<s>")))
 
 
 KINDS = {
@@ -31,7 +31,7 @@ KINDS = {
 }
 BYTE_IDS = {
     "bytes": lambda byte: byte,
-    "bpe": lambda byte: KINDS["bpe"].parts.vocabulary.index(byte_characters()[byte]),
+    "bpe": lambda byte: KINDS["bpe"].spec.vocabulary.index(byte_characters()[byte]),
     "fallback": lambda byte: 2 + byte,
     "fallback, split": lambda byte: 2 + byte,
 }

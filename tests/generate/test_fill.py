@@ -22,7 +22,7 @@ def test_candidates_are_the_most_likely_tokens(small, scrambled, tokenizer, head
     config = small("bert", vocabulary=tokenizer.size, head=head)
     model = scrambled(build(config)).eval()
     found = fill(model, config, tokenizer, "the [MASK] sat on [MASK]", top=4)
-    ids = np.concatenate((tokenizer.before, tokenizer.encode("the [MASK] sat on [MASK]"), [3]))
+    ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode("the [MASK] sat on [MASK]"), [3]))
     logits = model(torch.from_numpy(ids)[None])
     logits = logits[0] if isinstance(logits, tuple) else logits
     places = np.flatnonzero(ids == tokenizer.mask)

@@ -8,8 +8,8 @@ import torch
 from clearformer.generate.constraints import Choices, Expression
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import Row, Task, Uniforms
-from clearformer.text import Bytes, FallbackPairs
-from clearformer.text.byte_fallback import BYTES, FallbackParts
+from clearformer.text import ByteFallbackPairs, Bytes
+from clearformer.text.byte_fallback import BYTES, FallbackSpec
 
 GREEDY = Sampling(temperature=0)
 
@@ -72,7 +72,7 @@ def test_bytes_that_wait_for_more_are_not_lost_where_a_text_ends():
 
 
 def test_a_stop_string_is_found_in_bytes_that_waited_to_the_end():
-    merged = FallbackPairs(FallbackParts(("<unk>", *BYTES, "a"), ()))
+    merged = ByteFallbackPairs(FallbackSpec(("<unk>", *BYTES, "a"), ()))
     ids = [1 + byte for byte in "日本".encode()]
     for ends, most in (((257,), 9), ((), 6)):
         row = Row([257], Task(how=GREEDY, stops=("本",), ends=ends, most=most), merged)

@@ -10,10 +10,10 @@ from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 from clearformer.text import BytePairs, Bytes
-from clearformer.text.specs import BytePairParts, byte_characters
+from clearformer.text.specs import BytePairSpec, byte_characters
 
 PUBLISHED = BytePairs(
-    BytePairParts(
+    BytePairSpec(
         vocabulary=(*sorted(byte_characters()), "<|endoftext|>"),
         merges=(),
         specials=("<|endoftext|>",),

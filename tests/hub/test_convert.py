@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 
 NORM = "transformer.h.1.ln_1.weight"
 
@@ -33,13 +33,13 @@ def damaged(folder):
 def test_a_missing_tensor_is_named(damaged):
     path = damaged(**{NORM: None})
     with pytest.raises(ValueError, match=f"it lacks the tensor {NORM}$"):
-        read(path)
+        import_checkpoint(path)
 
 
 def test_many_missing_tensors_are_counted(damaged):
     gone = {f"transformer.h.0.ln_{i}.{kind}": None for i in (1, 2) for kind in ("weight", "bias")}
     with pytest.raises(ValueError, match=r"lacks the tensors .* and 1 more$"):
-        read(damaged(**gone))
+        import_checkpoint(damaged(**gone))
 
 
 def test_a_wrong_shape_is_named_with_both(damaged):
@@ -47,41 +47,43 @@ def test_a_wrong_shape_is_named_with_both(damaged):
     with pytest.raises(
         ValueError, match=rf"{NORM} has shape \(17,\), but its config.json .*\(16,\)"
     ):
-        read(path)
+        import_checkpoint(path)
 
 
 @pytest.mark.parametrize("name", ["transformer.h.0.adapter.weight", "transformer.h.2.ln_1.weight"])
 def test_a_tensor_that_nothing_accounts_for_is_refused(damaged, name):
     with pytest.raises(ValueError, match=f"it has the tensor {name}, which its config.json does"):
-        read(damaged(**{name: torch.ones(16)}))
+        import_checkpoint(damaged(**{name: torch.ones(16)}))
 
 
 def test_a_head_that_is_not_used_is_reported(damaged):
     path = damaged("bert-masked", **{"bert.pooler.dense.weight": torch.ones(16, 16)})
-    assert read(path).notes == ("not used: bert.pooler.dense.weight",)
+    assert import_checkpoint(path).notes == ("not used: bert.pooler.dense.weight",)
 
 
 def test_buffers_are_no_weights(damaged):
     path = damaged(**{"transformer.h.0.attn.bias": torch.ones(1, 1, 32, 32, dtype=torch.bool)})
-    assert read(path).notes == ()
+    assert import_checkpoint(path).notes == ()
 
 
 def test_tied_weights_stay_tied(damaged, folder):
     _, theirs = folder("gpt2")
     same = theirs.transformer.wte.weight.detach().clone()
-    model = read(damaged(**{"lm_head.weight": same})).model()
+    model = import_checkpoint(damaged(**{"lm_head.weight": same})).model()
     assert model.head.project.weight is model.embedding.token.weight
     with pytest.raises(ValueError, match=r"are one tensor by its config.json, but they differ"):
-        read(damaged(**{"lm_head.weight": same + 1}))
+        import_checkpoint(damaged(**{"lm_head.weight": same + 1}))
 
 
 def test_berts_second_bias_is_the_first(damaged, folder):
     _, theirs = folder("bert")
     bias = theirs.cls.predictions.bias.detach().clone()
     both = {"cls.predictions.decoder.bias": bias}
-    assert read(damaged("bert", **both)).notes == ()
+    assert import_checkpoint(damaged("bert", **both)).notes == ()
     alone = {**both, "cls.predictions.bias": None}
-    assert read(damaged("bert", **alone)).tensors["head.masked.project.bias"].equal(bias)
+    assert (
+        import_checkpoint(damaged("bert", **alone)).tensors["head.masked.project.bias"].equal(bias)
+    )
 
 
 EIGHT_BITS = [
@@ -92,7 +94,7 @@ EIGHT_BITS = [
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, *EIGHT_BITS])
 def test_other_floats_become_float32(damaged, dtype):
     weights = torch.randn(16).to(dtype)
-    found = read(damaged(**{NORM: weights}))
+    found = import_checkpoint(damaged(**{NORM: weights}))
     assert found.tensors["stack.blocks.1.attention_norm.weight"].equal(weights.float())
     name = str(dtype).removeprefix("torch.")
     assert any(name in note and "are now float32" in note for note in found.notes)
@@ -107,7 +109,7 @@ NO_FLOATS = [
 @pytest.mark.parametrize("dtype", NO_FLOATS)
 def test_what_is_no_float_is_no_weight(damaged, dtype):
     with pytest.raises(ValueError, match=f"{NORM} is of {dtype}, but weights are floating-point"):
-        read(damaged(**{NORM: torch.ones(16).to(dtype)}))
+        import_checkpoint(damaged(**{NORM: torch.ones(16).to(dtype)}))
 
 
 Q, K, V = (f"model.layers.0.self_attn.{each}_proj.weight" for each in "qkv")
@@ -120,7 +122,7 @@ def test_a_file_may_mix_types(damaged):
         K: torch.randn(8, 16, dtype=torch.float64),
         V: torch.randn(8, 16).to(torch.bfloat16),
     }
-    found = read(damaged("llama", **parts))
+    found = import_checkpoint(damaged("llama", **parts))
     joined = found.tensors["stack.blocks.0.attention.project.weight"]
     assert joined.equal(torch.cat([part.float() for part in parts.values()]))
     assert found.notes == (
@@ -128,12 +130,12 @@ def test_a_file_may_mix_types(damaged):
     )
     path = damaged()
     table = load_file(path / "model.safetensors")["transformer.wte.weight"]
-    again = read(damaged(**{"lm_head.weight": table.double()}))
+    again = import_checkpoint(damaged(**{"lm_head.weight": table.double()}))
     assert again.model().head.project.weight.equal(table)
 
 
 def test_float64_that_is_exact_in_float32_is_not_called_rounded(damaged):
-    found = read(damaged(**{NORM: torch.full((16,), 0.5, dtype=torch.float64)}))
+    found = import_checkpoint(damaged(**{NORM: torch.full((16,), 0.5, dtype=torch.float64)}))
     assert found.notes == ("weights of float64 are now float32",)
 
 
@@ -142,7 +144,7 @@ def test_scales_of_eight_bits_are_not_ignored(damaged):
     eight = torch.randn(16, 16).to(torch.float8_e4m3fn)
     path = damaged("llama", **{Q: eight, f"{Q}_scale": torch.ones(1)})
     with pytest.raises(ValueError, match=r"it has the tensor .*q_proj.weight_scale, which its"):
-        read(path)
+        import_checkpoint(path)
 
 
 def test_what_is_not_finite_is_counted(damaged):
@@ -150,14 +152,14 @@ def test_what_is_not_finite_is_counted(damaged):
     weights[3], weights[5] = float("nan"), float("inf")
     assert (
         "2 weights are not finite: the checkpoint is damaged"
-        in read(damaged(**{NORM: weights})).notes
+        in import_checkpoint(damaged(**{NORM: weights})).notes
     )
 
 
 def test_what_lies_as_ours_does_is_not_copied(folder):
     """Views of the file, shared by both readings of it through the same pages."""
     path, _ = folder("gpt2")
-    found = read(path)
+    found = import_checkpoint(path)
     table = found.tensors["embedding.token.weight"]
     assert found.model().embedding.token.weight.data_ptr() == table.data_ptr()
     assert table.untyped_storage().nbytes() <= table.numel() * 4
@@ -176,4 +178,4 @@ def test_an_empty_tensor_of_an_absurd_shape_is_refused_by_its_shape(folder):
     with pytest.raises(
         ValueError, match=r"lm_head.weight and .* are one tensor .* but they differ"
     ):
-        read(path)
+        import_checkpoint(path)

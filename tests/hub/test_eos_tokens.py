@@ -11,7 +11,7 @@ from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 from clearformer.hub import eos_tokens
 from clearformer.hub.hf_config import Settings
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_greedy_text_ends_where_theirs_does(name, theirs, tmp_path):
         cut = model.generate(given, max_new_tokens=12, do_sample=False)[0, len(prompt) :].tolist()
     assert len(cut) < 12
     model.save_pretrained(tmp_path)
-    imported = read(tmp_path)
+    imported = import_checkpoint(tmp_path)
     assert imported.config.head.ends == (end,)
     writer = Writer(imported.model(), imported.config)
     found = [token.id for token in stream(writer, prompt, Sampling(temperature=0), most=12)]

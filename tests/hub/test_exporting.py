@@ -8,7 +8,7 @@ import torch
 from clearformer.build import build
 from clearformer.hub import compare
 from clearformer.hub.exporting import to_huggingface, to_safetensors
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.text import Bytes, Characters
 
 
@@ -26,7 +26,7 @@ def test_a_folder_opens_again(model, tmp_path):
     done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
     assert (done.tokens, done.notes) == (50, ())
     assert done.difference < 1e-6
-    found = read(tmp_path / "out")
+    found = import_checkpoint(tmp_path / "out")
     assert isinstance(found.tokenizer, Bytes)
     tokens = torch.randint(256, (2, 7))
     assert found.model()(tokens).equal(ours(tokens))
@@ -39,9 +39,9 @@ def test_a_folder_opens_again(model, tmp_path):
 def test_shared_weights_are_written_once(model, tmp_path):
     ours, config = model("gpt2")
     to_huggingface(ours, config, Bytes(), tmp_path / "out")
-    from clearformer.hub.safetensors_files import TensorFile
+    from clearformer.hub.safetensors_files import SafetensorsFile
 
-    file = TensorFile(tmp_path / "out/model.safetensors")
+    file = SafetensorsFile(tmp_path / "out/model.safetensors")
     assert "lm_head.weight" not in file.names()
     assert file.metadata == {"format": "pt"}
 
@@ -82,7 +82,7 @@ def test_any_model_fits_into_one_file(model, tmp_path):
     ours, config = model("xl")
     done = to_safetensors(ours, config, Bytes(), tmp_path / "deep/x.safetensors")
     assert done.difference < 1e-6
-    assert read(done.path).config == config
+    assert import_checkpoint(done.path).config == config
     with pytest.raises(ValueError, match="is there already"):
         to_safetensors(ours, config, Bytes(), tmp_path / "deep/x.safetensors")
     with pytest.raises(ValueError, match=r"must end in .safetensors"):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from clearformer.hub import generation_defaults
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_an_import_tells_them(folder, family, file):
         (place / "generation_config.json").unlink(missing_ok=True)
     said = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**said, "repetition_penalty": 1.8, "suppress_tokens": [3]}))
-    notes = read(place).notes
+    notes = import_checkpoint(place).notes
     assert "its makers write with --repetition 1.8" in notes
     assert "its makers also ask for suppress_tokens=[3], which is not done" in notes

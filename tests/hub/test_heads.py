@@ -14,7 +14,7 @@ from clearformer.config import (
 from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.heads import class_names, written_classes
 from clearformer.hub.hf_config import Settings
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 
 KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
 SEGMENTS = (torch.arange(9) > 3).long().expand(3, 9)
@@ -76,7 +76,7 @@ def rows_of(tokens, keep):
 @pytest.mark.parametrize("name", HEADS)
 def test_a_head_gives_their_numbers(folder, tokens, name):
     path, theirs = folder(name)
-    found = read(path)
+    found = import_checkpoint(path)
     assert found.config.head == HEADS[name]
     ours = found.model()
     segments = SEGMENTS if found.config.segments else None
@@ -91,7 +91,7 @@ def test_a_head_gives_their_numbers(folder, tokens, name):
 @pytest.mark.parametrize("name", sorted(HEADS.keys() - ONLY_IN))
 def test_a_head_is_written_as_it_was(transformers, folder, tokens, tmp_path, name):
     path, theirs = folder(name)
-    found = read(path)
+    found = import_checkpoint(path)
     done = to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
     assert done.form == type(theirs).__name__
     again, about = type(theirs).from_pretrained(tmp_path / "out", output_loading_info=True)
@@ -104,7 +104,7 @@ def test_a_head_is_written_as_it_was(transformers, folder, tokens, tmp_path, nam
 @pytest.mark.parametrize("name", sorted(ONLY_IN))
 def test_what_cannot_be_written_is_kept_in_our_own_form(folder, tmp_path, name):
     path, _ = folder(name)
-    found = read(path)
+    found = import_checkpoint(path)
     with pytest.raises(ValueError, match=r"has no counterpart among .*: use --to safetensors"):
         to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
 
@@ -117,7 +117,7 @@ def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
     from clearformer.build import build
 
     path, _ = folder("gpt2-classes")
-    found = read(path)
+    found = import_checkpoint(path)
     config = replace(found.config, head=Classifier(classes=3, pool="mean", names=NAMES))
     with pytest.raises(ValueError, match=r"its head is Classifier\(classes=3, pool=last"):
         to_huggingface(build(config), config, found.tokenizer, tmp_path / "out")
@@ -132,7 +132,7 @@ def test_the_verb_gives_their_shares(folder, tmp_path, texts):
 
     for name in ("gpt2-classes", "llama-classes", "qwen3-classes"):
         path, theirs = folder(name, place=name)
-        write_run(read(path), tmp_path / f"{name}-run")
+        write_run(import_checkpoint(path), tmp_path / f"{name}-run")
         opened = open_run(tmp_path / f"{name}-run")
         several = tuple(text[:20] for text in texts[:5])
         table = data.Table("here", several, None)
@@ -148,7 +148,7 @@ def test_a_setting_of_another_family_takes_no_bias_away(folder, edit):
     """GPT-2's class does not read it; Llama's does."""
     path, _ = folder("gpt2-tokens")
     edit(path / "config.json", token_classification_bias=False)
-    found = read(path)
+    found = import_checkpoint(path)
     assert found.config.head.bias
     assert found.notes == (
         "ignored, a setting that this kind of model does not have: token_classification_bias",
@@ -171,10 +171,10 @@ def test_what_is_no_classifier_of_one_class_is_refused(folder, edit, kind):
     path, _ = folder(kind)
     edit(path / "config.json", problem_type="multi_label_classification")
     with pytest.raises(ValueError, match=r"problem_type is 'multi_label_classification', but"):
-        read(path)
+        import_checkpoint(path)
     edit(path / "config.json", problem_type="single_label_classification", id2label={"0": "x"})
     with pytest.raises(ValueError, match=r"id2label is \['x'\], but a classifier has two classes"):
-        read(path)
+        import_checkpoint(path)
 
 
 def test_classes_of_a_model_that_has_none_are_no_concern(folder, edit):
@@ -185,4 +185,4 @@ def test_classes_of_a_model_that_has_none_are_no_concern(folder, edit):
         label2id={"x": 0},
         problem_type="regression",
     )
-    assert read(path).notes == ()
+    assert import_checkpoint(path).notes == ()

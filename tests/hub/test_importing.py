@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from clearformer.hub.exporting import to_safetensors
-from clearformer.hub.importing import config_of, read
+from clearformer.hub.importing import import_checkpoint, read_model_config
 from clearformer.text import Bytes, sha256
 
 
@@ -20,7 +20,7 @@ def equal(one, other):
 
 def test_a_folder_gives_config_tokenizer_and_weights(folder, pairs):
     path, theirs = folder("gpt2")
-    found = read(path)
+    found = import_checkpoint(path)
     assert found.config.name == "gpt2-theirs"
     assert sha256(found.tokenizer) == sha256(pairs)
     assert found.notes == ()
@@ -34,47 +34,49 @@ def test_a_checkpoint_of_the_hubs_cache_is_named_after_its_model(folder, tmp_pat
     place = tmp_path / "models--someone--tiny-gpt2/snapshots/0123456789abcdef"
     place.parent.mkdir(parents=True)
     path.rename(place)
-    assert read(place).config.name == "gpt2-tiny-gpt2"
+    assert import_checkpoint(place).config.name == "gpt2-tiny-gpt2"
 
 
 def test_shards_are_one_checkpoint(folder):
     path, _ = folder("llama")
-    whole = read(path)
+    whole = import_checkpoint(path)
     sharded, _ = folder("llama", place="shards", max_shard_size="5KB")
     assert (sharded / "model.safetensors.index.json").exists()
     assert not (sharded / "model.safetensors").exists()
-    assert equal(read(sharded).tensors, whole.tensors)
+    assert equal(import_checkpoint(sharded).tensors, whole.tensors)
 
 
 def test_a_checkpoint_without_a_head_and_its_prefix(folder):
     """As the released GPT-2 is stored: bare names, and a causal mask among the weights."""
     path, _ = folder("gpt2")
-    whole = read(path)
+    whole = import_checkpoint(path)
     tensors = load_file(path / "model.safetensors")
     bare = {name.removeprefix("transformer."): value.clone() for name, value in tensors.items()}
     bare["h.0.attn.bias"] = torch.ones(1, 1, 32, 32).tril()
     save_file(bare, path / "model.safetensors")
-    assert equal(read(path).tensors, whole.tensors)
+    assert equal(import_checkpoint(path).tensors, whole.tensors)
 
 
 def test_one_file_with_its_config_beside_it(folder):
     path, _ = folder("gpt2")
     (path / "model.safetensors").rename(path / "other.safetensors")
-    assert read(path / "other.safetensors").config.vocabulary == 300
+    assert import_checkpoint(path / "other.safetensors").config.vocabulary == 300
     with pytest.raises(ValueError, match=r"has no weights: neither model.safetensors, nor"):
-        read(path)
+        import_checkpoint(path)
 
 
 def test_older_files_only_on_request(folder):
     path, _ = folder("gpt2")
-    whole = read(path)
+    whole = import_checkpoint(path)
     tensors = {k: v.clone() for k, v in load_file(path / "model.safetensors").items()}
     (path / "model.safetensors").unlink()
     torch.save(tensors, path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="is a pickle, a format that can carry code: add --allow-"):
-        read(path)
-    assert equal(read(path, allow_bin=True).tensors, whole.tensors)
-    assert equal(read(path / "pytorch_model.bin", allow_bin=True).tensors, whole.tensors)
+        import_checkpoint(path)
+    assert equal(import_checkpoint(path, allow_bin=True).tensors, whole.tensors)
+    assert equal(
+        import_checkpoint(path / "pytorch_model.bin", allow_bin=True).tensors, whole.tensors
+    )
 
 
 def test_a_pickle_under_another_name_runs_nothing(folder, tmp_path):
@@ -87,10 +89,10 @@ def test_a_pickle_under_another_name_runs_nothing(folder, tmp_path):
     path, _ = folder("gpt2")
     torch.save({"a": Payload()}, path / "model.safetensors")
     with pytest.raises(ValueError, match="is no sound safetensors file"):
-        read(path)
+        import_checkpoint(path)
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="does not hold weights alone"):
-        read(path, allow_bin=True)
+        import_checkpoint(path, allow_bin=True)
     assert not marker.exists()
 
 
@@ -99,22 +101,22 @@ def test_code_beside_a_checkpoint_is_not_looked_at(folder, tmp_path):
     marker = tmp_path / "marker"
     for name in ("modeling_gpt2.py", "tokenization.py", "__init__.py", "conftest.py"):
         (path / name).write_text(f"open({str(marker)!r}, 'w')")
-    read(path)
+    import_checkpoint(path)
     assert not marker.exists()
 
 
 def test_keys_that_the_reference_does_not_read_are_ignored_and_named(folder, edit):
     path, _ = folder("llama")
-    plain = read(path)
+    plain = import_checkpoint(path)
     silent = {"torch_dtype": "float32", "use_cache": False, "_name_or_path": "x", "id2label": {}}
     edit(path / "config.json", **silent)
-    assert read(path).notes == ()
+    assert import_checkpoint(path).notes == ()
     edit(path / "config.json", eos_token_ids=[1, 2])
-    assert read(path).notes == (
+    assert import_checkpoint(path).notes == (
         "ignored, a setting that this kind of model does not have: eos_token_ids",
     )
     edit(path / "config.json", neftune_alpha=5, lora={"r": 8}, **{"a\nb": 1})
-    found = read(path)
+    found = import_checkpoint(path)
     assert found.notes == (
         "ignored, settings that this kind of model does not have: eos_token_ids, neftune_alpha, "
         "lora and 1 more",
@@ -126,19 +128,19 @@ def test_keys_that_the_reference_does_not_read_are_ignored_and_named(folder, edi
 @pytest.mark.parametrize("name", ["gpt2", "bert-masked", "qwen2"])
 def test_a_config_without_a_model_type(folder, edit, name):
     path, _ = folder(name)
-    whole = read(path)
+    whole = import_checkpoint(path)
     edit(path / "config.json", model_type=None)
-    found = read(path)
+    found = import_checkpoint(path)
     assert found.config == whole.config
     assert equal(found.tensors, whole.tensors)
     assert "has no model_type; it was read as" in found.notes[0]
-    assert config_of(path) == whole.config
+    assert read_model_config(path) == whole.config
 
 
 def test_the_names_of_older_files(folder):
     """BERT of 2018: gamma and beta, and numbers of positions among the weights."""
     path, _ = folder("bert")
-    whole = read(path)
+    whole = import_checkpoint(path)
     old = {}
     for name, value in load_file(path / "model.safetensors").items():
         if "LayerNorm" in name:
@@ -146,7 +148,7 @@ def test_the_names_of_older_files(folder):
         old[name] = value.clone()
     old["bert.embeddings.position_ids"] = torch.arange(32)[None]
     save_file(old, path / "model.safetensors")
-    assert equal(read(path).tensors, whole.tensors)
+    assert equal(import_checkpoint(path).tensors, whole.tensors)
 
 
 # --- what is wrong -------------------------------------------------------------------------
@@ -154,44 +156,44 @@ def test_the_names_of_older_files(folder):
 
 def test_nothing_there(tmp_path):
     with pytest.raises(ValueError, match="there is no folder or file"):
-        read(tmp_path / "nothing")
+        import_checkpoint(tmp_path / "nothing")
     (tmp_path / "x.txt").write_text("x")
     with pytest.raises(ValueError, match=r"x.txt is no file of weights"):
-        read(tmp_path / "x.txt")
+        import_checkpoint(tmp_path / "x.txt")
 
 
 def test_a_folder_without_config(folder):
     path, _ = folder("gpt2")
     (path / "config.json").unlink()
     with pytest.raises(ValueError, match=r"has no config.json, which says what the weights mean"):
-        read(path)
+        import_checkpoint(path)
     for text, sentence in (("{", "is no JSON"), ("[]", "is no object"), ('"x"', "is no object")):
         (path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=sentence):
-            read(path)
+            import_checkpoint(path)
 
 
 def test_another_architecture(folder, edit):
     path, _ = folder("gpt2")
     edit(path / "config.json", model_type="t5")
     with pytest.raises(ValueError, match=r"config.json is of a model_type 't5', which clearformer"):
-        read(path)
+        import_checkpoint(path)
     edit(path / "config.json", model_type="bert")
     with pytest.raises(
         ValueError, match=r"vocab_size|hidden_size|max_position_embeddings|architect"
     ):
-        read(path)
+        import_checkpoint(path)
 
 
 def test_a_run_is_no_checkpoint_of_others(folder):
     path, _ = folder("gpt2")
     (path / "config.json").write_text(json.dumps({"kind": "RunConfig"}))
     with pytest.raises(ValueError, match="is a run of clearformer already"):
-        read(path)
+        import_checkpoint(path)
     (path / "model.safetensors").unlink()  # they lie one folder further down
     (path / "checkpoints").mkdir()
     with pytest.raises(ValueError, match="is a run of clearformer already"):
-        read(path)
+        import_checkpoint(path)
 
 
 @pytest.mark.parametrize(
@@ -210,17 +212,17 @@ def test_a_giant_is_refused_before_anything_is_made(folder, edit, name, value, m
     with pytest.raises(
         ValueError, match=f"{name} is {value}, but it must be a whole number from 1"
     ):
-        read(path)
+        import_checkpoint(path)
 
 
 def test_numbers_that_do_not_go_together(folder, edit):
     path, _ = folder("gpt2")
     edit(path / "config.json", n_head=3)
     with pytest.raises(ValueError, match="width is 16 and heads is 3, but the heads must divide"):
-        read(path)
+        import_checkpoint(path)
     edit(path / "config.json", n_head=4, n_embd=20)
     with pytest.raises(ValueError, match=r"has shape .*, but its config.json makes it"):
-        read(path)
+        import_checkpoint(path)
 
 
 def test_a_vocabulary_of_another_size(folder, edit, theirs, pairs):
@@ -229,10 +231,10 @@ def test_a_vocabulary_of_another_size(folder, edit, theirs, pairs):
     path, _ = folder("gpt2")
     theirs("gpt2", vocabulary=310).save_pretrained(path)
     with pytest.raises(ValueError, match="its tokenizer has 300 tokens, but its embedding 310"):
-        read(path)
+        import_checkpoint(path)
     write_tokenizer(pairs, path, 32)
     (path / "tokenizer.json").unlink()
-    assert read(path).tokenizer is None
+    assert import_checkpoint(path).tokenizer is None
 
 
 def test_the_tokenizer_may_come_from_elsewhere(folder, tmp_path):
@@ -240,11 +242,11 @@ def test_the_tokenizer_may_come_from_elsewhere(folder, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with pytest.raises(ValueError, match="elsewhere has no tokenizer"):
-        read(path, tokenizer=str(elsewhere))
+        import_checkpoint(path, tokenizer=str(elsewhere))
     shutil.move(path / "tokenizer.json", elsewhere)
-    assert read(path, tokenizer=str(elsewhere)).tokenizer.size == 300
+    assert import_checkpoint(path, tokenizer=str(elsewhere)).tokenizer.size == 300
     with pytest.raises(ValueError, match="its tokenizer has 256 tokens, but its embedding 300"):
-        read(path, tokenizer="bytes")
+        import_checkpoint(path, tokenizer="bytes")
 
 
 # --- our own one file ----------------------------------------------------------------------
@@ -262,7 +264,7 @@ def own(small, scrambled, tmp_path):
 
 def test_our_own_file_needs_nothing_beside_it(own):
     path, model, config = own
-    found = read(path)
+    found = import_checkpoint(path)
     assert found.config == config
     assert equal(found.tensors, {n: p.detach() for n, p in model.named_parameters()})
 
@@ -270,9 +272,9 @@ def test_our_own_file_needs_nothing_beside_it(own):
 def test_our_own_file_is_not_believed_either(own, tmp_path):
     path, model, _ = own
     tensors = {n: p.detach().clone() for n, p in model.named_parameters()}
-    from clearformer.hub.safetensors_files import TensorFile
+    from clearformer.hub.safetensors_files import SafetensorsFile
 
-    about = json.loads(TensorFile(path).metadata["clearformer"])
+    about = json.loads(SafetensorsFile(path).metadata["clearformer"])
 
     def save(tensors, **changes):
         changed = {**about, "model": {**about["model"], **changes}}
@@ -280,20 +282,20 @@ def test_our_own_file_is_not_believed_either(own, tmp_path):
 
     save(tensors, width=2**30)
     with pytest.raises(ValueError, match="width is 1073741824, but it must be between 1 and 65536"):
-        read(path)
+        import_checkpoint(path)
     save(tensors, hidden=25)
     with pytest.raises(ValueError, match=r"does not hold its own model: see stack.blocks.0.feed"):
-        read(path)
+        import_checkpoint(path)
     save({**tensors, "extra": torch.ones(1)})
     with pytest.raises(ValueError, match="does not hold its own model: see extra"):
-        read(path)
+        import_checkpoint(path)
     save(tensors, vocabulary=257)
     with pytest.raises(ValueError, match="does not hold its own model"):
-        read(path)
+        import_checkpoint(path)
     save_file(tensors, path, metadata={"clearformer": "{}"})
     with pytest.raises(ValueError, match="has metadata that do not fit"):
-        read(path)
+        import_checkpoint(path)
     for other in ("[]", "5", "null"):
         save_file(tensors, path, metadata={"clearformer": other})
         with pytest.raises(ValueError, match="has metadata that do not fit: they are no object"):
-            read(path)
+            import_checkpoint(path)

@@ -15,7 +15,7 @@ from clearformer.generate.translate import decode
 from clearformer.hub.export_family import fields_of
 from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.hf_config import Settings
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.marian import MARIAN, as_marian
 from clearformer.text import Bytes
 
@@ -150,7 +150,7 @@ def theirs(transformers, scrambled, tmp_path):
         for name, value in dict(generation).items():
             setattr(model.generation_config, name, value)
         model.eval().save_pretrained(tmp_path / f"theirs-{seed}")
-        return model, read(tmp_path / f"theirs-{seed}", tokenizer=None)
+        return model, import_checkpoint(tmp_path / f"theirs-{seed}", tokenizer=None)
 
     return make
 
@@ -240,17 +240,17 @@ def test_a_model_without_its_head_and_positions_in_the_file(theirs, transformers
     tensors = load_file(path)
     table = model.model.encoder.embed_positions.weight.detach()
     save_file({**tensors, "model.encoder.embed_positions.weight": table.clone()}, path)
-    assert read(path.parent).config == found.config
+    assert import_checkpoint(path.parent).config == found.config
     save_file({**tensors, "model.decoder.embed_positions.weight": table + 0.1}, path)
     with pytest.raises(ValueError, match=r"decoder.embed_positions.weight is not the table of"):
-        read(path.parent)
+        import_checkpoint(path.parent)
     save_file({**tensors, "model.decoder.embed_positions.weight": table[:7].clone()}, path)
     with pytest.raises(ValueError, match=r"decoder.embed_positions.weight has shape"):
-        read(path.parent)
+        import_checkpoint(path.parent)
     other = tensors["model.shared.weight"] + 1
     save_file({**tensors, "lm_head.weight": other}, path)
     with pytest.raises(ValueError, match=r"lm_head.weight and model.shared.weight are one tensor"):
-        read(path.parent)
+        import_checkpoint(path.parent)
 
 
 # --- out -----------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, 
         assert [list(each[0].tokens) for each in given] == [
             [token for token in row[1:] if token < 256] for row in expected.tolist()
         ]
-    again = read(tmp_path / "out")
+    again = import_checkpoint(tmp_path / "out")
     assert again.config.target_rules == TargetRules(never=(257,), most=40)
     assert again.tokenizer.encode("two dogs").tolist() == [*b"two dogs"]
 

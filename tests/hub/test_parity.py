@@ -8,7 +8,7 @@ from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.writer import Writer
 from clearformer.hub.exporting import to_huggingface
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 
 KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
 GENERATORS = [
@@ -26,7 +26,7 @@ def near(given, expected, within=1e-5):
 def both(folder):
     def open_both(name):
         path, model = folder(name)
-        return read(path), model
+        return import_checkpoint(path), model
 
     return open_both
 
@@ -171,7 +171,10 @@ def test_modern_of_our_own_opens_in_transformers(
 
 def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens):
     path, _ = folder("llama")
-    halves, neighbours = read(path).model(), read(path, pairs="neighbours")
+    halves, neighbours = (
+        import_checkpoint(path).model(),
+        import_checkpoint(path, pairs="neighbours"),
+    )
     assert not halves(tokens).allclose(neighbours.model()(tokens), atol=1e-3)
     from clearformer.build import outline
     from clearformer.hub.llama import in_halves
@@ -190,6 +193,6 @@ def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens
 def test_activations_by_their_other_names(theirs, tokens, tmp_path, kind, key, name):
     model = theirs(kind, vocabulary=256, **{key: name})
     model.save_pretrained(tmp_path)
-    ours = read(tmp_path, tokenizer="bytes").model()
+    ours = import_checkpoint(tmp_path, tokenizer="bytes").model()
     with torch.no_grad():
         near(ours(tokens % 256), model(tokens % 256).logits)

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 import torch
 
-from clearformer.hub.pickle_files import PickledFile
+from clearformer.hub.pickle_files import PickleFile
 
 
 class Payload:
@@ -21,7 +21,7 @@ class Payload:
 def test_tensors_are_read(tmp_path):
     path = tmp_path / "pytorch_model.bin"
     torch.save({"a": torch.arange(6.0).reshape(2, 3)}, path)
-    file = PickledFile(path)
+    file = PickleFile(path)
     assert list(file.names()) == ["a"]
     assert file.shape("a") == (2, 3)
     assert file.tensor("a").tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -34,7 +34,7 @@ def test_no_code_runs(tmp_path, zipped):
     content = {"a": torch.ones(1), "b": Payload(f"touch {marker}")}
     torch.save(content, path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(ValueError, match="does not hold weights alone, and nothing else is read"):
-        PickledFile(path)
+        PickleFile(path)
     assert not marker.exists()
 
 
@@ -45,7 +45,7 @@ def test_only_a_plain_table_will_do(tmp_path, content):
     path = tmp_path / "x.bin"
     torch.save(content, path)
     with pytest.raises(ValueError, match="is no plain table from names to tensors"):
-        PickledFile(path)
+        PickleFile(path)
 
 
 def test_a_packed_archive_is_no_file_of_weights(tmp_path):
@@ -53,14 +53,14 @@ def test_a_packed_archive_is_no_file_of_weights(tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.pkl", bytes(10**6))
     with pytest.raises(ValueError, match=r"does not hold weights alone.*\(OverflowError\)"):
-        PickledFile(path)
+        PickleFile(path)
 
 
 def test_rubbish_is_said(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(io.BytesIO(b"not a pickle at all").getvalue())
     with pytest.raises(ValueError, match="does not hold weights alone"):
-        PickledFile(path)
+        PickleFile(path)
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_what_is_no_plain_tensor_is_refused(tmp_path, tensor, sentence):
     path = tmp_path / "pytorch_model.bin"
     torch.save({"a": tensor}, path)
     with pytest.raises(ValueError, match=sentence):
-        PickledFile(path)
+        PickleFile(path)

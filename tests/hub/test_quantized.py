@@ -6,7 +6,7 @@ import torch
 from clearformer.build import build
 from clearformer.hub import quantized
 from clearformer.hub.exporting import to_safetensors
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.quantized import to_int8
 from clearformer.hub.write_run import write_run
 from clearformer.inference.int8 import Int8Linear, quantize
@@ -24,7 +24,7 @@ def run(small, scrambled, tmp_path):
         config = small(family, vocabulary=256, **changes)
         model = scrambled(build(config))
         file = to_safetensors(model, config, Bytes(), tmp_path / f"{family}.safetensors").path
-        return write_run(read(file), tmp_path / family)
+        return write_run(import_checkpoint(file), tmp_path / family)
 
     return make
 

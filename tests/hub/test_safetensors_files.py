@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from clearformer.hub import safetensors_files
-from clearformer.hub.safetensors_files import TensorFile, inside, open_weights
+from clearformer.hub.safetensors_files import SafetensorsFile, inside, open_weights
 
 FLOATS = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
@@ -20,7 +20,7 @@ def test_every_type_comes_back_and_nothing_is_copied(tmp_path):
     }
     given["empty"], given["scalar"] = torch.zeros(0, 3), torch.tensor(2.5)
     save_file(given, path, metadata={"a": "b"})
-    file = TensorFile(path)
+    file = SafetensorsFile(path)
     assert file.metadata == {"a": "b"}
     assert set(file.names()) == set(given)
     for name, tensor in given.items():
@@ -30,7 +30,7 @@ def test_every_type_comes_back_and_nothing_is_copied(tmp_path):
     one, two = file.tensor("torch.float32"), file.tensor("torch.float32")
     assert one.data_ptr() == two.data_ptr()
     one[0, 0] = 7.0  # a page of our own: the file stays as it was
-    assert TensorFile(path).tensor("torch.float32")[0, 0] == 0.0
+    assert SafetensorsFile(path).tensor("torch.float32")[0, 0] == 0.0
 
 
 def as_bytes(tensor):
@@ -48,13 +48,13 @@ def test_a_type_that_is_not_read_is_refused_in_a_sentence(forged, tmp_path, kind
     header = {"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}
     path = forged(tmp_path / "model.safetensors", header, bytes(size))
     with pytest.raises(ValueError, match=f"a has the type '{kind}', which clearformer does not"):
-        TensorFile(path)
+        SafetensorsFile(path)
 
 
 def test_what_is_let_go_can_be_read_again(tmp_path):
     path = tmp_path / "model.safetensors"
     save_file({"x": torch.arange(100_000.0)}, path)
-    file = TensorFile(path)
+    file = SafetensorsFile(path)
     before = file.tensor("x").clone()
     file.let_go("x")
     assert file.tensor("x").equal(before)
@@ -66,7 +66,7 @@ def test_a_tensor_at_an_odd_place_is_read_all_the_same(forged, tmp_path):
         "b": {"dtype": "F32", "shape": [1], "data_offsets": [1, 5]},
     }
     data = b"\x05" + torch.tensor([1.5]).numpy().tobytes()
-    file = TensorFile(forged(tmp_path / "x.safetensors", header, data))
+    file = SafetensorsFile(forged(tmp_path / "x.safetensors", header, data))
     assert file.tensor("b").tolist() == [1.5]
 
 
@@ -119,18 +119,18 @@ def test_a_forged_header_is_refused(forged, tmp_path, name):
     header, data, length, sentence = FORGED[name]
     path = forged(tmp_path / "model.safetensors", header, data, length)
     with pytest.raises(ValueError, match="is no sound safetensors file: .*" + sentence):
-        TensorFile(path)
+        SafetensorsFile(path)
 
 
 def test_a_header_larger_than_any_is_refused(forged, tmp_path, monkeypatch):
     monkeypatch.setattr("clearformer.limits.MAX_HEADER_BYTES", 10)
     with pytest.raises(ValueError, match="its header has 61 bytes, but 10 are the most"):
-        TensorFile(forged(tmp_path / "x.safetensors", {"a": FLOATS}, bytes(8)))
+        SafetensorsFile(forged(tmp_path / "x.safetensors", {"a": FLOATS}, bytes(8)))
 
 
 def test_a_missing_file_is_said(tmp_path):
     with pytest.raises(ValueError, match="cannot be read: No such file"):
-        TensorFile(tmp_path / "x.safetensors")
+        SafetensorsFile(tmp_path / "x.safetensors")
     assert open_weights(tmp_path) is None
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from clearformer.hub.tokenizer_document import BYTES
 from clearformer.hub.tokenizer_files import read_tokenizer, write_tokenizer
-from clearformer.text import BytePairs, Bytes, FallbackPairs, WordPieces, from_json, sha256
+from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, WordPieces, from_json, sha256
 from clearformer.text.byte_fallback import BYTES as FALLBACK
-from clearformer.text.byte_fallback import FallbackParts
-from clearformer.text.specs import BytePairParts
+from clearformer.text.byte_fallback import FallbackSpec
+from clearformer.text.specs import BytePairSpec
 
 END = "<|endoftext|>"
 TEXTS = ("Hello world's", f"a{END}b", " lead", "'S I'LL  \n\nx", "<s>hi</s>", "[mask] [MASK] Café")
@@ -19,14 +19,14 @@ TEXTS = ("Hello world's", f"a{END}b", " lead", "'S I'LL  \n\nx", "<s>hi</s>", "[
 
 @pytest.fixture(scope="module")
 def ended(pairs):
-    parts = pairs.parts
-    return BytePairs(BytePairParts((*parts.vocabulary, END), parts.merges, specials=(END,)))
+    parts = pairs.spec
+    return BytePairs(BytePairSpec((*parts.vocabulary, END), parts.merges, specials=(END,)))
 
 
 @pytest.fixture(scope="module")
 def fallback():
     tokens = ("<unk>", "<s>", "</s>", *FALLBACK, "▁", "t", "▁t")
-    return FallbackPairs(FallbackParts(tokens, (("▁", "t"),), specials=("<unk>", "<s>", "</s>")))
+    return ByteFallbackPairs(FallbackSpec(tokens, (("▁", "t"),), specials=("<unk>", "<s>", "</s>")))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def around(before, after, ids):
 def agree(transformers, place):
     ours, theirs = read_tokenizer(place), transformers.AutoTokenizer.from_pretrained(place)
     for text in TEXTS:
-        row = [*ours.before, *ours.encode_marked(text).tolist(), *ours.after]
+        row = [*ours.prefix_ids, *ours.encode_with_specials(text).tolist(), *ours.suffix_ids]
         assert row == theirs.encode(text), text
     return ours
 
@@ -92,9 +92,7 @@ def test_what_the_config_says_besides_changes_nothing(transformers, ended, folde
 
 
 def test_a_role_makes_a_token_special(transformers, pairs, folder):
-    ours = BytePairs(
-        BytePairParts((*pairs.parts.vocabulary, "<s>"), pairs.parts.merges, specials=())
-    )
+    ours = BytePairs(BytePairSpec((*pairs.spec.vocabulary, "<s>"), pairs.spec.merges, specials=()))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>"}
     place = folder(ours, config, model={"model_type": "llama"})
     assert agree(transformers, place).specials == {"<s>": 300}
@@ -114,7 +112,7 @@ def test_a_closing_token_is_a_translators_alone(ended, fallback, folder, kind):
 def test_a_translator_closes_with_its_own_end(ended, folder):
     post = {"post_processor": around([], [END], {END: 300})}
     model = {"model_type": "marian", "eos_token_id": 300}
-    assert read_tokenizer(folder(ended, {}, post, model)).after == ()
+    assert read_tokenizer(folder(ended, {}, post, model)).suffix_ids == ()
     refuses(folder(ended, {}, post, {**model, "eos_token_id": 299}), ".*tokens before the text")
     garbage = {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"SpecialToken": {}}]}
     place = folder(ended, {}, {"post_processor": garbage}, model)
@@ -146,11 +144,11 @@ def test_what_the_config_asks_of_byte_pairs(ended, folder, config, sentence):
 
 def test_gpt2s_class_splits_in_its_own_way(pairs, folder):
     for other in ({"pattern": "llama3"}, {"whole_words": True}):
-        parts = BytePairParts(pairs.parts.vocabulary, pairs.parts.merges, **other)
+        parts = BytePairSpec(pairs.spec.vocabulary, pairs.spec.merges, **other)
         place = folder(BytePairs(parts), {"tokenizer_class": "GPT2Tokenizer"})
         refuses(place, "tokenizer_class is 'GPT2Tokenizer', which splits by the pattern gpt2")
         place = folder(BytePairs(parts), {"tokenizer_class": "PreTrainedTokenizerFast"})
-        assert read_tokenizer(place).parts == parts
+        assert read_tokenizer(place).spec == parts
 
 
 def test_bytes_alone_are_bytes(folder):
@@ -173,7 +171,7 @@ def test_a_number_of_thousands_of_digits(ended, folder):
 
 def test_the_space_in_front_is_as_the_config_says(fallback, folder):
     config = {"tokenizer_class": "LlamaTokenizer", "add_prefix_space": True}
-    assert read_tokenizer(folder(fallback, config)).parts == fallback.parts
+    assert read_tokenizer(folder(fallback, config)).spec == fallback.spec
     place = folder(fallback, {**config, "add_prefix_space": False})
     refuses(place, ".*sets add_prefix_space to False, and tokenizer.json says True: they contra")
 
@@ -181,7 +179,7 @@ def test_the_space_in_front_is_as_the_config_says(fallback, folder):
 def test_a_token_that_is_looked_for_in_the_normalized_text(fallback, folder):
     added = [{**token, "normalized": True} for token in fallback.document["added_tokens"]]
     place = folder(fallback, {"tokenizer_class": "LlamaTokenizer"}, {"added_tokens": added})
-    assert read_tokenizer(place).parts == fallback.parts
+    assert read_tokenizer(place).spec == fallback.spec
     place = folder(
         fallback, {"tokenizer_class": "PreTrainedTokenizerFast"}, {"added_tokens": added}
     )
@@ -193,7 +191,7 @@ def test_a_model_without_a_type_is_known_by_what_it_has(transformers, request, f
     ours = request.getfixturevalue(name)
     model = {key: value for key, value in ours.document["model"].items() if key != "type"}
     kind = {"model_type": "bert" if name == "pieces" else "gpt2"}
-    assert agree(transformers, folder(ours, {}, {"model": model}, kind)).parts == ours.parts
+    assert agree(transformers, folder(ours, {}, {"model": model}, kind)).spec == ours.spec
 
 
 # --- Qwen ----------------------------------------------------------------------------------
@@ -209,10 +207,10 @@ COMPOSED = (
 
 @pytest.fixture(scope="module")
 def qwen(pairs):
-    tokens = (*pairs.parts.vocabulary, *QWEN, *WORDS)
+    tokens = (*pairs.spec.vocabulary, *QWEN, *WORDS)
     return BytePairs(
-        BytePairParts(
-            tokens, pairs.parts.merges, "qwen2", specials=QWEN, whole=WORDS, normal_form="NFC"
+        BytePairSpec(
+            tokens, pairs.spec.merges, "qwen2", specials=QWEN, whole=WORDS, normal_form="NFC"
         )
     )
 
@@ -252,7 +250,7 @@ def test_qwens_own_files(transformers, qwen, folder, strange_texts, kind):
     ours = agree(transformers, place)
     theirs = transformers.AutoTokenizer.from_pretrained(place)
     for text in (*COMPOSED, *strange_texts):
-        assert ours.encode_marked(text).tolist() == theirs.encode(text), repr(text)
+        assert ours.encode_with_specials(text).tolist() == theirs.encode(text), repr(text)
         plain = theirs.encode(text, split_special_tokens=True)
         assert ours.encode(text).tolist() == plain, repr(text)
         assert ours.decode(plain) == theirs.decode(plain)

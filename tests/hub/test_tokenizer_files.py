@@ -8,7 +8,7 @@ import pytest
 
 from clearformer.hub.tokenizer_files import BYTES, read_tokenizer, write_tokenizer
 from clearformer.text import BytePairs, Bytes, Characters, WordPieces, sha256
-from clearformer.text.specs import BytePairParts
+from clearformer.text.specs import BytePairSpec
 
 END = "<|endoftext|>"
 
@@ -16,8 +16,8 @@ END = "<|endoftext|>"
 @pytest.fixture(scope="session")
 def ended(pairs):
     """Learned byte pairs with GPT-2's special token at the end."""
-    parts = pairs.parts
-    return BytePairs(BytePairParts((*parts.vocabulary, END), parts.merges, specials=(END,)))
+    parts = pairs.spec
+    return BytePairs(BytePairSpec((*parts.vocabulary, END), parts.merges, specials=(END,)))
 
 
 def write_gpt2(folder, parts, names=("vocab.json", "merges.txt")):
@@ -32,7 +32,7 @@ def write_gpt2(folder, parts, names=("vocab.json", "merges.txt")):
 
 def agree_as_gpt2(ours, theirs, texts):
     for text in texts:
-        assert ours.encode_marked(text).tolist() == theirs.encode(text), repr(text)
+        assert ours.encode_with_specials(text).tolist() == theirs.encode(text), repr(text)
         plain = theirs.encode(text, split_special_tokens=True)
         if END in text:  # our default: a text cannot name a special token
             assert ours.encode(text).tolist() == plain
@@ -41,14 +41,16 @@ def agree_as_gpt2(ours, theirs, texts):
 
 def agree_as_bert(ours, theirs, texts):
     for text in texts:
-        row = [*ours.before, *ours.encode(text).tolist(), *ours.after]
+        row = [*ours.prefix_ids, *ours.encode(text).tolist(), *ours.suffix_ids]
         assert row == theirs.encode(text), repr(text)
-        assert ours.encode_marked(text).tolist() == theirs.encode(text, add_special_tokens=False)
+        assert ours.encode_with_specials(text).tolist() == theirs.encode(
+            text, add_special_tokens=False
+        )
 
 
 @pytest.mark.parametrize("names", [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")])
 def test_gpt2s_two_files(transformers, ended, strange_texts, tmp_path, names):
-    write_gpt2(tmp_path, ended.parts, names)
+    write_gpt2(tmp_path, ended.spec, names)
     ours = read_tokenizer(tmp_path)
     assert sha256(ours) == sha256(ended)
     theirs = transformers.GPT2TokenizerFast(str(tmp_path / names[0]), str(tmp_path / names[1]))
@@ -61,7 +63,7 @@ def test_gpt2s_two_files(transformers, ended, strange_texts, tmp_path, names):
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_berts_file(transformers, prose, strange_texts, tmp_path, lowercase):
     learned = WordPieces.train([prose], 500, lowercase=lowercase)
-    (tmp_path / "vocab.txt").write_text("\n".join(learned.parts.vocabulary) + "\n")
+    (tmp_path / "vocab.txt").write_text("\n".join(learned.spec.vocabulary) + "\n")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
     ours = read_tokenizer(tmp_path)
     assert sha256(ours) == sha256(learned)
@@ -100,8 +102,8 @@ def test_bert_as_published(transformers, published, strange_texts):
 def test_what_is_written_opens_there_and_here(
     transformers, pairs, ended, pieces, prose, strange_texts, tmp_path, kind
 ):
-    start = BytePairParts(
-        (*pairs.parts.vocabulary, "<s>"), pairs.parts.merges, "llama3", True, ("<s>",), ("<s>",)
+    start = BytePairSpec(
+        (*pairs.spec.vocabulary, "<s>"), pairs.spec.merges, "llama3", True, ("<s>",), ("<s>",)
     )
     ours = {
         "bytes": Bytes(),
@@ -117,7 +119,7 @@ def test_what_is_written_opens_there_and_here(
     assert len(theirs) == ours.size
     assert theirs.model_max_length == 64
     for text in strange_texts:
-        row = [*ours.before, *ours.encode_marked(text).tolist(), *ours.after]
+        row = [*ours.prefix_ids, *ours.encode_with_specials(text).tolist(), *ours.suffix_ids]
         assert theirs.encode(text) == row, repr(text)
     assert ids["eos_token_id"] == (300 if kind == "ended" else None)
     assert ids["pad_token_id"] == (0 if kind in ("pieces", "cased") else None)
@@ -128,7 +130,7 @@ def test_two_texts_are_one_row_of_two_segments(transformers, pieces, tmp_path):
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     found = theirs("the one", "the other")
     first, second = pieces.encode("the one").tolist(), pieces.encode("the other").tolist()
-    (cls,), (sep,) = pieces.before, pieces.after
+    (cls,), (sep,) = pieces.prefix_ids, pieces.suffix_ids
     assert found["input_ids"] == [cls, *first, sep, *second, sep]
     assert found["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
@@ -209,7 +211,7 @@ def test_what_is_not_understood_is_refused(pairs, tmp_path, edit, changes, sente
 
 
 def test_two_files_that_do_not_fit(ended, tmp_path):
-    write_gpt2(tmp_path, ended.parts)
+    write_gpt2(tmp_path, ended.spec)
     (tmp_path / "merges.txt").write_text("a b c\n")
     with pytest.raises(ValueError, match=r"merges.txt has the line 'a b c', but a merge is of two"):
         read_tokenizer(tmp_path)
@@ -245,27 +247,29 @@ def test_two_files_that_do_not_fit(ended, tmp_path):
 def test_special_tokens_of_two_files(
     transformers, pairs, strange_texts, tmp_path, config, map_, specials, before
 ):
-    tokens = (*pairs.parts.vocabulary, END, "<s>", "</s>")
-    write_gpt2(tmp_path, BytePairParts(tokens, pairs.parts.merges))
+    tokens = (*pairs.spec.vocabulary, END, "<s>", "</s>")
+    write_gpt2(tmp_path, BytePairSpec(tokens, pairs.spec.merges))
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     if map_ is not None:
         (tmp_path / "special_tokens_map.json").write_text(json.dumps(map_))
     ours, theirs = read_tokenizer(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert (ours.specials, ours.before) == (specials, before)
+    assert (ours.specials, ours.prefix_ids) == (specials, before)
     for text in (*strange_texts, f"<s>a{END}</s>"):
-        assert [*before, *ours.encode_marked(text).tolist()] == theirs.encode(text), repr(text)
+        assert [*before, *ours.encode_with_specials(text).tolist()] == theirs.encode(text), repr(
+            text
+        )
 
 
 @pytest.mark.parametrize("config", [None, {"tokenizer_class": "Qwen2Tokenizer"}])
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
 def test_qwens_two_files(transformers, ended, strange_texts, tmp_path, kind, config):
-    write_gpt2(tmp_path, ended.parts)
+    write_gpt2(tmp_path, ended.spec)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
     if config is not None:
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     ours, theirs = read_tokenizer(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert (ours.parts.pattern, ours.specials, ours.before) == ("qwen2", {END: 300}, ())
+    assert (ours.spec.pattern, ours.specials, ours.prefix_ids) == ("qwen2", {END: 300}, ())
     agree_as_gpt2(ours, theirs, (*strange_texts, "e\u0301 12345 I'LL", f"x{END}\u212b"))
 
 
@@ -284,7 +288,7 @@ def test_qwens_two_files(transformers, ended, strange_texts, tmp_path, kind, con
     ],
 )
 def test_what_is_asked_of_two_files(ended, tmp_path, name, content, sentence):
-    write_gpt2(tmp_path, ended.parts)
+    write_gpt2(tmp_path, ended.spec)
     (tmp_path / f"{name}.json").write_text(content)
     with pytest.raises(ValueError, match=sentence):
         read_tokenizer(tmp_path)
@@ -301,7 +305,7 @@ def test_what_is_asked_of_two_files(ended, tmp_path, name, content, sentence):
     ],
 )
 def test_what_is_asked_of_berts_file(pieces, tmp_path, config, sentence):
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces.parts.vocabulary))
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces.spec.vocabulary))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=sentence):
         read_tokenizer(tmp_path)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from clearformer.hub.tokenizer_files import read_tokenizer, write_tokenizer
-from clearformer.text import BytePairs, FallbackPairs, WordPieces, sha256
+from clearformer.text import ByteFallbackPairs, BytePairs, WordPieces, sha256
 from clearformer.text.byte_fallback import BYTES, SPACE
 
 TEXTS = (
@@ -31,12 +31,12 @@ def fallback_vocabulary(prose):
 @pytest.fixture(scope="session")
 def tokenizers_of(transformers, prose, pairs, pieces):
     """Tokenizers of theirs by name, each with its model_type and our class."""
-    parts = pairs.parts
+    parts = pairs.spec
     byte_level = {
         "vocab": {token: i for i, token in enumerate(parts.vocabulary)},
         "merges": list(parts.merges),
     }
-    words = {"vocab": {token: i for i, token in enumerate(pieces.parts.vocabulary)}}
+    words = {"vocab": {token: i for i, token in enumerate(pieces.spec.vocabulary)}}
     vocabulary, merges = fallback_vocabulary(prose)
     fallback = {"vocab": vocabulary, "merges": merges}
     t = transformers
@@ -52,8 +52,12 @@ def tokenizers_of(transformers, prose, pairs, pieces):
             BytePairs,
             t.Qwen2Tokenizer(**byte_level, eos_token="<|im_end|>"),
         ),
-        "llama": ("llama", FallbackPairs, t.LlamaTokenizer(**fallback)),
-        "llama-padded": ("llama", FallbackPairs, t.LlamaTokenizer(**fallback, pad_token="<pad>")),
+        "llama": ("llama", ByteFallbackPairs, t.LlamaTokenizer(**fallback)),
+        "llama-padded": (
+            "llama",
+            ByteFallbackPairs,
+            t.LlamaTokenizer(**fallback, pad_token="<pad>"),
+        ),
     }
 
 
@@ -75,7 +79,7 @@ def assert_alike(ours, theirs):
     for text in TEXTS:
         ids = ours.encode(text).tolist()
         assert ids == theirs.encode(text, add_special_tokens=False), text
-        assert [*ours.before, *ids, *ours.after] == theirs.encode(text), text
+        assert [*ours.prefix_ids, *ids, *ours.suffix_ids] == theirs.encode(text), text
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.write_run import whole_or_nothing, write_run
 from clearformer.runs.load import open_run
 from clearformer.text import sha256
@@ -14,7 +14,7 @@ from clearformer.text import sha256
 @pytest.mark.parametrize("name", ["gpt2", "bert", "bert-features", "bert-classes", "qwen3"])
 def test_a_run_opens_with_the_same_outputs(folder, tokens, tmp_path, name):
     path, _ = folder(name)
-    found = read(path)
+    found = import_checkpoint(path)
     write_run(found, tmp_path / "run")
     opened = open_run(tmp_path / "run")
     assert opened.found.step == 0
@@ -32,15 +32,15 @@ def test_what_is_there_is_not_overwritten(folder, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/mine.txt").write_text("mine")
     with pytest.raises(ValueError, match="is there already: choose another --out"):
-        write_run(read(path), tmp_path / "run")
+        write_run(import_checkpoint(path), tmp_path / "run")
     (tmp_path / "run/mine.txt").unlink()
-    write_run(read(path), tmp_path / "run")  # an empty folder is as good as none
+    write_run(import_checkpoint(path), tmp_path / "run")  # an empty folder is as good as none
 
 
 def test_without_a_tokenizer_there_is_no_run(folder, tmp_path):
     path, _ = folder("gpt2")
     with pytest.raises(ValueError, match=r"has no tokenizer, .* give --tokenizer a folder"):
-        write_run(replace(read(path), tokenizer=None), tmp_path / "run")
+        write_run(replace(import_checkpoint(path), tokenizer=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -53,7 +53,7 @@ def test_a_failure_leaves_nothing(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("clearformer.hub.write_run.write_json", full)
     place = tmp_path / "place"
     with pytest.raises(ValueError, match="cannot be written: No space left on device"):
-        write_run(read(path), place / "run")
+        write_run(import_checkpoint(path), place / "run")
     assert list(place.iterdir()) == []
 
 

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from clearformer.data import archives
-from clearformer.hub.importing import read
-from clearformer.hub.safetensors_files import TensorFile
+from clearformer.hub.importing import import_checkpoint
+from clearformer.hub.safetensors_files import SafetensorsFile
 from clearformer.runs import checkpoint
 from clearformer.selftest import hostile, payloads
 from clearformer.selftest.processes import ask
@@ -52,10 +52,10 @@ def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
     path = tmp_path / "model.safetensors"
     path.write_bytes(payloads.tensor_files()[kind])
     if kind == "not a number":  # which is for the importer to count
-        assert list(TensorFile(path).names()) == ["weight"]
+        assert list(SafetensorsFile(path).names()) == ["weight"]
         return
     with pytest.raises(ValueError, match="is no sound safetensors file") as refusal:
-        TensorFile(path)
+        SafetensorsFile(path)
     assert len(str(refusal.value)) < 400
     assert "\n" not in str(refusal.value)
 
@@ -68,7 +68,7 @@ def test_f45_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
     if name == "config.json":
         (tmp_path / "model.safetensors").write_bytes(payloads.header("{}"))
     with pytest.raises(ValueError, match="no file"):
-        read(tmp_path, tokenizer="bytes", allow_bin=True)
+        import_checkpoint(tmp_path, tokenizer="bytes", allow_bin=True)
 
 
 def test_f45_a_forged_config_of_a_run_is_refused(command, place, refused):
@@ -88,7 +88,7 @@ def test_f45_a_config_that_asks_for_too_much_allocates_nothing(tmp_path, name):
     (tmp_path / "config.json").write_text(json.dumps({**hostile.GPT2, name: HUGE[name]}))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ValueError, match=rf"{name} is .*, but it must be a whole number from 1 to"):
-        read(tmp_path, tokenizer="bytes")
+        import_checkpoint(tmp_path, tokenizer="bytes")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
 
 
@@ -104,7 +104,7 @@ def test_f45_an_index_opens_no_file_elsewhere(tmp_path, name):
     index = {"weight_map": {"transformer.wte.weight": name}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ValueError, match=r"no plain file name|a link out of its folder"):
-        read(folder, tokenizer="bytes")
+        import_checkpoint(folder, tokenizer="bytes")
 
 
 def forged(place, name, change):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from clearformer.config import DataConfig, RunConfig, TrainConfig
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import generator
 from clearformer.runs.card import card
 from clearformer.runs.run import Run
@@ -17,7 +17,7 @@ def test_it_names_the_figures_of_the_run(tmp_path):
         data=DataConfig(source=str(source)),
         train=TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1),
     )
-    run = Run(config, tmp_path / "mine", Places(cache=tmp_path))
+    run = Run(config, tmp_path / "mine", DataFolders(cache=tmp_path))
     assert "not evaluated" in card(run)
     list(run.events())
     text = card(run)
@@ -34,7 +34,7 @@ def test_a_name_is_no_markup(tmp_path):
         data=DataConfig(source=str(source)),
         train=TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1),
     )
-    text = card(Run(config, tmp_path / "a; b\n$(c)", Places(cache=tmp_path)))
+    text = card(Run(config, tmp_path / "a; b\n$(c)", DataFolders(cache=tmp_path)))
     title = text.splitlines()[0]
     assert title.endswith(r"on \<img src=x\>\[a\](b)\`\\n\# forged\\x1b.txt")
     assert "    clearformer evaluate 'a; b\\n$(c)'\n" in text  # quoted for a shell

@@ -17,7 +17,7 @@ from clearformer.config import (
     StableThenDecay,
     TrainConfig,
 )
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import generator
 from clearformer.runs.checkpoint_choice import choose, comes_down, compared
 from clearformer.runs.run import Run
@@ -31,7 +31,7 @@ def trained(tmp_path):
     model = replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32)
     train = TrainConfig(lr=1e-2, batch=4, steps=6, evaluations=2, threads=1)
     config = RunConfig(model=model, data=DataConfig(source=str(source)), train=train)
-    run = Run(config, tmp_path / "run", Places(cache=tmp_path / "cache"))
+    run = Run(config, tmp_path / "run", DataFolders(cache=tmp_path / "cache"))
     list(run.events())
     return run
 

@@ -13,7 +13,7 @@ from clearformer.config import (
     RunConfig,
     TrainConfig,
 )
-from clearformer.data import Places, open_text, read_table
+from clearformer.data import DataFolders, open_text, read_table
 from clearformer.families import generator, preset
 from clearformer.runs import contamination, finetune
 from clearformer.runs.load import best_checkpoint, open_run
@@ -31,7 +31,7 @@ def text(first, last):
 
 @pytest.fixture
 def places(tmp_path):
-    return Places(cache=tmp_path / "cache")
+    return DataFolders(cache=tmp_path / "cache")
 
 
 @pytest.fixture
@@ -215,7 +215,8 @@ def test_nothing_is_downloaded(run, tmp_path, places, monkeypatch):
     new = written(tmp_path, "new.txt", text(0, 50))
     known = [contamination.Training(None, config)]
     assert (
-        contamination.remarks(known, new, Places(cache=tmp_path / "cache"), held_back=False) == []
+        contamination.remarks(known, new, DataFolders(cache=tmp_path / "cache"), held_back=False)
+        == []
     )
 
 

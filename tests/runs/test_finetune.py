@@ -22,7 +22,7 @@ from clearformer.config import (
     run_from_json,
     to_json,
 )
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import bert, gpt2
 from clearformer.runs import checkpoint, finetune, metrics
 from clearformer.runs.load import open_run
@@ -33,7 +33,7 @@ TRAIN = TrainConfig(lr=1e-2, batch=8, steps=4, evaluations=2, threads=1)
 
 
 def finished(config, folder):
-    run = Run(config, folder, Places(cache=folder.parent / "cache"))
+    run = Run(config, folder, DataFolders(cache=folder.parent / "cache"))
     list(run.events())
     return folder
 
@@ -81,7 +81,7 @@ def classifier_from(folder, pool="pooler", **changes):
 
 
 def begin(config, folder, **more):
-    return Run(config, folder, Places(cache=folder.parent / "cache"), **more)
+    return Run(config, folder, DataFolders(cache=folder.parent / "cache"), **more)
 
 
 def test_a_classifier_takes_the_body_and_the_pooled_token(room, tmp_path):

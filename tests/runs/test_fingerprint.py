@@ -10,7 +10,7 @@ from torch import nn
 from clearformer.build import build, outline
 from clearformer.config import DataConfig, Origin, RunConfig, TrainConfig
 from clearformer.core import kernels
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import generator, preset
 from clearformer.runs import finetune
 from clearformer.runs.fingerprint import OWN, fingerprint
@@ -28,7 +28,7 @@ def config(tmp_path):
 
 
 def trained(config, folder, **more):
-    run = Run(config, folder, Places(cache=folder.parent / "cache"), **more)
+    run = Run(config, folder, DataFolders(cache=folder.parent / "cache"), **more)
     list(run.events())
     return run
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer.config import DataConfig, RunConfig, TrainConfig
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import generator
 from clearformer.runs import state
 from clearformer.runs.load import open_run
@@ -23,7 +23,7 @@ def run(tmp_path):
         data=DataConfig(source=str(source)),
         train=TrainConfig(lr=1e-2, batch=4, steps=6, evaluations=2, threads=1, ema=0.5),
     )
-    run = Run(config, tmp_path / "run", Places(cache=tmp_path / "cache"))
+    run = Run(config, tmp_path / "run", DataFolders(cache=tmp_path / "cache"))
     list(run.events())
     return run
 

@@ -23,7 +23,7 @@ from clearformer.config import (
     StableThenDecay,
     TrainConfig,
 )
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.distributed.process_group import Alone
 from clearformer.families import modern, xl
 from clearformer.runs import checkpoint, metrics
@@ -67,7 +67,7 @@ def config(tmp_path):
 
 
 def start(config, folder, **more):
-    return Run(config, folder, Places(cache=folder.parent / "cache"), **more)
+    return Run(config, folder, DataFolders(cache=folder.parent / "cache"), **more)
 
 
 def curve(folder):
@@ -214,7 +214,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from clearformer.config import run_from_json
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.runs.faults import parse
 from clearformer.runs.faults import Faults
 from clearformer.runs.run import Run
@@ -222,7 +222,7 @@ import json, os, signal
 config = run_from_json(json.loads(Path(sys.argv[1]).read_text()))
 folder, point, step = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 faults = parse(None if point == "step" else f"crash:{point}@{step}")
-run = Run(config, folder, Places(cache=folder.parent / "cache"), resume=True, faults=faults)
+run = Run(config, folder, DataFolders(cache=folder.parent / "cache"), resume=True, faults=faults)
 for event in run.events():
     if point == "step" and run.state.step >= step:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -84,7 +84,7 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     from clearformer.text import Bytes
 
     model = build(replace(generator(), length=8, layers=1, width=16, heads=2, hidden=32))
-    text = data.Text("it", (in_memory("it", b"some text that goes on " * 10),))
+    text = data.TextSource("it", (in_memory("it", b"some text that goes on " * 10),))
     tokens = data.prepare(text, Bytes(), tmp_path)
     sizes = []
     monkeypatch.setattr(evaluate, "GROUPS", 1)
@@ -117,7 +117,7 @@ def test_bits_of_a_text_that_the_tokenizer_changed_are_named(tmp_path):
         config = replace(generator(), length=8, layers=1, width=16, heads=2, hidden=32)
         model = build(replace(config, vocabulary=tokenizer.size))
         tokens = data.prepare(
-            data.Text(text, (in_memory(text, text.encode() * 10),)), tokenizer, tmp_path
+            data.TextSource(text, (in_memory(text, text.encode() * 10),)), tokenizer, tmp_path
         )
         return evaluate.compress(model, tokens, tokenizer, 8, 4).protocol
 

@@ -15,7 +15,7 @@ from clearformer import data
 from clearformer.build import build
 from clearformer.config import DataConfig, Linear, Masking, RunConfig, TrainConfig, to_json
 from clearformer.core.heads import IGNORE
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import bert
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.run import Run
@@ -56,7 +56,7 @@ def source(tmp_path):
 
 
 def load(config, tmp_path):
-    return objectives.load(config, Places(cache=tmp_path))
+    return objectives.load(config, DataFolders(cache=tmp_path))
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
@@ -131,7 +131,7 @@ def test_guessing_by_frequency_is_counted(tmp_path):
 def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("review\n" + "".join(f"film {i}. good\n" for i in range(50)))
     config = DataConfig(source=str(tmp_path / "a.csv"), text="review", validation_share=0.2)
-    training, held_back = sources(config, Places(), 16, 0)
+    training, held_back = sources(config, DataFolders(), 16, 0)
     rows = [*training.documents(), *held_back.documents()]
     assert len(list(held_back.documents())) == 10
     assert sorted(rows) == sorted(f"film {i}. good" for i in range(50))
@@ -144,12 +144,12 @@ def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
 
     corpus = data.LabelledCorpus("imdb", "films", ("train", "test", "unlabelled"), read)
     monkeypatch.setitem(data.CORPORA, "imdb", corpus)
-    training, held_back = sources(DataConfig(source="imdb"), Places(), 16, 0)
+    training, held_back = sources(DataConfig(source="imdb"), DataFolders(), 16, 0)
     names = {text.split()[0] for text in training.documents()}
     assert names == {"train", "unlabelled"}
     assert len([*training.documents(), *held_back.documents()]) == 60
     own = DataConfig(source="imdb", validation=str(tmp_path / "a.csv"), text="review")
-    training, held_back = sources(own, Places(), 16, 0)
+    training, held_back = sources(own, DataFolders(), 16, 0)
     assert (len(list(training.documents())), len(list(held_back.documents()))) == (60, 50)
 
 
@@ -172,7 +172,7 @@ def same_run(one, other):
 
 
 def start(config, folder, **more):
-    return Run(config, folder, Places(cache=folder.parent / "cache"), **more)
+    return Run(config, folder, DataFolders(cache=folder.parent / "cache"), **more)
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
@@ -194,11 +194,11 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from clearformer.config import run_from_json
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.runs.run import Run
 config = run_from_json(json.loads(Path(sys.argv[1]).read_text()))
 folder = Path(sys.argv[2])
-run = Run(config, folder, Places(cache=folder.parent / "cache"), resume=True)
+run = Run(config, folder, DataFolders(cache=folder.parent / "cache"), resume=True)
 for event in run.events():
     if run.state.step >= 7:
         os.kill(os.getpid(), signal.SIGKILL)

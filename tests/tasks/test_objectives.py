@@ -9,7 +9,7 @@ import torch
 from clearformer.build import build
 from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.core.model import Batch
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import bert, classifier, generator
 from clearformer.tasks import evaluate, objectives
 
@@ -22,7 +22,7 @@ def small(config):
 
 @pytest.fixture
 def places(tmp_path):
-    return Places(cache=tmp_path)
+    return DataFolders(cache=tmp_path)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_generator_that_reads_a_table_is_told_so(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\n" + "a fine film,yes\n" * 99)
     config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
-    notes = objectives.load(config, Places(cache=tmp_path)).notes
+    notes = objectives.load(config, DataFolders(cache=tmp_path)).notes
     assert f"{path} is a table, and a generator reads it as it is" in notes[0]
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from clearformer.text import FallbackPairs, from_json, sha256, train
-from clearformer.text.byte_fallback import BYTES, DECODER, FRONTS, SPACE, FallbackParts
+from clearformer.text import ByteFallbackPairs, from_json, sha256, train
+from clearformer.text.byte_fallback import BYTES, DECODER, FRONTS, SPACE, FallbackSpec
 
 
 @pytest.fixture(scope="session")
@@ -53,10 +53,10 @@ def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
     from tokenizers import Tokenizer
 
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
-    ours = FallbackPairs.from_library(document)
+    ours = ByteFallbackPairs.from_library(document)
     theirs = Tokenizer.from_str(json.dumps(documents[front]))
     theirs.encode_special_tokens = True
-    assert (ours.before, ours.parts.front) == ((1,), front)
+    assert (ours.prefix_ids, ours.spec.front) == ((1,), front)
     for text in strange_texts:
         expected = theirs.encode(text, add_special_tokens=False).ids
         assert ours.encode(text).tolist() == expected, text
@@ -65,7 +65,7 @@ def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
             assert ours.decode(expected) == text
             (streamed,) = ours.encode_stream([text.encode()])
             assert streamed.tolist() == expected
-    assert ours.encode_marked("<s> a</s>").tolist()[0] == 1
+    assert ours.encode_with_specials("<s> a</s>").tolist()[0] == 1
     assert ours.encode("<s>").tolist()[0] != 1
     assert ours.pieces([0, 1])[0] == "<unk>"
     again = from_json(json.loads(json.dumps(ours.to_json())))
@@ -75,20 +75,22 @@ def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
 @pytest.mark.parametrize("front", list(FRONTS))
 def test_a_text_that_goes_on_has_no_space_in_front(documents, strange_texts, front):
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
-    ours = FallbackPairs.from_library(document)
+    ours = ByteFallbackPairs.from_library(document)
     for text in strange_texts:
-        ids = ours.encode_more(text).tolist()
+        ids = ours.encode_continuation(text).tolist()
         assert ours.decode([*ours.encode("a"), *ids]) == "a" + text
-    assert ours.encode_more("<s>").tolist()[0] != 1
+    assert ours.encode_continuation("<s>").tolist()[0] != 1
     with pytest.raises(ValueError, match="half of a surrogate pair"):
-        ours.encode_more("\ud800")
+        ours.encode_continuation("\ud800")
 
 
 def test_without_an_unknown_token_it_is_the_same(documents):
     """transformers 5 writes null there: all bytes are known, so nothing is unknown."""
     good = {k: v for k, v in documents["split"].items() if k not in ("truncation", "padding")}
     bare = {**good, "model": {**good["model"], "unk_token": None}}
-    assert sha256(FallbackPairs.from_library(bare)) == sha256(FallbackPairs.from_library(good))
+    assert sha256(ByteFallbackPairs.from_library(bare)) == sha256(
+        ByteFallbackPairs.from_library(good)
+    )
 
 
 def test_what_is_not_understood_is_refused(documents):
@@ -101,11 +103,11 @@ def test_what_is_not_understood_is_refused(documents):
         ({"model": {**good["model"], "merges": [["a"]]}}, "a merge is of two tokens"),
     ]:
         with pytest.raises(ValueError, match=message):
-            FallbackPairs.from_library({**good, **changes})
+            ByteFallbackPairs.from_library({**good, **changes})
     with pytest.raises(ValueError, match="of the 256 bytes and <unk> are missing"):
-        FallbackParts(vocabulary=("<unk>", "a"), merges=())
+        FallbackSpec(vocabulary=("<unk>", "a"), merges=())
     with pytest.raises(ValueError, match="needs 'ab', which is not in the vocabulary"):
-        FallbackParts(vocabulary=("<unk>", "a", "b", *BYTES), merges=(("a", "b"),))
+        FallbackSpec(vocabulary=("<unk>", "a", "b", *BYTES), merges=(("a", "b"),))
     with pytest.raises(ValueError, match="is not learned here: use bpe"):
         train("fallback-bpe", ["a"])
 
@@ -113,6 +115,6 @@ def test_what_is_not_understood_is_refused(documents):
 @pytest.mark.parametrize("front", list(FRONTS))
 def test_special_tokens_in_a_stream(documents, require_equal_streams, front):
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
-    ours = FallbackPairs.from_library(document)
+    ours = ByteFallbackPairs.from_library(document)
     require_equal_streams(ours.encode_stream, ours.encode)
-    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+    require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)

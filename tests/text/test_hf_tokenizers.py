@@ -14,7 +14,7 @@ from clearformer.text.hf_tokenizers import (
     write_byte_pairs,
     write_word_pieces,
 )
-from clearformer.text.specs import PATTERNS, BytePairParts, WordPieceParts
+from clearformer.text.specs import PATTERNS, BytePairSpec, WordPieceSpec
 from clearformer.text.subwords import BytePairs, WordPieces
 
 
@@ -30,38 +30,38 @@ def pieces(prose):
 
 def test_reading_gives_back_what_was_written(pairs, pieces):
     for pattern in PATTERNS:
-        parts = BytePairParts(
-            (*pairs.parts.vocabulary, "<|end|>"), pairs.parts.merges, pattern, True, ("<|end|>",)
+        parts = BytePairSpec(
+            (*pairs.spec.vocabulary, "<|end|>"), pairs.spec.merges, pattern, True, ("<|end|>",)
         )
         assert read_byte_pairs(json.loads(json.dumps(write_byte_pairs(parts)))) == parts
-        parts = BytePairParts(
-            (*pairs.parts.vocabulary, "<word>"),
-            pairs.parts.merges,
+        parts = BytePairSpec(
+            (*pairs.spec.vocabulary, "<word>"),
+            pairs.spec.merges,
             whole=("<word>",),
             normal_form="NFC",
         )
         assert read_byte_pairs(json.loads(json.dumps(write_byte_pairs(parts)))) == parts
-    parts = WordPieceParts(pieces.parts.vocabulary, lowercase=False, strip_accents=True)
+    parts = WordPieceSpec(pieces.spec.vocabulary, lowercase=False, strip_accents=True)
     assert read_word_pieces(json.loads(json.dumps(write_word_pieces(parts)))) == parts
 
 
 def test_the_library_writes_what_we_can_read(pairs, pieces):
     """What it adds in its own version of the file is off, or known."""
-    assert read_byte_pairs(json.loads(open_library(pairs.document).to_str())) == pairs.parts
-    assert read_word_pieces(json.loads(open_library(pieces.document).to_str())) == pieces.parts
+    assert read_byte_pairs(json.loads(open_library(pairs.document).to_str())) == pairs.spec
+    assert read_word_pieces(json.loads(open_library(pieces.document).to_str())) == pieces.spec
 
 
 def test_merges_may_be_written_as_lines(pairs):
     data = copy.deepcopy(pairs.document)
     data["model"]["merges"] = [" ".join(merge) for merge in data["model"]["merges"]]
-    assert read_byte_pairs(data) == pairs.parts
+    assert read_byte_pairs(data) == pairs.spec
 
 
 def test_the_built_in_pattern_was_once_not_named(pairs):
     data = copy.deepcopy(pairs.document)
     del data["pre_tokenizer"]["use_regex"]
-    assert read_byte_pairs(data) == pairs.parts
-    parts = BytePairParts(pairs.parts.vocabulary, pairs.parts.merges, "llama3")
+    assert read_byte_pairs(data) == pairs.spec
+    parts = BytePairSpec(pairs.spec.vocabulary, pairs.spec.merges, "llama3")
     data = copy.deepcopy(write_byte_pairs(parts))
     del data["pre_tokenizer"]["pretokenizers"][1]["use_regex"]  # which would split once more
     with pytest.raises(ValueError, match="use_regex is None, but only False is supported"):
@@ -306,9 +306,9 @@ def around(before, after, ids):
 )
 def test_word_pieces_have_their_marks_around_a_text(pieces, before, after):
     right = set_in(pieces.document, "post_processor", around(["[CLS]"], ["[SEP]"], pieces.specials))
-    assert read_word_pieces(right) == pieces.parts
+    assert read_word_pieces(right) == pieces.spec
     bert = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
-    assert read_word_pieces(set_in(pieces.document, "post_processor", bert)) == pieces.parts
+    assert read_word_pieces(set_in(pieces.document, "post_processor", bert)) == pieces.spec
     wrong = set_in(pieces.document, "post_processor", around(before, after, pieces.specials))
     sentence = f"puts {before!r} before a text and {after!r} behind it, but only [CLS] and [SEP]"
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -322,7 +322,7 @@ def test_a_template_means_the_ids_it_gives(pieces, pairs):
             set_in(pieces.document, "post_processor", around(["[CLS]"], ["[SEP]"], swapped))
         )
     marked = BytePairs(
-        BytePairParts((*pairs.parts.vocabulary, "<s>"), pairs.parts.merges, specials=("<s>",))
+        BytePairSpec((*pairs.spec.vocabulary, "<s>"), pairs.spec.merges, specials=("<s>",))
     )
     right = set_in(marked.document, "post_processor", around(["<s>"], [], {"<s>": 300}))
     assert read_byte_pairs(right).opening == ("<s>",)

@@ -161,7 +161,7 @@ def varint(number):
 
 def test_a_stream_has_the_ids_of_the_whole(ours, require_equal_streams):
     require_equal_streams(ours.encode_stream, ours.encode)
-    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+    require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)
     chunks = [b">>fr", b"a<< Hello ", b">>fra<< you"]
     assert [*map(list, ours.encode_stream(chunks))] == [
         list(ours.encode(b"".join(chunks).decode()))

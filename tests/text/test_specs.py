@@ -3,7 +3,7 @@
 import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
-from clearformer.text.specs import SPECIALS, BytePairParts, WordPieceParts, byte_characters
+from clearformer.text.specs import SPECIALS, BytePairSpec, WordPieceSpec, byte_characters
 
 
 def test_the_alphabet_of_bytes_is_the_library_s():
@@ -14,19 +14,19 @@ def test_the_alphabet_of_bytes_is_the_library_s():
 def test_a_merge_needs_its_tokens():
     alphabet = tuple(sorted(byte_characters()))
     with pytest.raises(ValueError, match="the merge of 'a' and 'b' needs 'ab', which is not in"):
-        BytePairParts(alphabet, (("a", "b"),))
-    BytePairParts((*alphabet, "ab"), (("a", "b"),))
+        BytePairSpec(alphabet, (("a", "b"),))
+    BytePairSpec((*alphabet, "ab"), (("a", "b"),))
 
 
 def test_a_vocabulary_without_all_bytes():
     with pytest.raises(ValueError, match="255 of the 256 bytes are missing from the vocabulary"):
-        BytePairParts(("a",), ())
+        BytePairSpec(("a",), ())
 
 
 def test_tokens_are_different_and_there():
     with pytest.raises(ValueError, match="must be different and not empty"):
-        WordPieceParts((*SPECIALS, "a", "a"))
+        WordPieceSpec((*SPECIALS, "a", "a"))
     with pytest.raises(ValueError, match=r"special tokens are not in the vocabulary: \[CLS\]"):
-        WordPieceParts(("[PAD]", "[UNK]", "[SEP]", "[MASK]"))
+        WordPieceSpec(("[PAD]", "[UNK]", "[SEP]", "[MASK]"))
     with pytest.raises(ValueError, match=r"U\+D800"):
-        WordPieceParts((*SPECIALS, "a\ud800"))
+        WordPieceSpec((*SPECIALS, "a\ud800"))

@@ -17,8 +17,8 @@ from tokenizers import pre_tokenizers
 from clearformer.text.specs import (
     PATTERNS,
     SPECIALS,
-    BytePairParts,
-    WordPieceParts,
+    BytePairSpec,
+    WordPieceSpec,
     byte_characters,
 )
 from clearformer.text.subwords import BytePairs, WordPieces
@@ -121,12 +121,12 @@ def test_equally_common_pairs_are_joined_in_the_order_of_their_ids():
     """As the `tokenizers` library does it, and not as all others do."""
     differs = 0
     for texts, size in texts_full_of_ties():
-        ours = BytePairs.train(texts, size).parts
+        ours = BytePairs.train(texts, size).spec
         found = ours.vocabulary, ours.merges
         assert found == learned_slowly(texts, size, lower_ids), (texts, size)
         differs += found != learned_slowly(texts, size, greater_bytes)
     assert differs > 50
-    assert BytePairs.train(["ab cd ab cd"], 257).parts.merges == (("a", "b"),)
+    assert BytePairs.train(["ab cd ab cd"], 257).spec.merges == (("a", "b"),)
     assert learned_slowly(["ab cd ab cd"], 257, greater_bytes)[1] == (("c", "d"),)
 
 
@@ -141,7 +141,7 @@ def test_ties_are_broken_as_by_the_library():
             texts,
             trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False),
         )
-        ours = BytePairs.train(texts, size).parts
+        ours = BytePairs.train(texts, size).spec
         assert [list(pair) for pair in ours.merges] == json.loads(library.to_str())["model"][
             "merges"
         ]
@@ -157,10 +157,10 @@ def test_the_order_of_texts_breaks_no_tie():
 def test_identities_never_change():
     """A model folder of today must open in ten years: these numbers are part of the format."""
     alphabet = tuple(sorted(byte_characters()))
-    assert sha256(BytePairs(BytePairParts(alphabet, ()))) == (
+    assert sha256(BytePairs(BytePairSpec(alphabet, ()))) == (
         "0fc3a82624322221b1bbda464e12d02cf3fc1f1747b2fcdc8136db40cd9aebcb"
     )
-    assert sha256(WordPieces(WordPieceParts(SPECIALS))) == (
+    assert sha256(WordPieces(WordPieceSpec(SPECIALS))) == (
         "6382e285ffbeb11c0c29c9fb866abb48a2747b0f3544ae44f732c9d1a7b3a1bb"
     )
 
@@ -179,8 +179,8 @@ def test_byte_pairs_join_what_is_common(pairs, prose):
 
 def test_a_special_token_is_an_id_and_not_its_name(pairs):
     end = "<|endoftext|>"
-    parts = pairs.parts
-    special = BytePairs(BytePairParts((*parts.vocabulary, end), parts.merges, specials=(end,)))
+    parts = pairs.spec
+    special = BytePairs(BytePairSpec((*parts.vocabulary, end), parts.merges, specials=(end,)))
     assert special.specials == {end: 600}
     ids = special.encode(f"a{end}b")
     assert 600 not in ids
@@ -207,7 +207,7 @@ def test_word_pieces_are_words_and_their_ends(pieces):
 
 def test_the_specials_of_word_pieces(pieces):
     assert [pieces.specials[name] for name in SPECIALS] == [0, 1, 2, 3, 4]
-    assert (pieces.padding, pieces.before, pieces.after) == (0, (2,), (3,))
+    assert (pieces.padding, pieces.prefix_ids, pieces.suffix_ids) == (0, (2,), (3,))
     assert pieces.pieces(pieces.encode("the [MASK] is 漢")) == ["the", "[MASK]", "is", "[UNK]"]
 
 
@@ -220,9 +220,9 @@ def test_what_is_hidden_and_what_goes_on_with_a_word(pieces, pairs):
 
 
 def test_case_and_accents_are_kept_by_a_value(prose):
-    assert "the" in WordPieces.train([prose + "É"], 300).parts.vocabulary
+    assert "the" in WordPieces.train([prose + "É"], 300).spec.vocabulary
     cased = WordPieces.train([prose + "É" * 9], 300, lowercase=False)
-    assert {"T", "É"} <= set(cased.parts.vocabulary)
+    assert {"T", "É"} <= set(cased.spec.vocabulary)
     assert cased.pieces(cased.encode("T É")) == ["T", "É"]
 
 
@@ -258,7 +258,7 @@ def test_gpt2_as_published(folder, strange_texts):
     lines = (source / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]
     ordered = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
     merges = tuple((a, b) for a, b in (line.split(" ") for line in lines))
-    ours = BytePairs(BytePairParts(ordered, merges, specials=("<|endoftext|>",)))
+    ours = BytePairs(BytePairSpec(ordered, merges, specials=("<|endoftext|>",)))
     assert ours.encode("Hello world, it's 2024").tolist() == [15496, 995, 11, 340, 338, 48609]
     theirs = GPT2Tokenizer(str(source / "encoder.json"), str(source / "vocab.bpe"))
     for text in strange_texts:
@@ -273,8 +273,8 @@ def test_bert_as_published(folder, strange_texts):
     if not source.is_file():
         pytest.skip(f"{source} is not there")
     words = tuple(source.read_text(encoding="utf-8").split("\n")[:-1])
-    ours = WordPieces(WordPieceParts(words))
-    row = np.concatenate((ours.before, ours.encode("Walking, don't you?"), ours.after))
+    ours = WordPieces(WordPieceSpec(words))
+    row = np.concatenate((ours.prefix_ids, ours.encode("Walking, don't you?"), ours.suffix_ids))
     assert row.tolist() == [101, 3788, 1010, 2123, 1005, 1056, 2017, 1029, 102]
     theirs = BertTokenizer(str(source))
     for text in strange_texts:
@@ -283,28 +283,28 @@ def test_bert_as_published(folder, strange_texts):
 
 def test_a_special_token_named_by_the_users_own_hand(pairs, pieces):
     end = "<|endoftext|>"
-    parts = pairs.parts
-    special = BytePairs(BytePairParts((*parts.vocabulary, end), parts.merges, specials=(end,)))
-    marked = special.encode_marked(f"a{end}{end}b").tolist()
+    parts = pairs.spec
+    special = BytePairs(BytePairSpec((*parts.vocabulary, end), parts.merges, specials=(end,)))
+    marked = special.encode_with_specials(f"a{end}{end}b").tolist()
     assert marked == [*pairs.encode("a"), 600, 600, *pairs.encode("b")]
-    assert pairs.encode_marked(f"a{end}").tolist() == pairs.encode(f"a{end}").tolist()
+    assert pairs.encode_with_specials(f"a{end}").tolist() == pairs.encode(f"a{end}").tolist()
     text = "the [MASK] of it"
-    assert pieces.encode_marked(text).tolist() == pieces.encode(text).tolist()
+    assert pieces.encode_with_specials(text).tolist() == pieces.encode(text).tolist()
 
 
 def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
-    parts = pairs.parts
+    parts = pairs.spec
     vocabulary = (*parts.vocabulary, "<s>")
-    opened = BytePairs(BytePairParts(vocabulary, parts.merges, specials=("<s>",), opening=("<s>",)))
-    assert opened.before == (600,)
+    opened = BytePairs(BytePairSpec(vocabulary, parts.merges, specials=("<s>",), opening=("<s>",)))
+    assert opened.prefix_ids == (600,)
     assert opened.encode("a").tolist() == pairs.encode("a").tolist()
     assert sha256(BytePairs.from_library(opened.document)) == sha256(opened)
     with pytest.raises(ValueError, match="'<s>' opens a text, but it is no special token"):
-        BytePairParts(vocabulary, parts.merges, opening=("<s>",))
+        BytePairSpec(vocabulary, parts.merges, opening=("<s>",))
 
 
 def with_specials(tokenizer, *names, **values):
-    parts = tokenizer.parts
+    parts = tokenizer.spec
     vocabulary = (*parts.vocabulary, *names, *values.get("whole", ()))
     specials = (*parts.specials, *names)
     return type(tokenizer)(replace(parts, vocabulary=vocabulary, specials=specials, **values))
@@ -318,13 +318,13 @@ def test_byte_pairs_of_a_stream(pairs, require_equal_streams, pattern, normal_fo
     values = {"whole": ("<think>",), "pattern": pattern, "normal_form": normal_form}
     ours = with_specials(pairs, *names, **values)
     require_equal_streams(ours.encode_stream, ours.encode)
-    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+    require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)
 
 
 def test_word_pieces_of_a_stream(pieces, require_equal_streams):
     ours = with_specials(pieces, "[my, token]", "a b")
     require_equal_streams(ours.encode_stream, ours.encode)
-    require_equal_streams(ours.encode_marked_stream, ours.encode_marked)
+    require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
@@ -336,7 +336,7 @@ def test_an_end_of_text_in_a_stream_is_one_id_where_it_is_marked(pairs, size):
     data = text.encode()
     chunks = [data[i : i + size] for i in range(0, len(data), size)]
     one, two = ours.specials["<|endoftext|>"], ours.specials[double]
-    ids = np.concatenate(list(ours.encode_marked_stream(chunks))).tolist()
+    ids = np.concatenate(list(ours.encode_stream_with_specials(chunks))).tolist()
     assert [i for i in ids if i in (one, two)] == [one, two, two, one]
     assert ours.decode(ids) == text
     plain = np.concatenate(list(ours.encode_stream(chunks))).tolist()

@@ -54,7 +54,7 @@ def test_a_stream_has_the_ids_of_the_whole(tokenizer, prose, monkeypatch):
 
 def test_special_tokens_in_a_stream_are_what_they_are_in_a_text(tokenizer, require_equal_streams):
     require_equal_streams(tokenizer.encode_stream, tokenizer.encode)
-    require_equal_streams(tokenizer.encode_marked_stream, tokenizer.encode_marked)
+    require_equal_streams(tokenizer.encode_stream_with_specials, tokenizer.encode_with_specials)
 
 
 def test_no_cut_makes_decoding_fail(tokenizer, strange_texts):
@@ -98,9 +98,9 @@ def test_json_round_trip_keeps_the_identity(tokenizer, strange_texts):
     assert type(again) is type(tokenizer)
     assert again.size == tokenizer.size
     assert sha256(again) == sha256(tokenizer)
-    assert (again.before, again.after, again.padding) == (
-        tokenizer.before,
-        tokenizer.after,
+    assert (again.prefix_ids, again.suffix_ids, again.padding) == (
+        tokenizer.prefix_ids,
+        tokenizer.suffix_ids,
         tokenizer.padding,
     )
     for text in strange_texts:

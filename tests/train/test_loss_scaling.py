@@ -7,7 +7,7 @@ import torch
 
 from clearformer.config import AdamW, DataConfig, HiddenMemory, Muon, RunConfig, TrainConfig
 from clearformer.core.model import Batch
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import modern, xl
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.run import Run
@@ -123,7 +123,7 @@ def config(tmp_path):
 
 
 def start(config, folder, **more):
-    return Run(config, folder, Places(cache=folder.parent / "cache"), **more)
+    return Run(config, folder, DataFolders(cache=folder.parent / "cache"), **more)
 
 
 def told(folder):

@@ -32,15 +32,15 @@ class Classify:
         from clearformer.cli.generated import note
         from clearformer.cli.tables import require_place
         from clearformer.config import Classifier
-        from clearformer.data.rows import count_cut
-        from clearformer.data.write_tables import require_ending, require_fields
+        from clearformer.data.rows import count_truncated
+        from clearformer.data.write_tables import require_extension, require_fields
         from clearformer.explore.about import tasks
         from clearformer.runs.load import open_run
         from clearformer.tasks.evaluate import predict
 
         require_place(self.out, self.file)
         if self.out is not None:
-            require_ending(self.out)
+            require_extension(self.out)
         opened = open_run(self.run_folder)
         head = opened.config.model.head
         if not isinstance(head, Classifier):
@@ -56,7 +56,7 @@ class Classify:
         guesses = predict(opened.model, rows, opened.config).tolist()
         labels = [head.names[row.index(max(row))] for row in guesses]
         length = opened.config.model.length
-        tell_cut(count_cut(rows, length), len(rows), length)
+        tell_cut(count_truncated(rows, length), len(rows), length)
         found = [
             (text, label, dict(zip(head.names, row, strict=True)))
             for text, label, row in zip(table.texts, labels, guesses, strict=True)

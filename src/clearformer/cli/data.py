@@ -12,7 +12,7 @@ from clearformer.cli.inputs import announce
 from clearformer.cli.output import say
 
 if TYPE_CHECKING:
-    from clearformer.data import Pairs, Places
+    from clearformer.data import DataFolders, Pairs
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Data:
         for note in notes:
             say(f"note: {note}")
 
-    def _prepare(self, name: str, where: Places) -> None:
+    def _prepare(self, name: str, where: DataFolders) -> None:
         """Tokenizer and token files, kept where a later run finds them; then one batch."""
         from clearformer.config import RunConfig
         from clearformer.families import preset
@@ -111,7 +111,7 @@ class Data:
         from clearformer import data
 
         match found:
-            case data.Text():
+            case data.TextSource():
                 say(f"{name}: {found.size:,} bytes, sha256 {found.sha256}")
                 beginning = found.part(0, min(found.size, 2000)).read()
                 for line in beginning.decode("utf-8", "replace").splitlines()[: self.show]:

@@ -44,12 +44,12 @@ class Embed:
 
         from clearformer.cli.generated import note
         from clearformer.data import write_table
-        from clearformer.data.write_tables import require_ending
+        from clearformer.data.write_tables import require_extension
         from clearformer.explore.embed import embed, too_long
         from clearformer.runs.load import open_run
 
         if self.out is not None:
-            require_ending(self.out, (".npy", ".jsonl", ".json"))
+            require_extension(self.out, (".npy", ".jsonl", ".json"))
         if self.json and self.out is not None:
             raise ValueError("give either --json or --out, and not both")
         require_place(self.out, self.file)

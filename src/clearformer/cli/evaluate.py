@@ -14,7 +14,7 @@ from clearformer.escape import escape_line
 
 if TYPE_CHECKING:
     from clearformer.core.model import Transformer
-    from clearformer.data import Pairs, Text
+    from clearformer.data import Pairs, TextSource
     from clearformer.runs.contamination import Material
     from clearformer.runs.load import Opened, OpenedTranslator
 
@@ -285,7 +285,7 @@ class Evaluate:
         part = {0: "training part of ", 1: "held back by the run, of ", None: ""}[self._own]
         return f"{part}{name}"
 
-    def _note_changed(self, opened: Opened, text: Text, cache: Path) -> None:
+    def _note_changed(self, opened: Opened, text: TextSource, cache: Path) -> None:
         """Say if the text that is held back is another than it was in training."""
         from clearformer.data import prepare
         from clearformer.tasks.objectives import MOST_VALIDATION, beginning
@@ -353,7 +353,7 @@ class Evaluate:
 
         from clearformer import data
         from clearformer.cli.train import places
-        from clearformer.data.rows import count_cut
+        from clearformer.data.rows import count_truncated
         from clearformer.inference.int8 import quantize
         from clearformer.tasks.evaluate import predict, report, rows_protocol, standard_error
         from clearformer.tasks.objectives import tables
@@ -391,7 +391,7 @@ class Evaluate:
             quantize(opened.model)
         guesses = predict(opened.model, rows, opened.config)
         length = opened.config.model.length
-        tell_cut(count_cut(rows, length), len(rows), length)
+        tell_cut(count_truncated(rows, length), len(rows), length)
         found = report(guesses, labels, names)
         error = standard_error((guesses.argmax(dim=1) == labels).float().tolist())
         sure = "" if error is None else f", standard error {error:.4f}"

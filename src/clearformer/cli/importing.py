@@ -35,13 +35,13 @@ class Import:
 
     def run(self) -> None:
         from clearformer.hub.fetch import find
-        from clearformer.hub.importing import read
+        from clearformer.hub.importing import import_checkpoint
         from clearformer.hub.write_run import write_run
 
         place = find(self.source, self.revision, self.allow_bin)
         name = Path(self.source).resolve().name  # of a folder here or a name on the hub, its last
         out = self.out or Path("runs") / name.removesuffix(".safetensors")
-        found = read(
+        found = import_checkpoint(
             place,
             tokenizer=self.tokenizer,
             allow_bin=self.allow_bin,

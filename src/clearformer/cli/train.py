@@ -24,7 +24,7 @@ from clearformer.cli.standard_streams import optional_output
 from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
-    from clearformer.data import Places
+    from clearformer.data import DataFolders
     from clearformer.distributed.process_group import Alone
     from clearformer.runs.run import Model, Run
 
@@ -288,13 +288,13 @@ def _picture(run: Run) -> None:
     safe_files.replace(run.folder / "README.md", card(run).encode())
 
 
-def places(folder: Path | None) -> Places:
+def places(folder: Path | None) -> DataFolders:
     """Where to look for corpora: the flag, the environment, the user's cache."""
-    from clearformer.data import Places
+    from clearformer.data import DataFolders
 
     given = os.environ.get("CLEARFORMER_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
-    return Places(folder or (Path(given) if given else None), cache)
+    return DataFolders(folder or (Path(given) if given else None), cache)
 
 
 def parse(arguments: Sequence[str]) -> Train:

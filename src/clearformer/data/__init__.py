@@ -1,23 +1,23 @@
 """Data: corpora by name, files of one's own, and batches that depend on (seed, step) alone."""
 
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
-from clearformer.data.corpus_files import Places
-from clearformer.data.documents import Documents, encode_documents, files_of
+from clearformer.data.corpus_files import DataFolders
+from clearformer.data.documents import Documents, encode_documents, file_texts
 from clearformer.data.files import open_text
 from clearformer.data.masked_rows import (
-    Alone,
     MaskedBatch,
     MaskedBatches,
     SentencePairs,
+    SingleSpan,
 )
-from clearformer.data.masking import UNITS, Hiding
+from clearformer.data.masking import UNITS, MaskingPolicy
 from clearformer.data.pairs import (
     EncodedPairs,
     PaddedPairs,
     PairBatches,
+    distinctive_tokens,
     encode_pairs,
     evaluation_pairs,
-    telling_tokens,
 )
 from clearformer.data.parallel_files import read_pairs
 from clearformer.data.read_texts import read_texts
@@ -25,7 +25,7 @@ from clearformer.data.rows import (
     RowBatches,
     Rows,
     batch_width,
-    count_cut,
+    count_truncated,
     encode_rows,
     evaluation_rows,
     label_names,
@@ -44,38 +44,39 @@ from clearformer.data.streams import (
     evaluation_windows,
 )
 from clearformer.data.tables import Pairs, Table, is_table, read_table
-from clearformer.data.texts import Text, measure_together
+from clearformer.data.texts import TextSource, fingerprint_together
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
 from clearformer.data.write_tables import write_table
 
 __all__ = [
     "CORPORA",
     "UNITS",
-    "Alone",
+    "DataFolders",
     "Documents",
     "EncodedPairs",
-    "Hiding",
     "LabelledCorpus",
     "MaskedBatch",
     "MaskedBatches",
+    "MaskingPolicy",
     "PaddedPairs",
     "PairBatches",
     "PairCorpus",
     "Pairs",
-    "Places",
     "RowBatches",
     "Rows",
     "SegmentBatches",
     "SentencePairs",
+    "SingleSpan",
     "StreamBatches",
     "Table",
-    "Text",
     "TextCorpus",
+    "TextSource",
     "TokenArray",
     "TokenFile",
     "batch_width",
     "corpus",
-    "count_cut",
+    "count_truncated",
+    "distinctive_tokens",
     "encode_documents",
     "encode_pairs",
     "encode_rows",
@@ -83,10 +84,10 @@ __all__ = [
     "evaluation_rows",
     "evaluation_segments",
     "evaluation_windows",
-    "files_of",
+    "file_texts",
+    "fingerprint_together",
     "is_table",
     "label_names",
-    "measure_together",
     "open_text",
     "prepare",
     "read_pairs",
@@ -97,6 +98,5 @@ __all__ = [
     "split_pairs",
     "split_rows",
     "split_text",
-    "telling_tokens",
     "write_table",
 ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clearformer.data.corpus_files import (
     ENWIK8_PARTS,
-    Places,
+    DataFolders,
     enwik8,
     imdb,
     multi30k,
@@ -22,7 +22,7 @@ from clearformer.data.corpus_files import (
 from clearformer.data.number_words import PARTS as NUMBER_PARTS
 from clearformer.data.number_words import number_words
 from clearformer.data.tables import Pairs, Table
-from clearformer.data.texts import Text, in_memory
+from clearformer.data.texts import TextSource, in_memory
 from clearformer.did_you_mean import nearest
 
 
@@ -44,9 +44,9 @@ class _Named:
 class TextCorpus(_Named):
     """A text; where it has no part "validation", some of "train" has to be held back."""
 
-    open: Callable[[str, Places], Text]
+    open: Callable[[str, DataFolders], TextSource]
 
-    def read(self, part: str, places: Places) -> Text:
+    def read(self, part: str, places: DataFolders) -> TextSource:
         return self.open(self._require(part), places)
 
 
@@ -54,9 +54,9 @@ class TextCorpus(_Named):
 class LabelledCorpus(_Named):
     """Many texts, each with a label."""
 
-    open: Callable[[str, Places], Table]
+    open: Callable[[str, DataFolders], Table]
 
-    def read(self, part: str, places: Places) -> Table:
+    def read(self, part: str, places: DataFolders) -> Table:
         return self.open(self._require(part), places)
 
 
@@ -64,9 +64,9 @@ class LabelledCorpus(_Named):
 class PairCorpus(_Named):
     """Many texts, each with its translation."""
 
-    open: Callable[[str, Places], Pairs]
+    open: Callable[[str, DataFolders], Pairs]
 
-    def read(self, part: str, places: Places) -> Pairs:
+    def read(self, part: str, places: DataFolders) -> Pairs:
         return self.open(self._require(part), places)
 
 
@@ -80,7 +80,7 @@ def corpus(name: str) -> Corpus:
     return CORPORA[name]
 
 
-def python_docs(part: str, places: Places) -> Text:
+def python_docs(part: str, places: DataFolders) -> TextSource:
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -89,10 +89,10 @@ def python_docs(part: str, places: Places) -> Text:
             "use another corpus, or Python from python.org"
         ) from None
     joined = "\n".join(f"{name}\n\n{topics[name].strip()}\n" for name in sorted(topics))
-    return Text("python-docs", (in_memory("python-docs", joined.encode("utf-8")),))
+    return TextSource("python-docs", (in_memory("python-docs", joined.encode("utf-8")),))
 
 
-def python_code(part: str, places: Places) -> Text:
+def python_code(part: str, places: DataFolders) -> TextSource:
     folder = Path(sysconfig.get_path("stdlib"))
     left_out = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
     found = []
@@ -110,7 +110,7 @@ def python_code(part: str, places: Places) -> Text:
             pieces.append(in_memory(f"python-code: {inside}", data))
     if not pieces:
         raise ValueError(f"python-code: {folder} has no sources: use another corpus")
-    return Text("python-code", tuple(pieces))
+    return TextSource("python-code", tuple(pieces))
 
 
 _ALL: tuple[Corpus, ...] = (

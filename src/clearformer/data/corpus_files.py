@@ -10,11 +10,11 @@ from clearformer.data.archives import gzip_chunks, tar_files, zip_chunks
 from clearformer.data.download import Pinned, fetch, require_pinned
 from clearformer.data.files import unreadable, watched
 from clearformer.data.tables import Pairs, Table
-from clearformer.data.texts import READ, Piece, Progress, Text
+from clearformer.data.texts import READ, Progress, SourceFile, TextSource
 
 
 @dataclass(frozen=True)
-class Places:
+class DataFolders:
     """Where to look: a folder that was given, then the cache, which is also for downloads."""
 
     folder: Path | None = None
@@ -55,20 +55,22 @@ IMDB = Pinned(
 REVIEW = 2**20  # bytes of the longest review, generously
 
 
-def shakespeare(part: str, places: Places) -> Text:
+def shakespeare(part: str, places: DataFolders) -> TextSource:
     path = _locate(("tinyshakespeare.txt",), places) or _download(SHAKESPEARE, places)
     unchanged = watched(path, path.stat())
     require_pinned(path, SHAKESPEARE)
-    return Text("shakespeare", (Piece(str(path), partial(_plain, path), unchanged=unchanged),))
+    return TextSource(
+        "shakespeare", (SourceFile(str(path), partial(_plain, path), unchanged=unchanged),)
+    )
 
 
-def enwik8(part: str, places: Places) -> Text:
+def enwik8(part: str, places: DataFolders) -> TextSource:
     path = _locate(("enwik8", "enwik8.zip", "enwik8.gz"), places) or _download(ENWIK8, places)
     opened = {".zip": partial(zip_chunks, path, "enwik8"), ".gz": partial(gzip_chunks, path)}
     unpack = opened.get(path.suffix, partial(_plain, path))
     # Its size is known, since what has another is refused where it is read.
-    piece = Piece(str(path), lambda: _verified(unpack(), path), size=ENWIK8_CONTENT[0])
-    return Text("enwik8", (piece,)).part(*ENWIK8_PARTS[part])
+    piece = SourceFile(str(path), lambda: _verified(unpack(), path), size=ENWIK8_CONTENT[0])
+    return TextSource("enwik8", (piece,)).part(*ENWIK8_PARTS[part])
 
 
 def _verified(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
@@ -85,7 +87,7 @@ def _verified(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
         )
 
 
-def imdb(part: str, places: Places) -> Table:
+def imdb(part: str, places: DataFolders) -> Table:
     path = _locate(("aclImdb_v1.tar.gz", "aclImdb.tar.gz"), places) or _download(IMDB, places)
     if path.name == IMDB.name:
         require_pinned(path, IMDB)
@@ -107,7 +109,7 @@ def imdb(part: str, places: Places) -> Table:
     return Table(f"imdb {part}", texts, None if part == "unlabelled" else labels)
 
 
-def multi30k(part: str, places: Places) -> Pairs:
+def multi30k(part: str, places: DataFolders) -> Pairs:
     stem = {"train": "train", "validation": "val", "test": "test_2016_flickr"}[part]
     sides = []
     for language in ("en", "de"):
@@ -116,7 +118,7 @@ def multi30k(part: str, places: Places) -> Pairs:
         if path is None:
             address = "https://github.com/multi30k/dataset (data/task1/raw)"
             raise _fetch_yourself("multi30k", file, address, places, "multi30k")
-        text = Text(str(path), (Piece(str(path), partial(gzip_chunks, path)),))
+        text = TextSource(str(path), (SourceFile(str(path), partial(gzip_chunks, path)),))
         lines = "".join(text.decoded()).removesuffix("\n").split("\n")
         sides.append(tuple(line.strip() for line in lines))
     english, german = sides
@@ -128,7 +130,7 @@ def multi30k(part: str, places: Places) -> Pairs:
     return Pairs(f"multi30k {part}", english, german)
 
 
-def wikitext2(part: str, places: Places) -> Text:
+def wikitext2(part: str, places: DataFolders) -> TextSource:
     stem = {"train": "train", "validation": "valid", "test": "test"}[part]
     member = f"wikitext-2-raw/wiki.{stem}.raw"
     path = _locate((member, "wikitext-2-raw-v1.zip"), places)
@@ -136,11 +138,11 @@ def wikitext2(part: str, places: Places) -> Text:
         address = "https://huggingface.co/datasets/ggml-org/ci"
         raise _fetch_yourself("wikitext2", "wikitext-2-raw-v1.zip", address, places)
     read = partial(zip_chunks, path, member) if path.suffix == ".zip" else partial(_plain, path)
-    piece = Piece(f"{path} {stem}", read, unchanged=watched(path, path.stat()))
-    return Text(f"wikitext2 {part}", (piece,))
+    piece = SourceFile(f"{path} {stem}", read, unchanged=watched(path, path.stat()))
+    return TextSource(f"wikitext2 {part}", (piece,))
 
 
-def _locate(names: Sequence[str], places: Places) -> Path | None:
+def _locate(names: Sequence[str], places: DataFolders) -> Path | None:
     """The first of these files, in the folder or else in the cache."""
     if places.folder is not None and not places.folder.is_dir():
         raise ValueError(f"{places.folder}: there is no such folder, but data was to be in it")
@@ -149,7 +151,7 @@ def _locate(names: Sequence[str], places: Places) -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-def _download(pinned: Pinned, places: Places) -> Path:
+def _download(pinned: Pinned, places: DataFolders) -> Path:
     if places.cache is None:
         folder = places.folder or "a folder"
         raise ValueError(
@@ -165,7 +167,7 @@ def _download(pinned: Pinned, places: Places) -> Path:
 
 
 def _fetch_yourself(
-    name: str, file: str, address: str, places: Places, below: str = "."
+    name: str, file: str, address: str, places: DataFolders, below: str = "."
 ) -> ValueError:
     folder = places.folder or places.cache
     where = "a folder that you name" if folder is None else str(folder / below)

@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from clearformer.data.texts import Measure, Text, changed_meanwhile
+from clearformer.data.texts import Fingerprint, TextSource, changed_while_read
 from clearformer.text.tokenizer import Tokenizer
 from clearformer.text.utf8 import NotTextError, decode
 
@@ -45,12 +45,12 @@ class Documents:
         return digest.hexdigest()
 
 
-def sentences_of(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of a text, in order."""
     return [each for each in map(str.strip, SENTENCE_END.split(text)) if each]
 
 
-def files_of(text: Text) -> Iterator[str]:
+def file_texts(text: TextSource) -> Iterator[str]:
     """The files of a text, each whole; what is not UTF-8 is an error with its file and line."""
     before, digest = 0, hashlib.sha256()
     with text.explaining():
@@ -61,8 +61,8 @@ def files_of(text: Text) -> Iterator[str]:
                 raise NotTextError(before + error.offset, error.reason) from None
             before += len(data)
             digest.update(data)
-    if Measure(before, digest.hexdigest()) != text.measured():
-        raise changed_meanwhile(text.name)
+    if Fingerprint(before, digest.hexdigest()) != text.fingerprint():
+        raise changed_while_read(text.name)
 
 
 def encode_documents(name: str, texts: Iterable[str], tokenizer: Tokenizer) -> Documents:
@@ -71,7 +71,7 @@ def encode_documents(name: str, texts: Iterable[str], tokenizer: Tokenizer) -> D
 
     def sentences() -> Iterator[str]:
         for number, text in enumerate(texts):
-            for sentence in sentences_of(text):
+            for sentence in split_sentences(text):
                 owners.append(number)
                 yield sentence
 

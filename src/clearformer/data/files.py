@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from clearformer.data.archives import gzip_chunks
-from clearformer.data.texts import READ, UTF8_MARK, Piece, Text, in_memory
+from clearformer.data.texts import READ, UTF8_MARK, SourceFile, TextSource, in_memory
 
 TEXTS = (".txt", ".md", ".txt.gz", ".md.gz")  # what counts as text in a folder
 
@@ -21,7 +21,7 @@ class EmptyInputError(ValueError):
         super().__init__("standard input is empty, but a text is needed: give one, or pipe one in")
 
 
-def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> Text:
+def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> TextSource:
     """The text in a file (or .gz), in all texts of a folder, of a glob, or from `-`.
 
     It is known to be there, readable and not empty; whether it is text in UTF-8 shows when a
@@ -32,7 +32,7 @@ def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
         data = (stdin or sys.stdin.buffer).read().removeprefix(UTF8_MARK)
         if not data:
             raise EmptyInputError
-        return Text("standard input", (in_memory("standard input", data),))
+        return TextSource("standard input", (in_memory("standard input", data),))
     path = Path(name)
     try:
         if path.is_dir():
@@ -41,7 +41,7 @@ def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
             piece = _piece(path)
             if piece is None:
                 raise ValueError(f"{path}: it is empty, but a text is needed")
-            return Text(name, (piece,))
+            return TextSource(name, (piece,))
         if glob.has_magic(name):
             found = [Path(each) for each in glob.glob(name, recursive=True)]
             return _several(name, sorted(each for each in found if each.is_file()), "files")
@@ -50,7 +50,7 @@ def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
     raise ValueError(f"{path}: there is no such file or folder (looked in {Path.cwd()})")
 
 
-def read_file(path: Path) -> Text:
+def read_file(path: Path) -> TextSource:
     """One file that must be one, for tables; packed or not."""
     if path.is_dir():
         raise ValueError(f"{path}: it is a folder, but one file is needed")
@@ -63,11 +63,11 @@ def unreadable(path: Path, error: OSError) -> ValueError:
     return ValueError(f"{named}: it cannot be read ({error.strerror or error}): check it")
 
 
-def _several(name: str, paths: list[Path], wanted: str) -> Text:
+def _several(name: str, paths: list[Path], wanted: str) -> TextSource:
     pieces = tuple(piece for path in paths if (piece := _piece(path)))
     if not pieces:
         raise ValueError(f"{name}: there are no {wanted} with anything in them")
-    return Text(name, pieces)
+    return TextSource(name, pieces)
 
 
 def _texts_below(folder: Path) -> list[Path]:
@@ -81,7 +81,7 @@ def _texts_below(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def _piece(path: Path) -> Piece | None:
+def _piece(path: Path) -> SourceFile | None:
     """A file as a piece of text; None if there is nothing in it."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -94,7 +94,7 @@ def _piece(path: Path) -> Piece | None:
     if len(first) == lead:
         return None
     packed = path.suffix == ".gz"
-    return Piece(
+    return SourceFile(
         str(path),
         lambda: _chunks(path, lead),
         lead,

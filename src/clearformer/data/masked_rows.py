@@ -2,7 +2,7 @@
 
 A document is cut into stretches of as many whole sentences as fit; a sentence longer than a
 row is cut itself, so nothing is lost. Each epoch takes every stretch once, rows of similar
-length together. `Alone` makes `[CLS] stretch [SEP]` of it; `SentencePairs` cuts it in two at a
+length together. `SingleSpan` makes `[CLS] stretch [SEP]` of it; `SentencePairs` cuts it in two at a
 sentence end, `[CLS] first [SEP] second [SEP]`, and half of the time the second comes from
 elsewhere. All of this is a pure function of (seed, step).
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearformer.data.documents import Documents
-from clearformer.data.masking import Hider, Hiding
+from clearformer.data.masking import MaskingPolicy, TokenMasker
 from clearformer.data.rows import similar_lengths
 from clearformer.data.shuffle import draws
 from clearformer.text.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ class Layout(Protocol):
         """The parts of each row, and whether the second follows the first, if there are two."""
 
 
-class Alone:
+class SingleSpan:
     """One stretch is one row: hidden tokens are all there is to learn."""
 
     marks = 2
@@ -172,7 +172,7 @@ class MaskedBatches:
         batch: int,
         seed: int,
         layout: Layout,
-        hiding: Hiding,
+        masking: MaskingPolicy,
         most: int | None = None,
     ) -> None:
         if batch < 1:
@@ -194,7 +194,7 @@ class MaskedBatches:
         self.size = batch
         self.seed = seed
         self.layout = layout
-        self.hider = Hider(tokenizer, hiding)
+        self.masker = TokenMasker(tokenizer, masking)
         lengths = self.source.lengths[chosen]
         self._plan = lru_cache(maxsize=2)(
             lambda epoch: similar_lengths(lengths, batch, seed, epoch)
@@ -216,7 +216,7 @@ class MaskedBatches:
         ids = self.sample_ids(step)
         parts, labels = self.layout.parts(self.source, ids, self.seed, step)
         tokens, keep, segments = self._marked(parts)
-        shown, targets = self.hider.hide(tokens, keep, self.seed, step)
+        shown, targets = self.masker.corrupt(tokens, keep, self.seed, step)
         return MaskedBatch(shown, targets, keep, segments, labels, ids)
 
     def _marked(
@@ -230,8 +230,8 @@ class MaskedBatches:
         for place, row in enumerate(rows):
             end = 0
             for number, part in enumerate(row):
-                before = self.tokenizer.before if number == 0 else ()
-                own = np.concatenate((before, part, self.tokenizer.after))
+                before = self.tokenizer.prefix_ids if number == 0 else ()
+                own = np.concatenate((before, part, self.tokenizer.suffix_ids))
                 tokens[place, end : end + len(own)] = own
                 segments[place, end : end + len(own)] = number
                 end += len(own)

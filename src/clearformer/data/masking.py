@@ -1,4 +1,4 @@
-"""Hiding tokens, for a model to find them again (Devlin et al. 2018, section 3.1).
+"""MaskingPolicy tokens, for a model to find them again (Devlin et al. 2018, section 3.1).
 
 Of the tokens of a row, without special ones, `share` are chosen. Of these, `mask` are shown as
 [MASK], `random` as some other ordinary token, and the rest as they are, so that a model can
@@ -39,7 +39,7 @@ UNITS: Mapping[str, Unit] = {"tokens": single_tokens, "words": whole_words}
 
 
 @dataclass(frozen=True)
-class Hiding:
+class MaskingPolicy:
     """How much is hidden, how, and in which units."""
 
     share: float = 0.15
@@ -48,10 +48,10 @@ class Hiding:
     unit: Unit = single_tokens
 
 
-class Hider:
+class TokenMasker:
     """Hides tokens of one tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer, how: Hiding) -> None:
+    def __init__(self, tokenizer: Tokenizer, how: MaskingPolicy) -> None:
         if tokenizer.mask is None:
             raise ValueError(
                 f"the {tokenizer.kind} tokenizer has no [MASK] to hide words behind: use wordpiece"
@@ -63,7 +63,7 @@ class Hider:
         self.ordinary = np.flatnonzero(~self.special)
         self.continues = tokenizer.continues()
 
-    def hide(
+    def corrupt(
         self, tokens: NDArray[np.int64], keep: NDArray[np.bool_], seed: int, step: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """What a model is shown, and what it has to find: IGNORE where nothing is hidden."""

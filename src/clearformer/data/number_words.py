@@ -6,7 +6,7 @@ Which of them are held back depends on the number alone, so no number is on two 
 
 import hashlib
 
-from clearformer.data.corpus_files import Places
+from clearformer.data.corpus_files import DataFolders
 from clearformer.data.shuffle import draws
 from clearformer.data.tables import Pairs
 
@@ -14,7 +14,7 @@ SMALL, DRAWN, LIMIT = 1000, 24_000, 1_000_000
 PARTS = ("train", "validation", "test")
 
 
-def number_words(part: str, places: Places) -> Pairs:
+def number_words(part: str, places: DataFolders) -> Pairs:
     try:
         from num2words import num2words
     except ImportError:

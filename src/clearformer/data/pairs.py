@@ -155,7 +155,7 @@ def pad(
     return padded, np.arange(longest) < lengths[:, None]
 
 
-def telling_tokens(pairs: EncodedPairs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def distinctive_tokens(pairs: EncodedPairs) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Common ids of each side that are rare on the other, the most common first."""
     sides = [Counter(np.concatenate(side).tolist()) for side in (pairs.sources, pairs.targets)]
 

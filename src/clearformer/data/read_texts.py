@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from clearformer.data.files import open_text
 from clearformer.data.tables import READ, Table, ending_of, read_table
 
-# Text, too, but its lines are no texts.
+# TextSource, too, but its lines are no texts.
 NOT_LINES = (".ndjson", ".xml", ".html", ".yaml", ".yml", ".parquet", ".xlsx")
 
 

@@ -63,8 +63,8 @@ class Rows:
     starts: NDArray[np.int64]
     labels: NDArray[np.int64]  # IGNORE = none
     names: tuple[str, ...]  # of the labels
-    before: tuple[int, ...] = ()  # ids that open every row, however it is cut
-    after: tuple[int, ...] = ()  # and those that close it
+    prefix_ids: tuple[int, ...] = ()  # ids that open every row, however it is cut
+    suffix_ids: tuple[int, ...] = ()  # and those that close it
     padding: int = 0
 
     def __len__(self) -> int:
@@ -77,7 +77,9 @@ class Rows:
 
     def sha256(self) -> str:
         """Identity: the ids, where rows begin, and their labels."""
-        digest = hashlib.sha256(repr((self.names, self.before, self.after)).encode("utf-8"))
+        digest = hashlib.sha256(
+            repr((self.names, self.prefix_ids, self.suffix_ids)).encode("utf-8")
+        )
         digest.update(self.flat.astype("<i4").tobytes())
         digest.update(self.starts.astype("<i8").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
@@ -98,8 +100,8 @@ def encode_rows(table: Table, tokenizer: Tokenizer, names: Sequence[str]) -> Row
         starts=starts,
         labels=labels,
         names=tuple(names),
-        before=tokenizer.before,
-        after=tokenizer.after,
+        prefix_ids=tokenizer.prefix_ids,
+        suffix_ids=tokenizer.suffix_ids,
         padding=tokenizer.padding,
     )
 
@@ -144,7 +146,7 @@ class RowBatches:
     @property
     def cut_rows(self) -> int:
         """How many rows are longer than `length` and lose a part."""
-        return count_cut(self.rows, self.length)
+        return count_truncated(self.rows, self.length)
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
         """Which rows are in the batch of this step: (B,)."""
@@ -198,27 +200,27 @@ def batch_width(longest: int, length: int) -> int:
     return longest if longest <= SHORT else min(length, -(-longest // WIDTHS) * WIDTHS)
 
 
-def count_cut(rows: Rows, length: int) -> int:
+def count_truncated(rows: Rows, length: int) -> int:
     """How many rows have more than `length` tokens, with those that open and close them."""
-    return int((rows.lengths > length - len(rows.before) - len(rows.after)).sum())
+    return int((rows.lengths > length - len(rows.prefix_ids) - len(rows.suffix_ids)).sum())
 
 
 def _row(rows: Rows, row: int, length: int, cut: Cut) -> NDArray[np.int64]:
     """One row, cut to `length` and with its opening and closing ids."""
-    room = length - len(rows.before) - len(rows.after)
+    room = length - len(rows.prefix_ids) - len(rows.suffix_ids)
     ids = rows.flat[rows.starts[row] : rows.starts[row + 1]]
     if len(ids) > room:
         head = {"head": room, "tail": 0, "ends": room - room // 2}[cut]
         ids = np.concatenate((ids[:head], ids[len(ids) - (room - head) :]))
-    return np.concatenate((rows.before, ids, rows.after)).astype(np.int64)
+    return np.concatenate((rows.prefix_ids, ids, rows.suffix_ids)).astype(np.int64)
 
 
 def _cut_lengths(rows: Rows, length: int) -> NDArray[np.int64]:
-    return np.minimum(rows.lengths, length - len(rows.before) - len(rows.after))
+    return np.minimum(rows.lengths, length - len(rows.prefix_ids) - len(rows.suffix_ids))
 
 
 def _require_room(rows: Rows, length: int, cut: str) -> None:
-    least = len(rows.before) + len(rows.after) + 1
+    least = len(rows.prefix_ids) + len(rows.suffix_ids) + 1
     if length < least:
         raise ValueError(f"the length is {length}, but a row needs at least {least}")
     if cut not in ("head", "tail", "ends"):

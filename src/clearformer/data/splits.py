@@ -5,13 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from clearformer.data.tables import Pairs, Table
-from clearformer.data.texts import Text
+from clearformer.data.texts import TextSource
 
 PROBES = 32
 PROBE = 64  # bytes; so long a piece does not come twice by chance
 
 
-def split_text(text: Text, share: float, minimum: int = 1) -> tuple[Text, Text]:
+def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSource, TextSource]:
     """Training and validation: the last `share` of a text, of at least `minimum` bytes.
 
     The end and not lines here and there: a generator is to continue a text that it does not
@@ -83,7 +83,7 @@ def repeated_rows(training: Table, evaluation: Table) -> int:
     return sum(text.strip() in known for text in evaluation.texts)
 
 
-def repeated_text(training: Text, evaluation: Text) -> float:
+def repeated_text(training: TextSource, evaluation: TextSource) -> float:
     """The share of pieces of the evaluation, taken at equal distances, that stand in training.
 
     Near 1: the evaluation is a part of the training, and its figures mean nothing.
@@ -98,7 +98,7 @@ def repeated_text(training: Text, evaluation: Text) -> float:
     return 1 - len(missing) / len(wanted)
 
 
-def _overlapping(text: Text, overlap: int) -> Iterator[bytes]:
+def _overlapping(text: TextSource, overlap: int) -> Iterator[bytes]:
     """Chunks that each begin with the end of the one before."""
     before = b""
     for chunk in text.chunks():

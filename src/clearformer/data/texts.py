@@ -23,7 +23,7 @@ UTF8_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class Piece:
+class SourceFile:
     """One file of a text, by a function that reads it from its start."""
 
     name: str
@@ -43,20 +43,20 @@ class Piece:
         return size, not last.endswith(b"\n")
 
 
-def in_memory(name: str, data: bytes) -> Piece:
+def in_memory(name: str, data: bytes) -> SourceFile:
     """A piece that is no file, or cannot be read twice."""
-    return Piece(name, lambda: (data[i : i + READ] for i in range(0, len(data), READ)))
+    return SourceFile(name, lambda: (data[i : i + READ] for i in range(0, len(data), READ)))
 
 
 @dataclass(frozen=True)
-class Measure:
+class Fingerprint:
     """What identifies a text: its bytes, and nothing about where they were found."""
 
     size: int
     sha256: str
 
 
-def changed_meanwhile(name: str) -> ValueError:
+def changed_while_read(name: str) -> ValueError:
     """A text that is written to while it is read would be half of one and half of another."""
     return ValueError(
         f"{name}: it was changed while it was being read: start again when nothing writes to it"
@@ -64,11 +64,11 @@ def changed_meanwhile(name: str) -> ValueError:
 
 
 @dataclass(frozen=True)
-class Text:
+class TextSource:
     """Pieces one after the other, or the bytes from `start` to `stop` of that."""
 
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SourceFile, ...]
     start: int = 0
     stop: int | None = None
 
@@ -89,7 +89,7 @@ class Text:
     def read(self) -> bytes:
         return b"".join(self.chunks())
 
-    def part(self, start: int, stop: int | None = None) -> "Text":
+    def part(self, start: int, stop: int | None = None) -> "TextSource":
         """The bytes from `start` to `stop` of this text."""
         first = self.start + start
         last = self.stop if stop is None else self.start + stop
@@ -105,19 +105,19 @@ class Text:
 
     @property
     def sha256(self) -> str:
-        return self.measured().sha256
+        return self.fingerprint().sha256
 
-    def measured(self) -> Measure:
+    def fingerprint(self) -> Fingerprint:
         """Size and sha256, by reading it once."""
-        return self._measure
+        return self._fingerprint
 
     @cached_property
-    def _measure(self) -> Measure:
+    def _fingerprint(self) -> Fingerprint:
         size, digest = 0, hashlib.sha256()
         for chunk in self.chunks():
             size += len(chunk)
             digest.update(chunk)
-        return Measure(size, digest.hexdigest())
+        return Fingerprint(size, digest.hexdigest())
 
     @property
     def _whole(self) -> int:
@@ -140,7 +140,7 @@ class Text:
         except NotTextError as error:
             raise ValueError(self._explain(error)) from None
 
-    def _own(self) -> Iterator[tuple[Piece, bytes]]:
+    def _own(self) -> Iterator[tuple[SourceFile, bytes]]:
         """Every chunk between `start` and `stop`, with its piece."""
         first = self.pieces[0]
         if len(self.pieces) == 1 and first.read_from is not None:
@@ -160,7 +160,7 @@ class Text:
                 yield piece, chunk[low:high]
             position += len(chunk)
 
-    def _joined(self) -> Iterator[tuple[Piece, bytes]]:
+    def _joined(self) -> Iterator[tuple[SourceFile, bytes]]:
         """Every chunk with its piece; a piece that ends inside a line gets its line break."""
         last = b"\n"
         for index, piece in enumerate(self.pieces):
@@ -191,15 +191,15 @@ class Text:
         return f"{self.name}: {error}"
 
 
-def measure_together(*texts: Text) -> None:
-    """Measure texts that belong together, such as two parts of one file.
+def fingerprint_together(*texts: TextSource) -> None:
+    """Fingerprint texts that belong together, such as two parts of one file.
 
     ValueError if a file changed in between, so that they are of two states of it.
     """
     for text in texts:
-        text.measured()
+        text.fingerprint()
     if all(piece.unchanged() for text in texts for piece in text.pieces):
         return
     for text in texts:  # touched, or appended to: then the content decides
-        if replace(text).measured() != text.measured():
-            raise changed_meanwhile(text.name)
+        if replace(text).fingerprint() != text.fingerprint():
+            raise changed_while_read(text.name)

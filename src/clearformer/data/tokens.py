@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearformer.data.cache_files import open_own, read_own_json, written_whole
-from clearformer.data.texts import Measure, Progress, Text, changed_meanwhile
+from clearformer.data.texts import Fingerprint, Progress, TextSource, changed_while_read
 from clearformer.text.tokenizer import Tokenizer, sha256
 
 FORMAT = 2  # 1: known by the date of the text, and streams were cut inside of some tokens
@@ -140,7 +140,7 @@ class TokenFile:
 
 
 def prepare(
-    text: Text, tokenizer: Tokenizer, folder: Path, progress: Progress | None = None
+    text: TextSource, tokenizer: Tokenizer, folder: Path, progress: Progress | None = None
 ) -> TokenFile:
     """The token file of a text in `folder`: the one that is there if it fits, or a new one.
 
@@ -151,7 +151,7 @@ def prepare(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _require_space(folder, slug, text, tokenizer)
-        measure = text.measured()
+        measure = text.fingerprint()
         identity = sha256(tokenizer)
         key = f"{FORMAT} {measure.sha256} {identity}"
         path = folder / f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bin"
@@ -192,7 +192,7 @@ def open_tokens(path: Path) -> TokenFile:
 
 
 def _reusable(
-    path: Path, measure: Measure, tokenizer: Tokenizer, identity: str
+    path: Path, measure: Fingerprint, tokenizer: Tokenizer, identity: str
 ) -> TokenFile | None:
     """The token file that is there, if its description fits the text and the tokenizer."""
     try:
@@ -205,7 +205,7 @@ def _reusable(
     return old if found == wanted else None
 
 
-def _require_space(folder: Path, slug: str, text: Text, tokenizer: Tokenizer) -> None:
+def _require_space(folder: Path, slug: str, text: TextSource, tokenizer: Tokenizer) -> None:
     """Say now what would be found out after hours; only bytes tell how many tokens there are."""
     free = shutil.disk_usage(folder).free
     if tokenizer.kind != "bytes" or text.size <= free:
@@ -223,7 +223,7 @@ def _dtype(tokenizer: Tokenizer) -> str:
 
 
 def _write(
-    path: Path, text: Text, tokenizer: Tokenizer, identity: str, progress: Progress | None
+    path: Path, text: TextSource, tokenizer: Tokenizer, identity: str, progress: Progress | None
 ) -> Description:
     """Encode a chunk at a time, into a file that gets its name when it is whole."""
     dtype = _dtype(tokenizer)
@@ -246,8 +246,8 @@ def _write(
             digest.update(data)
             file.write(data)
             count += len(ids)
-        if Measure(size, source.hexdigest()) != text.measured():
-            raise changed_meanwhile(text.name)
+        if Fingerprint(size, source.hexdigest()) != text.fingerprint():
+            raise changed_while_read(text.name)
         if not count:
             raise ValueError(f"{text.name}: it has no tokens, but a text is needed")
     return Description(

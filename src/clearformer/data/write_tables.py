@@ -14,7 +14,7 @@ WRITTEN = (".csv", ".tsv", ".jsonl", ".json")
 Row = Mapping[str, object]  # a field may be a mapping: in .csv and .tsv each of its own is a column
 
 
-def require_ending(path: Path, endings: Sequence[str] = WRITTEN) -> None:
+def require_extension(path: Path, endings: Sequence[str] = WRITTEN) -> None:
     """Refuse a name whose ending does not say what to write, before any work is done for it."""
     if path.suffix.lower() not in endings:
         raise ValueError(f"{path} must end in {', '.join(endings[:-1])} or {endings[-1]}")
@@ -34,7 +34,7 @@ def require_fields(path: Path, fields: Sequence[str]) -> None:
 
 def write_table(path: Path, rows: Sequence[Row]) -> None:
     """Write the rows, all with the same fields, as the ending of the path says."""
-    require_ending(path)
+    require_extension(path)
     ending = path.suffix.lower()
     if ending == ".json":
         content = json.dumps(rows, ensure_ascii=False, indent=1) + "\n"

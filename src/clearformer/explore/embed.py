@@ -18,7 +18,7 @@ from torch import Tensor
 from clearformer import data
 from clearformer.core.heads import first_pool, max_pool, mean_pool
 from clearformer.core.model import Transformer
-from clearformer.data.rows import count_cut
+from clearformer.data.rows import count_truncated
 from clearformer.text import Tokenizer
 
 POOLS = {"mean": mean_pool, "max": max_pool, "first": first_pool}
@@ -57,12 +57,12 @@ def embed(
 
 def too_long(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> int:
     """How many texts `embed` would cut."""
-    return count_cut(_rows(tokenizer, texts), length)
+    return count_truncated(_rows(tokenizer, texts), length)
 
 
 def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> data.Rows:
     rows = data.encode_rows(data.Table("the texts", tuple(texts), None), tokenizer, ())
-    empty = (rows.lengths + len(rows.before) + len(rows.after)) == 0
+    empty = (rows.lengths + len(rows.prefix_ids) + len(rows.suffix_ids)) == 0
     if empty.any():
         raise ValueError(f"text {int(empty.argmax()) + 1} is empty, so there is nothing to embed")
     return rows

@@ -59,7 +59,7 @@ class Entry:
         """What the model is, without its weights."""
         if self.is_own:
             return self.run_config.model
-        return importing.config_of(self.path, allow_bin=self.allow_bin)
+        return importing.read_model_config(self.path, allow_bin=self.allow_bin)
 
     @cached_property
     def parameters(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -136,7 +136,7 @@ class Entry:
         if self.is_own:
             model, config, tokenizer, _ = load.open_any(self.path)
             return Subject(model, config.model, tokenizer, self.name)
-        found = importing.read(self.path, allow_bin=self.allow_bin)
+        found = importing.import_checkpoint(self.path, allow_bin=self.allow_bin)
         return Subject(found.model(), found.config, found.tokenizer, self.name)
 
 

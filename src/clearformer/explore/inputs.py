@@ -81,7 +81,7 @@ def one_token(subject: Subject, text: str, old: int) -> int:
     tries = [text, f" {text}"] if subject.pieces([old])[0].startswith(" ") else [text]
     counts = []
     for each in tries:
-        found = tokenizer.encode_marked(each).tolist()
+        found = tokenizer.encode_with_specials(each).tolist()
         counts.append(len(found))
         if len(found) == 1:
             return int(found[0])

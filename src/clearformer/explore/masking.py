@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clearformer.data.masking import Hider, Hiding
+from clearformer.data.masking import MaskingPolicy, TokenMasker
 from clearformer.data.rows import IGNORE
 from clearformer.explore import token_display
 from clearformer.explore.errors import wrong_kind
@@ -22,7 +22,9 @@ def corrupt(opened: Opened, text: str, seed: int, limits: Limits) -> dict[str, A
         raise wrong_kind(f"{opened.entry.name} knows no [MASK]: choose a masked model")
     ids = own_ids(opened, text, None, limits)
     row = np.asarray([ids], dtype=np.int64)
-    shown, targets = Hider(subject.tokenizer, Hiding()).hide(row, np.ones_like(row, bool), seed, 0)
+    shown, targets = TokenMasker(subject.tokenizer, MaskingPolicy()).corrupt(
+        row, np.ones_like(row, bool), seed, 0
+    )
     rows = token_display.tokens(subject, ids)
     became = token_display.words(subject, shown[0].tolist())
     for place, each in enumerate(rows):

@@ -60,7 +60,7 @@ STAGES = {
     "mean": "core.heads.mean_pool",
     "max": "core.heads.max_pool",
     "fill": "core.heads.MaskedToken.forward",
-    "corrupt": "data.masking.Hider.hide",
+    "corrupt": "data.masking.TokenMasker.corrupt",
     "lens": "explore.lens.lens",
     "ig": "explore.attribution.integrated_gradients",
     "trace": "explore.trace.trace",

@@ -142,7 +142,11 @@ def ids(subject: Subject, text: str) -> list[int]:
     if config is not None and isinstance(config.head, NextToken):
         assert isinstance(subject.model, Transformer)
         return Writer(subject.model, config, tokenizer).encode(text)
-    found = [*tokenizer.before, *tokenizer.encode_marked(text).tolist(), *tokenizer.after]
+    found = [
+        *tokenizer.prefix_ids,
+        *tokenizer.encode_with_specials(text).tolist(),
+        *tokenizer.suffix_ids,
+    ]
     if not found:
         raise ValueError("the text is empty, so there is nothing to see: write a word")
     return found

@@ -83,7 +83,7 @@ def raw(tokenizer: Tokenizer, token: int) -> bytes | None:
         return bytes([token])
     if isinstance(tokenizer, BytePairs):
         table = _byte_of_sign()
-        name = tokenizer.parts.vocabulary[token]
+        name = tokenizer.spec.vocabulary[token]
         if token not in tokenizer.specials.values() and all(sign in table for sign in name):
             return bytes(table[sign] for sign in name)
     return None

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearformer.generate.detokenize import byte_level, one_byte, spelling
 from clearformer.generate.regex_automaton import States, automaton, refused
-from clearformer.text import BytePairs, Bytes, Characters, FallbackPairs, Tokenizer
+from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Characters, Tokenizer
 
 Tree = dict[int, Any]  # by bytes; under TOKENS the tokens that end there
 TOKENS = -1
@@ -173,10 +173,10 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
         case BytePairs():
             special = set(tokenizer.specials.values())
             return [
-                b"" if token in special else byte_level(tokenizer.parts, token)
+                b"" if token in special else byte_level(tokenizer.spec, token)
                 for token in range(tokenizer.size)
             ]
-        case FallbackPairs():
+        case ByteFallbackPairs():
             # A run of bytes is a text only as a whole, and so it is: a match is whole characters.
             special = set(tokenizer.specials.values())
             pieces = tokenizer.pieces(range(tokenizer.size))
@@ -194,7 +194,7 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
 
 def continuation(text: str, tokenizer: Tokenizer, what: str) -> tuple[int, ...]:
     """The ids that add exactly this text to one that is there."""
-    ids: list[int] = tokenizer.encode_more(text).tolist()
+    ids: list[int] = tokenizer.encode_continuation(text).tolist()
     # Its own last token stands for any text that may come before.
     speller = spelling(tokenizer, ids[-1:])
     written = "".join(map(speller.add, ids)) + speller.rest()

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from clearformer.text import BytePairs, Bytes, FallbackPairs, Tokenizer
-from clearformer.text.specs import BytePairParts, byte_characters
+from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Tokenizer
+from clearformer.text.specs import BytePairSpec, byte_characters
 
 BROKEN = "\ufffd"
 LONGEST = 4  # bytes of a character in UTF-8, so tokens that one may take
@@ -50,7 +50,7 @@ def spelling(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Spelling:
     match tokenizer:
         case Bytes() | BytePairs():
             return ByBytes(tokenizer, before)
-        case FallbackPairs():
+        case ByteFallbackPairs():
             return ByRuns(tokenizer, before)
         case _:
             return ByPieces(tokenizer, before)
@@ -102,7 +102,7 @@ class ByRuns:
     whole, or each of them is broken, so all of it waits until it ends or is beyond repair.
     """
 
-    def __init__(self, tokenizer: FallbackPairs, before: Sequence[int]) -> None:
+    def __init__(self, tokenizer: ByteFallbackPairs, before: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.opens = len(before) == 0  # a space that opens a text is none of it
         self.run = self._begun(before)
@@ -151,10 +151,10 @@ class ByRuns:
 def token_bytes(tokenizer: Bytes | BytePairs, token: int) -> bytes:
     """The bytes that a token stands for; a special token's are its name."""
     tokenizer.checked([token])
-    return bytes([token]) if isinstance(tokenizer, Bytes) else byte_level(tokenizer.parts, token)
+    return bytes([token]) if isinstance(tokenizer, Bytes) else byte_level(tokenizer.spec, token)
 
 
-def byte_level(parts: BytePairParts, token: int) -> bytes:
+def byte_level(parts: BytePairSpec, token: int) -> bytes:
     """The bytes of one of these tokens, by its letters."""
     name = parts.vocabulary[token]
     try:

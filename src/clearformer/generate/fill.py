@@ -36,7 +36,7 @@ def fill(
         )
     if not 1 <= top <= tokenizer.size:
         raise ValueError(f"top is {top}, but it must be from 1 to {tokenizer.size:,}")
-    ids = np.concatenate((tokenizer.before, tokenizer.encode(text), tokenizer.after))
+    ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode(text), tokenizer.suffix_ids))
     if len(ids) > config.length:
         raise ValueError(
             f"the text has {len(ids):,} tokens, but {config.name} reads {config.length:,} at a "

@@ -54,8 +54,8 @@ class Writer:
             if self.tokenizer is None:
                 raise ValueError("the prompt is a text, but there is no tokenizer: give ids")
             # A prompt may name special tokens; those that open every text come by themselves.
-            ids = self.tokenizer.encode_marked(prompt).tolist()
-            opening = list(self.tokenizer.before)
+            ids = self.tokenizer.encode_with_specials(prompt).tolist()
+            opening = list(self.tokenizer.prefix_ids)
             if ids and ids[: len(opening)] != opening:
                 ids = opening + ids
         else:

@@ -15,7 +15,7 @@ from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.translate import decode
 from clearformer.generate.writer import Writer
-from clearformer.hub.importing import read
+from clearformer.hub.importing import import_checkpoint
 
 GREEDY = 50  # tokens that must come out alike
 MOST_LIKELY = Sampling(temperature=0)
@@ -26,7 +26,7 @@ Model = Transformer | Seq2Seq
 
 def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, int]:
     """Open what was written and let both speak; ValueError if they do not agree."""
-    again = read(path).model()
+    again = import_checkpoint(path).model()
     was_training = model.training
     model.eval()
     try:

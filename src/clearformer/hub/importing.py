@@ -26,13 +26,13 @@ from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.hub.convert import convert, few, floats, make_plan
 from clearformer.hub.family import Family
 from clearformer.hub.hf_config import Settings
-from clearformer.hub.pickle_files import PickledFile
+from clearformer.hub.pickle_files import PickleFile
 from clearformer.hub.registry import family_of, with_model_type
 from clearformer.hub.safetensors_files import (
     INDEX,
     PICKLED,
     WEIGHTS,
-    TensorFile,
+    SafetensorsFile,
     Weights,
     inside,
     open_weights,
@@ -61,7 +61,7 @@ class Imported:
         return model.eval()
 
 
-def read(
+def import_checkpoint(
     path: Path,
     *,
     tokenizer: str | None = None,
@@ -76,7 +76,7 @@ def read(
     if path.is_file():
         weights = _weights_of_file(path, allow_bin)
         folder = path.parent
-        if isinstance(weights, TensorFile) and OWN in weights.metadata:
+        if isinstance(weights, SafetensorsFile) and OWN in weights.metadata:
             return _own(weights, str(path))
     elif path.is_dir():
         folder = path
@@ -124,10 +124,10 @@ def _already_ours(folder: Path) -> ValueError:
     return ValueError(f"{folder} is a run of clearformer already: use it as it is")
 
 
-def config_of(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
+def read_model_config(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
     """What a checkpoint is, by its settings and the names of its tensors; no number is read."""
     if path.is_file():
-        file = TensorFile(path)
+        file = SafetensorsFile(path)
         if OWN in file.metadata:
             return model_from_json(json.loads(file.metadata[OWN])["model"])
     folder = path.parent if path.is_file() else path
@@ -136,7 +136,7 @@ def config_of(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
         raise ValueError(f"{folder / 'config.json'} is no object")
     data, _ = with_model_type(data)
     family = family_of(data, str(folder / "config.json"))
-    weights = TensorFile(path) if path.is_file() else _weights_of_folder(path, allow_bin)
+    weights = SafetensorsFile(path) if path.is_file() else _weights_of_folder(path, allow_bin)
     present = family.canonical(list(weights.names()))
     config = family.read(Settings(data, str(folder / "config.json")), present)
     return replace(config, name=_name(family, folder))
@@ -158,7 +158,7 @@ def _weights_of_folder(folder: Path, allow_bin: bool) -> Weights:
 
 def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
     if path.suffix == ".safetensors":
-        return TensorFile(path)
+        return SafetensorsFile(path)
     if path.suffix not in (".bin", ".pt", ".pth"):
         raise ValueError(f"{path} is no file of weights: those end in .safetensors, .bin or .pt")
     if not allow_bin:
@@ -166,10 +166,10 @@ def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
             f"{path} is a pickle, a format that can carry code: add --allow-bin to read the "
             f"weights in it and nothing else, or ask its maker for safetensors"
         )
-    return PickledFile(path)
+    return PickleFile(path)
 
 
-def _own(file: TensorFile, where: str) -> Imported:
+def _own(file: SafetensorsFile, where: str) -> Imported:
     """What `export --to safetensors` wrote: everything in one file."""
     try:
         about = json.loads(file.metadata[OWN])

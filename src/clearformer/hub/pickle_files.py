@@ -18,7 +18,7 @@ from clearformer import limits
 from clearformer.hub.safetensors_files import shown
 
 
-class PickledFile:
+class PickleFile:
     """The tensors of one .bin or .pt file."""
 
     def __init__(self, path: Path) -> None:

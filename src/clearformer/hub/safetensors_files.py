@@ -67,7 +67,7 @@ class Entry:
     end: int
 
 
-class TensorFile:
+class SafetensorsFile:
     """One safetensors file."""
 
     def __init__(self, path: Path) -> None:
@@ -114,7 +114,7 @@ class TensorFile:
 class Shards:
     """Several safetensors files that an index holds together."""
 
-    def __init__(self, files: Mapping[str, TensorFile]) -> None:
+    def __init__(self, files: Mapping[str, SafetensorsFile]) -> None:
         self.owners = {name: file for file in files.values() for name in file.names()}
 
     def names(self) -> Iterable[str]:
@@ -133,7 +133,7 @@ class Shards:
 def open_weights(folder: Path) -> Weights | None:
     """The weights of a Hugging Face folder, whole or in shards; None if there are none."""
     if (folder / WEIGHTS).exists():
-        return TensorFile(inside(folder, WEIGHTS))
+        return SafetensorsFile(inside(folder, WEIGHTS))
     if (folder / INDEX).exists():
         return _shards(folder)
     return None
@@ -171,7 +171,7 @@ def _shards(folder: Path) -> Shards:
             f"{path} names {len(names):,} files, but {limits.MAX_SHARDS:,} are the most "
             f"(MAX_SHARDS)"
         )
-    files = {name: TensorFile(inside(folder, name)) for name in names}
+    files = {name: SafetensorsFile(inside(folder, name)) for name in names}
     for name, file in files.items():
         listed = {tensor for tensor, place in places.items() if place == name}
         wrong = sorted(listed.symmetric_difference(file.names()))

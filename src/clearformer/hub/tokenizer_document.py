@@ -17,9 +17,9 @@ from clearformer.hub.tokenizer_config import (
     Wishes,
 )
 from clearformer.safe_json import read_json
-from clearformer.text import BytePairs, Bytes, FallbackPairs, Tokenizer, WordPieces
+from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Tokenizer, WordPieces
 from clearformer.text.hf_tokenizers import a_list
-from clearformer.text.specs import BytePairParts, WordPieceParts, byte_characters
+from clearformer.text.specs import BytePairSpec, WordPieceSpec, byte_characters
 
 ROUND, MOST_SPARE = 64, 512  # published ones are multiples of 128 and have up to 421 rows to spare
 # How a class splits a text, and the normal form that it brings it to.
@@ -27,7 +27,7 @@ SPLITS: dict[str, tuple[str, Literal["NFC"] | None]] = {
     GPT2: ("gpt2", None),
     QWEN2: ("qwen2", "NFC"),
 }
-BYTES = BytePairParts(byte_characters(), ())  # the bytes themselves, as a BPE without merges
+BYTES = BytePairSpec(byte_characters(), ())  # the bytes themselves, as a BPE without merges
 
 
 def read_tokenizer_document(path: Path, wishes: Wishes) -> Tokenizer:
@@ -54,7 +54,7 @@ def read_tokenizer_document(path: Path, wishes: Wishes) -> Tokenizer:
                     {**token, "normalized": False} if isinstance(token, dict) else token
                     for token in tokens
                 ]
-            return FallbackPairs.from_library(document)
+            return ByteFallbackPairs.from_library(document)
         case "BPE":
             return _byte_level(document, wishes)
         case "WordPiece":
@@ -69,8 +69,8 @@ def _byte_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
     # A byte-level tokenizer knows every byte, so an unknown token never comes up.
     model = {k: v for k, v in document["model"].items() if k != "unk_token"}
     pairs = BytePairs.from_library({**document, "model": model})
-    parts = pairs.parts
-    found = parts.pattern, parts.normal_form, parts.whole_words
+    spec = pairs.spec
+    found = spec.pattern, spec.normal_form, spec.whole_words
     # These two classes take the vocabulary and the merges alone, and split in their own way.
     for opener, (pattern, form) in SPLITS.items():
         if wishes.opener == opener and found != (pattern, form, False):
@@ -79,18 +79,18 @@ def _byte_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
                 f"normal form {form} and always merges, but tokenizer.json does not: name "
                 f"{WHOLE}Fast if the file is right"
             )
-    return Bytes() if parts == BYTES else BytePairs(filled(parts, wishes))
+    return Bytes() if spec == BYTES else BytePairs(filled(spec, wishes))
 
 
-def filled(parts: BytePairParts, wishes: Wishes) -> BytePairParts:
+def filled(spec: BytePairSpec, wishes: Wishes) -> BytePairSpec:
     """With a special token for every row behind the last: Qwen's embeddings are rounded up."""
-    size, rows = len(parts.vocabulary), wishes.model.get("vocab_size")
+    size, rows = len(spec.vocabulary), wishes.model.get("vocab_size")
     if wishes.model.get("model_type") not in ("qwen2", "qwen3") or not isinstance(rows, int):
-        return parts
+        return spec
     if rows % ROUND or not size < rows <= size + MOST_SPARE:
-        return parts
+        return spec
     spare = tuple(f"<|no token {number}|>" for number in range(size, rows))
-    return replace(parts, vocabulary=parts.vocabulary + spare, specials=parts.specials + spare)
+    return replace(spec, vocabulary=spec.vocabulary + spare, specials=spec.specials + spare)
 
 
 def _word_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
@@ -102,17 +102,17 @@ def _word_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
         )
     require_berts_roles(wishes)
     pieces = WordPieces.from_library(document)
-    parts = pieces.parts
+    spec = pieces.spec
     own = wishes.opener == BERT  # which does not look at the normalizer of tokenizer.json
-    lowercase = wishes.asked("do_lower_case", True if own else parts.lowercase)
-    chinese = wishes.asked("tokenize_chinese_chars", True if own else parts.separate_chinese)
+    lowercase = wishes.asked("do_lower_case", True if own else spec.lowercase)
+    chinese = wishes.asked("tokenize_chinese_chars", True if own else spec.separate_chinese)
     accents = wishes.flag("strip_accents")
     if accents is None:
-        accents = lowercase if own else _strips(parts)
+        accents = lowercase if own else _strips(spec)
     for name, asked, done in (
-        ("do_lower_case", lowercase, parts.lowercase),
-        ("tokenize_chinese_chars", chinese, parts.separate_chinese),
-        ("strip_accents", accents, _strips(parts)),
+        ("do_lower_case", lowercase, spec.lowercase),
+        ("tokenize_chinese_chars", chinese, spec.separate_chinese),
+        ("strip_accents", accents, _strips(spec)),
     ):
         if asked is not done:
             raise ValueError(
@@ -122,8 +122,8 @@ def _word_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
     return pieces
 
 
-def _strips(parts: WordPieceParts) -> bool:
-    return parts.lowercase if parts.strip_accents is None else parts.strip_accents
+def _strips(spec: WordPieceSpec) -> bool:
+    return spec.lowercase if spec.strip_accents is None else spec.strip_accents
 
 
 def require_berts_roles(wishes: Wishes) -> None:

@@ -29,10 +29,17 @@ from clearformer.hub.tokenizer_document import (
     require_berts_roles,
 )
 from clearformer.safe_json import read_json
-from clearformer.text import BytePairs, Bytes, FallbackPairs, SentencePieces, Tokenizer, WordPieces
+from clearformer.text import (
+    ByteFallbackPairs,
+    BytePairs,
+    Bytes,
+    SentencePieces,
+    Tokenizer,
+    WordPieces,
+)
 from clearformer.text.hf_tokenizers import write_byte_pairs, write_template
 from clearformer.text.sentencepiece import LARGEST, PAD
-from clearformer.text.specs import SPECIALS, BytePairParts, WordPieceParts
+from clearformer.text.specs import SPECIALS, BytePairSpec, WordPieceSpec
 from clearformer.text.subwords import LibraryTokenizer
 
 SPM_FILES = ("source.spm", "target.spm")
@@ -107,7 +114,7 @@ def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
     if wrong is not None:
         raise ValueError(f"{merges} has the line {' '.join(wrong)!r:.60}, but a merge is of two")
-    parts = BytePairParts(
+    spec = BytePairSpec(
         vocabulary=tuple(tokens),
         merges=tuple((first, second) for first, second in pairs),
         pattern=pattern,
@@ -115,7 +122,7 @@ def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
         opening=(start,) if start is not None and wishes.flag("add_bos_token") else (),
         normal_form=normal_form,
     )
-    return BytePairs(filled(parts, wishes))
+    return BytePairs(filled(spec, wishes))
 
 
 def _word_pieces(folder: Path) -> WordPieces:
@@ -127,7 +134,7 @@ def _word_pieces(folder: Path) -> WordPieces:
     while tokens and not tokens[-1]:
         tokens.pop()
     return WordPieces(
-        WordPieceParts(
+        WordPieceSpec(
             vocabulary=tuple(tokens),
             lowercase=wishes.asked("do_lower_case", True),
             strip_accents=wishes.flag("strip_accents"),
@@ -196,22 +203,22 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
     match tokenizer:
         case Bytes():
             return _complete(write_byte_pairs(BYTES)), _inputs()
-        case BytePairs(parts=parts):
+        case BytePairs(spec=spec):
             roles = _inputs()
-            if parts.opening:
-                roles["bos_token"] = parts.opening[0]
-            if END in parts.specials:
+            if spec.opening:
+                roles["bos_token"] = spec.opening[0]
+            if END in spec.specials:
                 roles |= {"bos_token": END, "eos_token": END}
             return _complete(tokenizer.document), roles
-        case FallbackPairs(parts=parts):
+        case ByteFallbackPairs(spec=spec):
             roles = _inputs() | {"unk_token": "<unk>"}
-            if parts.opening:
-                roles["bos_token"] = parts.opening[0]
-            if "</s>" in parts.specials:
+            if spec.opening:
+                roles["bos_token"] = spec.opening[0]
+            if "</s>" in spec.specials:
                 roles["eos_token"] = "</s>"
             return _complete(tokenizer.document), roles
-        case WordPieces(parts=parts):
-            post = write_template(parts, ("[CLS]",), ("[SEP]",))
+        case WordPieces(spec=spec):
+            post = write_template(spec, ("[CLS]",), ("[SEP]",))
             roles = {f"{name.strip('[]').lower()}_token": name for name in SPECIALS}
             inputs = _inputs("token_type_ids")
             return _complete({**tokenizer.document, "post_processor": post}), roles | inputs

@@ -29,7 +29,7 @@ from clearformer.runs import load
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.tasks import masked, objectives, translation
 
-Material = data.Text | tuple[str, ...]  # one text, or many
+Material = data.TextSource | tuple[str, ...]  # one text, or many
 TRAINED, BEGAN = "trained_on", "began_from"  # in a manifest
 FEW = 0.1  # of the pieces of a text that may stand in another one by chance
 
@@ -85,7 +85,7 @@ def _read(entry: Any) -> Training | None:
 
 
 def remarks(
-    trained: list[Training], evaluated: Material, places: data.Places, *, held_back: bool
+    trained: list[Training], evaluated: Material, places: data.DataFolders, *, held_back: bool
 ) -> list[str]:
     """A sentence for each run that was trained on some of `evaluated`.
 
@@ -109,9 +109,9 @@ def remarks(
     return found
 
 
-def shared(training: Training, evaluated: Material, places: data.Places) -> str | None:
+def shared(training: Training, evaluated: Material, places: data.DataFolders) -> str | None:
     """How much of `evaluated` a run was trained on, in words; None: nothing, or nobody knows."""
-    if isinstance(evaluated, data.Text) and _begins_with(evaluated, training):
+    if isinstance(evaluated, data.TextSource) and _begins_with(evaluated, training):
         assert training.size is not None
         return _share(min(1.0, training.size / evaluated.size), "this text")
     learned = _material(training, places)
@@ -123,17 +123,17 @@ def shared(training: Training, evaluated: Material, places: data.Places) -> str 
         every = "all" if count == len(evaluated) else f"{count:,}"
         return f"{every} of these {len(evaluated):,} texts" if count else None
     share = data.repeated_text(_joined(learned), _joined(evaluated))
-    what = "this text" if isinstance(evaluated, data.Text) else "these texts"
+    what = "this text" if isinstance(evaluated, data.TextSource) else "these texts"
     return f"about {_share(share, what)}" if share > FEW else None
 
 
-def _begins_with(evaluated: data.Text, training: Training) -> bool:
+def _begins_with(evaluated: data.TextSource, training: Training) -> bool:
     """Whether a text begins with the training part of a run, or is a beginning of it."""
     size, digest = training.size, training.sha256
     if not isinstance(size, int) or isinstance(size, bool) or size < 1 or not evaluated.size:
         return False
     # What is evaluated may be the beginning of a file alone: the rest of the file is there too.
-    whole = data.Text(evaluated.name, evaluated.pieces, evaluated.start, None)
+    whole = data.TextSource(evaluated.name, evaluated.pieces, evaluated.start, None)
     return whole.size >= size and whole.part(0, size).sha256 == digest
 
 
@@ -141,7 +141,7 @@ def _share(share: float, what: str) -> str:
     return f"all of {what}" if share >= 1 else f"{share:.0%} of {what}".replace("%", " %")
 
 
-def _material(training: Training, places: data.Places) -> Material | None:
+def _material(training: Training, places: data.DataFolders) -> Material | None:
     """The training part of a run, if it can be read again, and still is what it was."""
     config = training.config
     if not _is_there(config.data.source):
@@ -149,10 +149,10 @@ def _material(training: Training, places: data.Places) -> Material | None:
     folders = [each for each in (places.folder, places.cache) if each is not None and each.is_dir()]
     for here in (*folders, None):
         try:
-            found = material(config, data.Places(here, None))
+            found = material(config, data.DataFolders(here, None))
         except ValueError:
             continue  # not in this folder; without a cache nothing is downloaded
-        if isinstance(found, data.Text) and training.sha256 not in (None, found.sha256):
+        if isinstance(found, data.TextSource) and training.sha256 not in (None, found.sha256):
             return None
         return found
     return None
@@ -167,7 +167,7 @@ def _is_there(source: str) -> bool:
     return all(Path(each.strip()).is_file() for each in source.split(","))
 
 
-def material(config: RunConfig, places: data.Places) -> Material:
+def material(config: RunConfig, places: data.DataFolders) -> Material:
     """What a run with these settings learns from."""
     if isinstance(config.model, Seq2SeqConfig):
         training, _, _ = translation.pairs(config.data, places, config.train.seed)
@@ -186,11 +186,11 @@ def of_pairs(found: data.Pairs) -> tuple[str, ...]:
     return tuple(f"{source}\t{target}" for source, target in sides)
 
 
-def _joined(found: Material) -> data.Text:
-    if isinstance(found, data.Text):
+def _joined(found: Material) -> data.TextSource:
+    if isinstance(found, data.TextSource):
         return found
     joined = "\n".join(found).encode("utf-8", "surrogatepass")
-    return data.Text("texts", (in_memory("texts", joined),))
+    return data.TextSource("texts", (in_memory("texts", joined),))
 
 
 def facts(

@@ -25,7 +25,7 @@ from clearformer import safe_files
 from clearformer.build import build, outline
 from clearformer.config import RunConfig, run_from_json, to_json
 from clearformer.core.heads import Head
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.distributed.parallel import spread
 from clearformer.distributed.process_group import ALONE, Alone
 from clearformer.runs import (
@@ -80,7 +80,7 @@ class Run:
         self,
         config: RunConfig | None,
         folder: Path,
-        places: Places,
+        places: DataFolders,
         *,
         resume: bool = False,
         say: Callable[[str], None] = print,
@@ -126,7 +126,7 @@ class Run:
     def _open(
         self,
         config: RunConfig | None,
-        places: Places,
+        places: DataFolders,
         resume: bool,
         make: Builder,
     ) -> None:
@@ -245,7 +245,7 @@ class Run:
         return checkpoint.Checkpoint(folder, step, manifest)
 
     def _load(
-        self, config: RunConfig, places: Places, tokenizer: Tokenizer | None
+        self, config: RunConfig, places: DataFolders, tokenizer: Tokenizer | None
     ) -> objectives.Task:
         """The task. The leader prepares the data and learns the tokenizer, the others use both."""
 

@@ -22,8 +22,8 @@ from clearformer.config.run import RunConfig
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
 from clearformer.hub import importing
-from clearformer.hub.pickle_files import PickledFile
-from clearformer.hub.safetensors_files import TensorFile
+from clearformer.hub.pickle_files import PickleFile
+from clearformer.hub.safetensors_files import SafetensorsFile
 from clearformer.selftest import in_process, payloads, processes
 from clearformer.selftest.hostile import GPT2, gpt2_weights
 from clearformer.selftest.processes import require
@@ -100,7 +100,7 @@ def _safetensors(folder: Path, draw: Draw) -> Attempts:
     ]
     while True:
         path.write_bytes(payloads.spoil_bytes(honest[draw(2) * draw(len(honest))], draw))
-        yield lambda: [TensorFile(path).tensor(name) for name in TensorFile(path).names()]
+        yield lambda: [SafetensorsFile(path).tensor(name) for name in SafetensorsFile(path).names()]
 
 
 def _pickles(folder: Path, draw: Draw) -> Attempts:
@@ -109,7 +109,7 @@ def _pickles(folder: Path, draw: Draw) -> Attempts:
     hostile = [payloads.as_zip(payloads.as_pickle(v)) for v in payloads.calls(marker).values()]
 
     def attempt() -> None:
-        file = PickledFile(path)
+        file = PickleFile(path)
         for name in file.names():
             file.tensor(name).sum()
 
@@ -156,7 +156,7 @@ def _configs(folder: Path, draw: Draw) -> Attempts:
         outline(run_from_json(document).model)
 
     def foreign() -> None:
-        importing.read(home, tokenizer="bytes")
+        importing.import_checkpoint(home, tokenizer="bytes")
 
     while True:
         if draw(2):

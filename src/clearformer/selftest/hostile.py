@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from clearformer.data.archives import tar_files
-from clearformer.hub.pickle_files import PickledFile
+from clearformer.hub.pickle_files import PickleFile
 from clearformer.selftest import in_process, payloads
 from clearformer.selftest.processes import require
 from clearformer.text import BytePairs
@@ -57,7 +57,7 @@ def pickles(place: Path, *, every_verb: int) -> str:
         for container in (b"\x80\x02}." + pickled, pickled, payloads.as_zip(pickled)):
             path.write_bytes(container)
             try:
-                PickledFile(path)
+                PickleFile(path)
             except ValueError as problem:
                 require("nothing else is read" in str(problem), f"{name}: {problem}")
             require(not marker.exists(), f"{name}: reading it ran the payload")

@@ -45,7 +45,7 @@ def round_trip(place: Path) -> str:
         worst = max(worst, difference)
         require(difference <= NEAR, f"{name}: logits differ by {difference:.1e}")
         theirs.save_pretrained(place / f"{name}-theirs")
-        back = importing.read(place / f"{name}-theirs", tokenizer="bytes").model()
+        back = importing.import_checkpoint(place / f"{name}-theirs", tokenizer="bytes").model()
         for key, value in state.weights(ours).items():
             require(value.equal(state.weights(back)[key]), f"{name}: {key} came back otherwise")
         count += 1

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from clearformer.config import Dropout, HiddenMemory, RunConfig
-from clearformer.data import Places
+from clearformer.data import DataFolders
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
 from clearformer.runs import checkpoint
@@ -102,7 +102,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def bitwise(place: Path, *, count: int) -> str:
     """G3: N steps against k, a stop, and N - k; around epoch ends, in four kinds of run."""
     chance = random.Random(0)
-    where = Places(cache=place / "cache")
+    where = DataFolders(cache=place / "cache")
     compared = 0
     for number in range(count):
         kind = list(VARIANTS)[number % len(VARIANTS)]

@@ -241,7 +241,7 @@ def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int =
 
 def rows_protocol(rows: data.Rows, length: int, cut: str) -> str:
     """How many texts are classified, and how many of them not as a whole."""
-    few = data.count_cut(rows, length)
+    few = data.count_truncated(rows, length)
     shown = f"; {few:,} longer than {length} tokens and cut (kept: {cut})" if few else ""
     return f"{len(rows):,} texts{shown}"
 

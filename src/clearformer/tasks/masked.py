@@ -36,7 +36,7 @@ class Masking:
     counted = "hidden tokens"
 
     def __init__(
-        self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
     ) -> None:
         training, validation = sources(config.data, places, config.model.length, config.train.seed)
         self.tokenizer, notes = objectives.tokenizer_for(
@@ -81,17 +81,17 @@ class Source:
     size: int  # bytes
     documents: Callable[[], Iterable[str]]
     chunks: Callable[[], Iterable[str]]
-    material: data.Text | tuple[str, ...]  # what they are read from
+    material: data.TextSource | tuple[str, ...]  # what they are read from
 
 
 def sources(
-    config: DataConfig, places: data.Places, length: int, seed: int
+    config: DataConfig, places: data.DataFolders, length: int, seed: int
 ) -> tuple[Source, Source]:
     """The documents to learn from, and those held back."""
     corpus = _corpus(config.source)
     if (corpus is None and not data.is_table(config.source)) or isinstance(corpus, data.TextCorpus):
         training, validation = objectives.texts(config, places, length)
-        data.measure_together(training, validation)  # from here on, a change is noticed
+        data.fingerprint_together(training, validation)  # from here on, a change is noticed
         return _of_text(training), _of_text(validation)
     table = (
         data.read_table(config.source, config.text, None)
@@ -104,13 +104,13 @@ def sources(
     return _of_table(kept), _of_table(held_back)
 
 
-def open_source(source: str, part: str, column: str, places: data.Places) -> Source:
+def open_source(source: str, part: str, column: str, places: data.DataFolders) -> Source:
     """The documents of a part of a corpus, or all of a file of one's own."""
     corpus = _corpus(source)
     if corpus is None:
         return _of_file(source, column)
     found = corpus.read(part, places)
-    return _of_text(found) if isinstance(found, data.Text) else _of_table(found)
+    return _of_text(found) if isinstance(found, data.TextSource) else _of_table(found)
 
 
 def _corpus(name: str) -> data.TextCorpus | data.LabelledCorpus | None:
@@ -130,15 +130,15 @@ def _of_file(path: str, column: str) -> Source:
     return _of_text(data.open_text(path))
 
 
-def _without_labels(corpus: data.LabelledCorpus, places: data.Places) -> data.Table:
+def _without_labels(corpus: data.LabelledCorpus, places: data.DataFolders) -> data.Table:
     """All texts but those of the test, labelled or not."""
     parts = [corpus.read(part, places) for part in corpus.parts if part != "test"]
     texts = tuple(text for part in parts for text in part.texts)
     return data.Table(corpus.name, texts, None)
 
 
-def _of_text(text: data.Text) -> Source:
-    return Source(text.name, text.size, lambda: data.files_of(text), text.decoded, text)
+def _of_text(text: data.TextSource) -> Source:
+    return Source(text.name, text.size, lambda: data.file_texts(text), text.decoded, text)
 
 
 def _of_table(table: data.Table) -> Source:
@@ -161,8 +161,8 @@ def batches(
             f"{config.model.name} learns from hidden tokens, but data.masking is absent: "
             f"give a Masking()"
         )
-    layout = data.SentencePairs if isinstance(config.model.head, Pretraining) else data.Alone
-    hiding = data.Hiding(how.share, how.mask, how.random, data.UNITS[how.unit])
+    layout = data.SentencePairs if isinstance(config.model.head, Pretraining) else data.SingleSpan
+    hiding = data.MaskingPolicy(how.share, how.mask, how.random, data.UNITS[how.unit])
     return data.MaskedBatches(
         documents, tokenizer, config.model.length, batch, seed, layout(), hiding, most
     )

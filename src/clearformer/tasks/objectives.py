@@ -73,7 +73,7 @@ class Task(Protocol):
         """The loss of knowing nothing."""
 
 
-def load(config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None) -> Task:
+def load(config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None) -> Task:
     """The task that fits the model: its two stacks, or its head.
 
     The tokenizer is the one that is given, or one that the task learns.
@@ -114,12 +114,12 @@ class Stream:
     cut: type[data.StreamBatches] | type[data.SegmentBatches] = data.StreamBatches
 
     def __init__(
-        self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
     ) -> None:
         pattern_checks.require_sight(config.model.patterns, config.model.length)
         training, held_back = texts(config.data, places, config.model.length)
         validation = beginning(held_back, MOST_VALIDATION)
-        data.measure_together(training, validation)  # from here on, a change is noticed
+        data.fingerprint_together(training, validation)  # from here on, a change is noticed
         self.tokenizer, self.notes = tokenizer_for(
             config.data, training.decoded, training.size, tokenizer
         )
@@ -193,7 +193,7 @@ class Labels:
     counted = "texts"
 
     def __init__(
-        self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
     ) -> None:
         training, validation = tables(config.data, places, config.train.seed)
         self.names = data.label_names(training)
@@ -277,7 +277,9 @@ def tokenizer_for(
     )
 
 
-def texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.Text, data.Text]:
+def texts(
+    config: DataConfig, places: data.DataFolders, length: int
+) -> tuple[data.TextSource, data.TextSource]:
     """The text to learn from, and the one held back."""
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
@@ -297,7 +299,7 @@ def texts(config: DataConfig, places: data.Places, length: int) -> tuple[data.Te
     return data.split_text(training, config.validation_share, minimum=length + 1)
 
 
-def own_text(source: str) -> data.Text:
+def own_text(source: str) -> data.TextSource:
     """A text of one's own; a name that is nearly a corpus's is told so."""
     try:
         return data.open_text(source)
@@ -308,7 +310,7 @@ def own_text(source: str) -> data.Text:
         raise ValueError(f"{problem}; did you mean the corpus {near[0]!r}?") from None
 
 
-def beginning(text: data.Text, size: int) -> data.Text:
+def beginning(text: data.TextSource, size: int) -> data.TextSource:
     """The first `size` bytes, and the rest of a character that they would cut."""
     if text.size <= size:
         return text
@@ -317,7 +319,9 @@ def beginning(text: data.Text, size: int) -> data.Text:
     return text.part(0, size + rest)
 
 
-def tables(config: DataConfig, places: data.Places, seed: int) -> tuple[data.Table, data.Table]:
+def tables(
+    config: DataConfig, places: data.DataFolders, seed: int
+) -> tuple[data.Table, data.Table]:
     """The rows to learn from, and those held back."""
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
@@ -335,7 +339,7 @@ def tables(config: DataConfig, places: data.Places, seed: int) -> tuple[data.Tab
     return data.split_rows(table, config.validation_share, seed)
 
 
-def mean_length(config: RunConfig, places: data.Places) -> int:
+def mean_length(config: RunConfig, places: data.DataFolders) -> int:
     """Tokens of a row as batches of a table have them, padded to their own longest: about the
     mean, by a sample that is read with a tokenizer of its own."""
     training, _ = tables(config.data, places, config.train.seed)

@@ -32,7 +32,7 @@ class Translation:
     counted = "target tokens"
 
     def __init__(
-        self, config: RunConfig, places: data.Places, tokenizer: Tokenizer | None = None
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
     ) -> None:
         assert isinstance(config.model, Seq2SeqConfig)
         training, validation, notes = pairs(config.data, places, config.train.seed)
@@ -40,7 +40,7 @@ class Translation:
         # The marks come after the tokenizer's ids, so any tokenizer will do.
         marks = Marks(end=self.tokenizer.size, start=self.tokenizer.size + 1)
         encoded = data.encode_pairs(training, self.tokenizer, marks.start, marks.end)
-        reads, writes = data.telling_tokens(encoded)
+        reads, writes = data.distinctive_tokens(encoded)
         model = replace(
             config.model,
             vocabulary=self.tokenizer.size + 2,
@@ -156,7 +156,7 @@ def tokenizer_of(config: DataConfig, training: data.Pairs) -> Tokenizer:
     return train_tokenizer(config.tokenizer, (*training.sources, *training.targets), size)
 
 
-def sides(config: RunConfig, places: data.Places) -> tuple[tuple[int, int], tuple[int, int]]:
+def sides(config: RunConfig, places: data.DataFolders) -> tuple[tuple[int, int], tuple[int, int]]:
     """Tokens of both sides in the largest batch and in the usual one, padding counted, by a sample
     that is read with a tokenizer of its own."""
     training, _, _ = pairs(config.data, places, config.train.seed)
@@ -180,7 +180,7 @@ def fitting_rows(encoded: data.EncodedPairs, length: int) -> list[int]:
 
 
 def pairs(
-    config: DataConfig, places: data.Places, seed: int
+    config: DataConfig, places: data.DataFolders, seed: int
 ) -> tuple[data.Pairs, data.Pairs, tuple[str, ...]]:
     """The pairs to learn from, those held back, and what the user should know about them."""
     notes: tuple[str, ...] = ()

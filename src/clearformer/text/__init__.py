@@ -1,6 +1,6 @@
 """Tokenizers: how text becomes the ids that a model reads, and ids become text."""
 
-from clearformer.text.byte_fallback import FallbackPairs
+from clearformer.text.byte_fallback import ByteFallbackPairs
 from clearformer.text.plain import Bytes, Characters, Words
 from clearformer.text.registry import KINDS, from_json, load, save, train
 from clearformer.text.sentencepiece import SentencePieces
@@ -9,10 +9,10 @@ from clearformer.text.tokenizer import Ids, Tokenizer, sha256
 
 __all__ = [
     "KINDS",
+    "ByteFallbackPairs",
     "BytePairs",
     "Bytes",
     "Characters",
-    "FallbackPairs",
     "Ids",
     "SentencePieces",
     "Tokenizer",

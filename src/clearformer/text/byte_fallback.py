@@ -45,7 +45,7 @@ FRONTS: dict[str, tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True)
-class FallbackParts:
+class FallbackSpec:
     """All there is to such a tokenizer."""
 
     vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
@@ -72,19 +72,19 @@ class FallbackParts:
                     )
 
 
-class FallbackPairs(LibraryTokenizer):
+class ByteFallbackPairs(LibraryTokenizer):
     """Any text has ids; special tokens are put in by their id alone."""
 
     kind = "fallback-bpe"
 
-    def __init__(self, parts: FallbackParts) -> None:
-        self.parts = parts
-        self._open(write(parts))
+    def __init__(self, spec: FallbackSpec) -> None:
+        self.spec = spec
+        self._open(write(spec))
         self.library.encode_special_tokens = True
-        self.before = tuple(self.specials[name] for name in parts.opening)
+        self.prefix_ids = tuple(self.specials[name] for name in spec.opening)
 
     @classmethod
-    def from_library(cls, data: Any) -> "FallbackPairs":
+    def from_library(cls, data: Any) -> "ByteFallbackPairs":
         """From the library's own JSON (Hugging Face's tokenizer.json)."""
         return cls(read(data))
 
@@ -93,10 +93,10 @@ class FallbackPairs(LibraryTokenizer):
         yield decode(b"".join(chunks))
 
     def pieces(self, ids: ArrayLike) -> list[str]:
-        tokens = self.parts.vocabulary
+        tokens = self.spec.vocabulary
         return [tokens[i].replace(SPACE, " ") for i in self.checked(ids).tolist()]
 
-    def encode_marked(self, text: str) -> Ids:
+    def encode_with_specials(self, text: str) -> Ids:
         """As the library does it: a text behind a special token gets no space in front."""
         self.library.encode_special_tokens = False
         try:
@@ -104,7 +104,7 @@ class FallbackPairs(LibraryTokenizer):
         finally:
             self.library.encode_special_tokens = True
 
-    def encode_more(self, text: str) -> Ids:
+    def encode_continuation(self, text: str) -> Ids:
         """Without the space that opens a text."""
         require_unicode(text)
         found = self._inside.encode(text, add_special_tokens=False).ids
@@ -125,7 +125,7 @@ def learn(texts: Iterable[str], size: int | None) -> Tokenizer:
     )
 
 
-def read(data: Any) -> FallbackParts:
+def read(data: Any) -> FallbackSpec:
     """The values in a library's JSON, if it is such a tokenizer."""
     stages = {"normalizer", "pre_tokenizer", "decoder", "post_processor"}
     hf_tokenizers.known_keys(data, "", {"version", "model", "added_tokens", *stages})
@@ -146,7 +146,7 @@ def read(data: Any) -> FallbackParts:
         raise ValueError(f"decoder is {data.get('decoder')!r:.120}, which is not supported")
     vocabulary = hf_tokenizers.vocabulary_of(model)
     specials = hf_tokenizers.added_tokens(data, vocabulary)
-    return FallbackParts(
+    return FallbackSpec(
         vocabulary=tuple(vocabulary),
         merges=tuple(hf_tokenizers.merges_of(model)),
         front=front,  # type: ignore[arg-type]
@@ -155,22 +155,22 @@ def read(data: Any) -> FallbackParts:
     )
 
 
-def write(parts: FallbackParts) -> dict[str, Any]:
+def write(spec: FallbackSpec) -> dict[str, Any]:
     """JSON that the library reads; it says nothing that `read` does not know."""
-    normalizer, split = FRONTS[parts.front]
+    normalizer, split = FRONTS[spec.front]
     post: dict[str, Any] = (
-        {"post_processor": hf_tokenizers.write_template(parts, parts.opening, ())}
-        if parts.opening
+        {"post_processor": hf_tokenizers.write_template(spec, spec.opening, ())}
+        if spec.opening
         else {}
     )
     return hf_tokenizers.document(
-        parts,
+        spec,
         model={
             "type": "BPE",
             "unk_token": UNKNOWN,
             "fuse_unk": True,
             "byte_fallback": True,
-            "merges": [list(merge) for merge in parts.merges],
+            "merges": [list(merge) for merge in spec.merges],
         },
         normalizer=normalizer,
         pre_tokenizer=split,

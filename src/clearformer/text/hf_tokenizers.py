@@ -10,13 +10,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clearformer.text.specs import LONGEST_WORD, PATTERNS, BytePairParts, WordPieceParts
+from clearformer.text.specs import LONGEST_WORD, PATTERNS, BytePairSpec, WordPieceSpec
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 
-class Parts(Protocol):
+class Spec(Protocol):
     """What all of a library's tokenizers have."""
 
     @property
@@ -26,7 +26,7 @@ class Parts(Protocol):
     def specials(self) -> tuple[str, ...]: ...
 
 
-def read_byte_pairs(data: Any) -> BytePairParts:
+def read_byte_pairs(data: Any) -> BytePairSpec:
     """The values in a library's JSON, if it is byte-level BPE as we know it."""
     known = {"version", "model", "added_tokens", "pre_tokenizer", "decoder", _POST}
     composed = isinstance(data, dict) and data.get("normalizer") == _NFC
@@ -34,7 +34,7 @@ def read_byte_pairs(data: Any) -> BytePairParts:
     model = known_keys(data.get("model"), "model", {"type", "vocab", "merges", "ignore_merges"})
     expect(model, "model", "type", "BPE")
     specials, whole = all_added_tokens(data, vocabulary := vocabulary_of(model))
-    return BytePairParts(
+    return BytePairSpec(
         vocabulary=tuple(vocabulary),
         merges=tuple(merges_of(model)),
         pattern=_read_pattern(data.get("pre_tokenizer")),
@@ -46,37 +46,37 @@ def read_byte_pairs(data: Any) -> BytePairParts:
     )
 
 
-def write_byte_pairs(parts: BytePairParts) -> dict[str, Any]:
+def write_byte_pairs(spec: BytePairSpec) -> dict[str, Any]:
     """JSON that the library reads; it says nothing that `read_byte_pairs` does not know."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     split = {
         "type": "Split",
-        "pattern": {"Regex": PATTERNS[parts.pattern]},
+        "pattern": {"Regex": PATTERNS[spec.pattern]},
         "behavior": "Isolated",
         "invert": False,
     }
     rest = {**level, "use_regex": False}
     # Only where there is something to open with: the identity of all others stays as it was.
-    post = {_POST: write_template(parts, parts.opening, ())} if parts.opening else {}
+    post = {_POST: write_template(spec, spec.opening, ())} if spec.opening else {}
     return document(
-        parts,
+        spec,
         model={
             "type": "BPE",
-            "ignore_merges": parts.whole_words,
-            "merges": [list(merge) for merge in parts.merges],
+            "ignore_merges": spec.whole_words,
+            "merges": [list(merge) for merge in spec.merges],
         },
-        whole=parts.whole,
-        normalizer=_NFC if parts.normal_form else None,
+        whole=spec.whole,
+        normalizer=_NFC if spec.normal_form else None,
         # GPT-2's pattern is built in, and faster so.
         pre_tokenizer={**level, "use_regex": True}
-        if parts.pattern == "gpt2"
+        if spec.pattern == "gpt2"
         else {"type": "Sequence", "pretokenizers": [split, rest]},
         decoder={**level, "use_regex": True},
         **post,
     )
 
 
-def read_word_pieces(data: Any) -> WordPieceParts:
+def read_word_pieces(data: Any) -> WordPieceSpec:
     """The values in a library's JSON, if it is WordPiece as BERT's."""
     known = {"version", "model", "added_tokens", "normalizer", "pre_tokenizer", "decoder", _POST}
     known_keys(data, "", known)
@@ -97,7 +97,7 @@ def read_word_pieces(data: Any) -> WordPieceParts:
     expect(normalizer, "normalizer", "strip_accents", None, True, False)
     specials = added_tokens(data, vocabulary := vocabulary_of(model))
     _require_berts_marks(data.get(_POST), vocabulary)
-    return WordPieceParts(
+    return WordPieceSpec(
         vocabulary=tuple(vocabulary),
         lowercase=normalizer["lowercase"],
         strip_accents=normalizer.get("strip_accents"),
@@ -106,10 +106,10 @@ def read_word_pieces(data: Any) -> WordPieceParts:
     )
 
 
-def write_word_pieces(parts: WordPieceParts) -> dict[str, Any]:
+def write_word_pieces(spec: WordPieceSpec) -> dict[str, Any]:
     """JSON that the library reads; it says nothing that `read_word_pieces` does not know."""
     return document(
-        parts,
+        spec,
         model={
             "type": "WordPiece",
             "unk_token": "[UNK]",
@@ -119,16 +119,16 @@ def write_word_pieces(parts: WordPieceParts) -> dict[str, Any]:
         normalizer={
             "type": "BertNormalizer",
             "clean_text": True,
-            "handle_chinese_chars": parts.separate_chinese,
-            "strip_accents": parts.strip_accents,
-            "lowercase": parts.lowercase,
+            "handle_chinese_chars": spec.separate_chinese,
+            "strip_accents": spec.strip_accents,
+            "lowercase": spec.lowercase,
         },
         pre_tokenizer={"type": "BertPreTokenizer"},
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
 
 
-def write_template(parts: Parts, opening: Sequence[str], closing: Sequence[str]) -> dict[str, Any]:
+def write_template(spec: Spec, opening: Sequence[str], closing: Sequence[str]) -> dict[str, Any]:
     """How the library puts marks around a text, and around two texts as BERT does."""
 
     def marks(names: Sequence[str], text: int) -> list[Any]:
@@ -137,7 +137,7 @@ def write_template(parts: Parts, opening: Sequence[str], closing: Sequence[str])
     def text(name: str, number: int) -> list[Any]:
         return [{"Sequence": {"id": name, "type_id": number}}, *marks(closing, number)]
 
-    ids = {name: parts.vocabulary.index(name) for name in dict.fromkeys((*opening, *closing))}
+    ids = {name: spec.vocabulary.index(name) for name in dict.fromkeys((*opening, *closing))}
     return {
         "type": "TemplateProcessing",
         "single": [*marks(opening, 0), *text("A", 0)],
@@ -163,16 +163,16 @@ _OFF: tuple[Any, ...] = (None, False, "", [])  # a setting with one of these cha
 
 
 def document(
-    parts: Parts, model: dict[str, Any], whole: Sequence[str] = (), **stages: Any
+    spec: Spec, model: dict[str, Any], whole: Sequence[str] = (), **stages: Any
 ) -> dict[str, Any]:
-    ids = {token: i for i, token in enumerate(parts.vocabulary)}
-    special = set(parts.specials)
+    ids = {token: i for i, token in enumerate(spec.vocabulary)}
+    special = set(spec.specials)
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {
         "version": "1.0",
         "added_tokens": [
             {"id": ids[token], "content": token, **plain, "special": token in special}
-            for token in sorted((*parts.specials, *whole), key=ids.__getitem__)
+            for token in sorted((*spec.specials, *whole), key=ids.__getitem__)
         ],
         "model": {**model, "vocab": ids},
         **stages,

@@ -57,7 +57,7 @@ KINDS: Mapping[str, tuple[Learn, Open]] = {
     ),
     "fallback-bpe": (
         byte_fallback.learn,
-        lambda data: byte_fallback.FallbackPairs.from_library(data.get("library")),
+        lambda data: byte_fallback.ByteFallbackPairs.from_library(data.get("library")),
     ),
     "sentencepiece": (sentencepiece.learn, sentencepiece.from_json),
 }

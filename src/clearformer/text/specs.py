@@ -20,7 +20,7 @@ LONGEST_WORD = 100  # characters; WordPiece calls a longer word unknown
 
 
 @dataclass(frozen=True)
-class BytePairParts:
+class BytePairSpec:
     """All there is to a byte-level BPE tokenizer."""
 
     vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
@@ -61,7 +61,7 @@ class BytePairParts:
 
 
 @dataclass(frozen=True)
-class WordPieceParts:
+class WordPieceSpec:
     """All there is to a WordPiece tokenizer like BERT's."""
 
     vocabulary: tuple[str, ...]  # in the order of ids, special tokens included

@@ -20,7 +20,7 @@ from clearformer.text.hf_tokenizers import (
     write_byte_pairs,
     write_word_pieces,
 )
-from clearformer.text.specs import SPECIALS, BytePairParts, WordPieceParts
+from clearformer.text.specs import SPECIALS, BytePairSpec, WordPieceSpec
 from clearformer.text.tokenizer import Ids, Tokenizer, require_size, require_text
 from clearformer.text.utf8 import require_unicode
 
@@ -57,7 +57,7 @@ class LibraryTokenizer(Tokenizer):
         found = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.asarray(each.ids, dtype=np.int32) for each in found]
 
-    def encode_marked(self, text: str) -> Ids:
+    def encode_with_specials(self, text: str) -> Ids:
         """The ids of a text in which the name of a special token means that token.
 
         For a prompt by the user's own hand; a text from elsewhere must not be able to do this.
@@ -89,11 +89,11 @@ class BytePairs(LibraryTokenizer):
 
     kind = "bpe"
 
-    def __init__(self, parts: BytePairParts) -> None:
-        self.parts = parts
-        self._open(write_byte_pairs(parts))
+    def __init__(self, spec: BytePairSpec) -> None:
+        self.spec = spec
+        self._open(write_byte_pairs(spec))
         self.library.encode_special_tokens = True
-        self.before = tuple(self.specials[name] for name in parts.opening)
+        self.prefix_ids = tuple(self.specials[name] for name in spec.opening)
 
     @classmethod
     def from_library(cls, data: Any) -> "BytePairs":
@@ -126,7 +126,7 @@ class BytePairs(LibraryTokenizer):
         require_text(cls.kind, watched.found)
         model = _model(library)
         return cls(
-            BytePairParts(
+            BytePairSpec(
                 vocabulary=_in_order(model["vocab"]),
                 merges=tuple((first, second) for first, second in model["merges"]),
             )
@@ -146,12 +146,12 @@ class WordPieces(LibraryTokenizer):
 
     kind = "wordpiece"
 
-    def __init__(self, parts: WordPieceParts) -> None:
-        self.parts = parts
-        self._open(write_word_pieces(parts))
+    def __init__(self, spec: WordPieceSpec) -> None:
+        self.spec = spec
+        self._open(write_word_pieces(spec))
         self.padding = self.specials["[PAD]"]
-        self.before = (self.specials["[CLS]"],)
-        self.after = (self.specials["[SEP]"],)
+        self.prefix_ids = (self.specials["[CLS]"],)
+        self.suffix_ids = (self.specials["[SEP]"],)
         self.mask = self.specials["[MASK]"]
 
     @classmethod
@@ -195,15 +195,15 @@ class WordPieces(LibraryTokenizer):
         )
         library.train_from_iterator(texts, trainer)
         return cls(
-            WordPieceParts(vocabulary=_in_order(_model(library)["vocab"]), lowercase=lowercase)
+            WordPieceSpec(vocabulary=_in_order(_model(library)["vocab"]), lowercase=lowercase)
         )
 
     def pieces(self, ids: ArrayLike) -> list[str]:
-        tokens = self.parts.vocabulary
+        tokens = self.spec.vocabulary
         return [tokens[i] for i in self.checked(ids).tolist()]
 
     def continues(self) -> NDArray[np.bool_]:
-        return np.array([token.startswith("##") for token in self.parts.vocabulary])
+        return np.array([token.startswith("##") for token in self.spec.vocabulary])
 
 
 class _Watched:

@@ -25,8 +25,8 @@ class Tokenizer:
 
     kind: ClassVar[str]
     padding: int = 0  # any id will do: nobody sees padding
-    before: tuple[int, ...] = ()  # ids that open a row that is one whole text
-    after: tuple[int, ...] = ()  # and those that close it
+    prefix_ids: tuple[int, ...] = ()  # ids that open a row that is one whole text
+    suffix_ids: tuple[int, ...] = ()  # and those that close it
     mask: int | None = None  # the id that stands for a hidden token, if there is one
     specials: Mapping[str, int] = MappingProxyType({})  # ids that are no text, by name
     whole: tuple[str, ...] = ()  # names of tokens that a stream is not cut inside of
@@ -37,14 +37,14 @@ class Tokenizer:
         raise NotImplementedError
 
     def encode(self, text: str) -> Ids:
-        """The ids of a text, without the marks of `before` and `after`."""
+        """The ids of a text, without the marks of `prefix_ids` and `suffix_ids`."""
         raise NotImplementedError
 
-    def encode_marked(self, text: str) -> Ids:
+    def encode_with_specials(self, text: str) -> Ids:
         """The ids of a text that may name special tokens; most tokenizers have none."""
         return self.encode(text)
 
-    def encode_more(self, text: str) -> Ids:
+    def encode_continuation(self, text: str) -> Ids:
         """The ids of a text that goes on with another; most tokenizers open a text with nothing."""
         return self.encode(text)
 
@@ -68,11 +68,11 @@ class Tokenizer:
         """
         return self._streamed(chunks, self.encode_many)
 
-    def encode_marked_stream(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
-        """The ids of a text that may name special tokens, equal to those of `encode_marked`."""
+    def encode_stream_with_specials(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
+        """Like `encode_stream`, with the ids of `encode_with_specials`."""
         if not self.specials:
             return self.encode_stream(chunks)
-        return self._streamed(chunks, lambda texts: list(map(self.encode_marked, texts)))
+        return self._streamed(chunks, lambda texts: list(map(self.encode_with_specials, texts)))
 
     def _streamed(
         self, chunks: Iterable[bytes], encode: Callable[[Sequence[str]], list[Ids]]
