@@ -96,7 +96,7 @@ def test_whole_words_are_hidden_whole(tokenizer):
     ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode(WORDS), tokenizer.suffix_ids))
     tokens = np.stack([ids.astype(np.int64)] * 200)
     keep = np.ones(tokens.shape, dtype=np.bool_)
-    continues = tokenizer.continues()[ids]
+    continues = tokenizer.is_continuation()[ids]
     assert continues.any()
     word = np.cumsum(~continues)
     _, targets = TokenMasker(tokenizer, MaskingPolicy(unit=whole_words, share=0.3)).corrupt(

@@ -143,7 +143,7 @@ def test_what_the_config_asks_of_byte_pairs(ended, folder, config, sentence):
 
 
 def test_gpt2s_class_splits_in_its_own_way(pairs, folder):
-    for other in ({"pattern": "llama3"}, {"whole_words": True}):
+    for other in ({"pattern": "llama3"}, {"ignore_merges": True}):
         parts = BytePairSpec(pairs.spec.vocabulary, pairs.spec.merges, **other)
         place = folder(BytePairs(parts), {"tokenizer_class": "GPT2Tokenizer"})
         refuses(place, "tokenizer_class is 'GPT2Tokenizer', which splits by the pattern gpt2")
@@ -210,7 +210,7 @@ def qwen(pairs):
     tokens = (*pairs.spec.vocabulary, *QWEN, *WORDS)
     return BytePairs(
         BytePairSpec(
-            tokens, pairs.spec.merges, "qwen2", specials=QWEN, whole=WORDS, normal_form="NFC"
+            tokens, pairs.spec.merges, "qwen2", specials=QWEN, added=WORDS, normal_form="NFC"
         )
     )
 

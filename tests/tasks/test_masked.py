@@ -106,7 +106,7 @@ def test_whole_words_reach_the_batches(source, tmp_path):
     masking = Masking(unit="words", share=0.3)
     config = replace(config, data=replace(config.data, masking=masking, vocabulary=64))
     task = load(config, tmp_path)
-    continues = task.tokenizer.continues()
+    continues = task.tokenizer.is_continuation()
     checked = 0
     for step in range(5):
         batch = task.batches.batch(step)

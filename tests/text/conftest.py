@@ -38,8 +38,8 @@ def require_equal_streams(marked_streams, monkeypatch):
     def check(of_stream, of_text):
         for text, size, chunks in marked_streams:
 
-            def small(chunks, whole=(), size=size):
-                return utf8.text_chunks(chunks, size, whole)
+            def small(chunks, unsplittable=(), size=size):
+                return utf8.text_chunks(chunks, size, unsplittable)
 
             monkeypatch.setattr(tokenizer, "text_chunks", small)
             found = [i for ids in of_stream(chunks) for i in ids.tolist()]

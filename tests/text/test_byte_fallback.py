@@ -5,7 +5,7 @@ import json
 import pytest
 
 from clearformer.text import ByteFallbackPairs, from_json, sha256, train
-from clearformer.text.byte_fallback import BYTES, DECODER, FRONTS, SPACE, FallbackSpec
+from clearformer.text.byte_fallback import BYTES, DECODER, LEADING_SPACE, SPACE, FallbackSpec
 
 
 @pytest.fixture(scope="session")
@@ -44,11 +44,11 @@ def documents(prose):
             "normalizer": normalizer, "pre_tokenizer": split, "post_processor": post,
             "decoder": DECODER, "model": model,
         }
-        for name, (normalizer, split) in FRONTS.items()
+        for name, (normalizer, split) in LEADING_SPACE.items()
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("front", list(FRONTS))
+@pytest.mark.parametrize("front", list(LEADING_SPACE))
 def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
     from tokenizers import Tokenizer
 
@@ -56,7 +56,7 @@ def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
     ours = ByteFallbackPairs.from_library(document)
     theirs = Tokenizer.from_str(json.dumps(documents[front]))
     theirs.encode_special_tokens = True
-    assert (ours.prefix_ids, ours.spec.front) == ((1,), front)
+    assert (ours.prefix_ids, ours.spec.leading_space) == ((1,), front)
     for text in strange_texts:
         expected = theirs.encode(text, add_special_tokens=False).ids
         assert ours.encode(text).tolist() == expected, text
@@ -72,7 +72,7 @@ def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
     assert sha256(again) == sha256(ours)
 
 
-@pytest.mark.parametrize("front", list(FRONTS))
+@pytest.mark.parametrize("front", list(LEADING_SPACE))
 def test_a_text_that_goes_on_has_no_space_in_front(documents, strange_texts, front):
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
     ours = ByteFallbackPairs.from_library(document)
@@ -112,7 +112,7 @@ def test_what_is_not_understood_is_refused(documents):
         train("fallback-bpe", ["a"])
 
 
-@pytest.mark.parametrize("front", list(FRONTS))
+@pytest.mark.parametrize("front", list(LEADING_SPACE))
 def test_special_tokens_in_a_stream(documents, require_equal_streams, front):
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
     ours = ByteFallbackPairs.from_library(document)

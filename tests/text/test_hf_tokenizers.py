@@ -37,7 +37,7 @@ def test_reading_gives_back_what_was_written(pairs, pieces):
         parts = BytePairSpec(
             (*pairs.spec.vocabulary, "<word>"),
             pairs.spec.merges,
-            whole=("<word>",),
+            added=("<word>",),
             normal_form="NFC",
         )
         assert read_byte_pairs(json.loads(json.dumps(write_byte_pairs(parts)))) == parts
@@ -174,8 +174,7 @@ PAIR_DAMAGE = [
     (
         "added_tokens",
         [{"id": 300, "content": "x y", "special": False}],
-        "the token 'x y' is to be found whole in a text, but only one word of ASCII that is no "
-        "special token can be",
+        "the added token 'x y' is special or not one word of ASCII, which is not supported",
     ),
     (
         "added_tokens",
@@ -325,7 +324,7 @@ def test_a_template_means_the_ids_it_gives(pieces, pairs):
         BytePairSpec((*pairs.spec.vocabulary, "<s>"), pairs.spec.merges, specials=("<s>",))
     )
     right = set_in(marked.document, "post_processor", around(["<s>"], [], {"<s>": 300}))
-    assert read_byte_pairs(right).opening == ("<s>",)
+    assert read_byte_pairs(right).prefix == ("<s>",)
     wrong = set_in(marked.document, "post_processor", around(["<s>"], [], {"<s>": 7}))
     with pytest.raises(ValueError, match=re.escape("gives '<s>' the ids [7], but the vocabulary")):
         read_byte_pairs(wrong)

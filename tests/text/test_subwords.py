@@ -213,10 +213,10 @@ def test_the_specials_of_word_pieces(pieces):
 
 def test_what_is_hidden_and_what_goes_on_with_a_word(pieces, pairs):
     assert pieces.mask == 4
-    continues = pieces.continues()
+    continues = pieces.is_continuation()
     shown = pieces.pieces(range(pieces.size))
     assert [piece.startswith("##") for piece in shown] == continues.tolist()
-    assert (pairs.mask, pairs.continues().any()) == (None, False)
+    assert (pairs.mask, pairs.is_continuation().any()) == (None, False)
 
 
 def test_case_and_accents_are_kept_by_a_value(prose):
@@ -295,17 +295,17 @@ def test_a_special_token_named_by_the_users_own_hand(pairs, pieces):
 def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
     parts = pairs.spec
     vocabulary = (*parts.vocabulary, "<s>")
-    opened = BytePairs(BytePairSpec(vocabulary, parts.merges, specials=("<s>",), opening=("<s>",)))
+    opened = BytePairs(BytePairSpec(vocabulary, parts.merges, specials=("<s>",), prefix=("<s>",)))
     assert opened.prefix_ids == (600,)
     assert opened.encode("a").tolist() == pairs.encode("a").tolist()
     assert sha256(BytePairs.from_library(opened.document)) == sha256(opened)
     with pytest.raises(ValueError, match="'<s>' opens a text, but it is no special token"):
-        BytePairSpec(vocabulary, parts.merges, opening=("<s>",))
+        BytePairSpec(vocabulary, parts.merges, prefix=("<s>",))
 
 
 def with_specials(tokenizer, *names, **values):
     parts = tokenizer.spec
-    vocabulary = (*parts.vocabulary, *names, *values.get("whole", ()))
+    vocabulary = (*parts.vocabulary, *names, *values.get("added", ()))
     specials = (*parts.specials, *names)
     return type(tokenizer)(replace(parts, vocabulary=vocabulary, specials=specials, **values))
 
@@ -315,7 +315,7 @@ def with_specials(tokenizer, *names, **values):
 def test_byte_pairs_of_a_stream(pairs, require_equal_streams, pattern, normal_form):
     """Also of texts in which a special token's name has a space, or a token is found whole."""
     names = "<|endoftext|>", "<|endoftext|><|endoftext|>", "a b", "[my, token]"
-    values = {"whole": ("<think>",), "pattern": pattern, "normal_form": normal_form}
+    values = {"added": ("<think>",), "pattern": pattern, "normal_form": normal_form}
     ours = with_specials(pairs, *names, **values)
     require_equal_streams(ours.encode_stream, ours.encode)
     require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)

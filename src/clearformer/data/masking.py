@@ -61,7 +61,7 @@ class TokenMasker:
         self.special = np.zeros(tokenizer.size, dtype=np.bool_)
         self.special[list(tokenizer.specials.values())] = True
         self.ordinary = np.flatnonzero(~self.special)
-        self.continues = tokenizer.continues()
+        self.continues = tokenizer.is_continuation()
 
     def corrupt(
         self, tokens: NDArray[np.int64], keep: NDArray[np.bool_], seed: int, step: int

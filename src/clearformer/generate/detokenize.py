@@ -150,7 +150,7 @@ class ByRuns:
 
 def token_bytes(tokenizer: Bytes | BytePairs, token: int) -> bytes:
     """The bytes that a token stands for; a special token's are its name."""
-    tokenizer.checked([token])
+    tokenizer.check_ids([token])
     return bytes([token]) if isinstance(tokenizer, Bytes) else byte_level(tokenizer.spec, token)
 
 

@@ -18,7 +18,7 @@ from clearformer.hub.tokenizer_config import (
 )
 from clearformer.safe_json import read_json
 from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Tokenizer, WordPieces
-from clearformer.text.hf_tokenizers import a_list
+from clearformer.text.hf_tokenizers import require_list
 from clearformer.text.specs import BytePairSpec, WordPieceSpec, byte_characters
 
 ROUND, MOST_SPARE = 64, 512  # published ones are multiples of 128 and have up to 421 rows to spare
@@ -70,7 +70,7 @@ def _byte_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
     model = {k: v for k, v in document["model"].items() if k != "unk_token"}
     pairs = BytePairs.from_library({**document, "model": model})
     spec = pairs.spec
-    found = spec.pattern, spec.normal_form, spec.whole_words
+    found = spec.pattern, spec.normal_form, spec.ignore_merges
     # These two classes take the vocabulary and the merges alone, and split in their own way.
     for opener, (pattern, form) in SPLITS.items():
         if wishes.opener == opener and found != (pattern, form, False):
@@ -105,13 +105,13 @@ def _word_level(document: dict[str, Any], wishes: Wishes) -> Tokenizer:
     spec = pieces.spec
     own = wishes.opener == BERT  # which does not look at the normalizer of tokenizer.json
     lowercase = wishes.asked("do_lower_case", True if own else spec.lowercase)
-    chinese = wishes.asked("tokenize_chinese_chars", True if own else spec.separate_chinese)
+    chinese = wishes.asked("tokenize_chinese_chars", True if own else spec.split_chinese)
     accents = wishes.flag("strip_accents")
     if accents is None:
         accents = lowercase if own else _strips(spec)
     for name, asked, done in (
         ("do_lower_case", lowercase, spec.lowercase),
-        ("tokenize_chinese_chars", chinese, spec.separate_chinese),
+        ("tokenize_chinese_chars", chinese, spec.split_chinese),
         ("strip_accents", accents, _strips(spec)),
     ):
         if asked is not done:
@@ -153,7 +153,7 @@ def _closes(post: Any, wishes: Wishes) -> bool:
 
 def _added_tokens(document: dict[str, Any], wishes: Wishes) -> list[Any]:
     """Those of tokenizer.json, and what the files beside it make special."""
-    added = list(a_list(document.get("added_tokens", []), "added_tokens"))
+    added = list(require_list(document.get("added_tokens", []), "added_tokens"))
     known = {
         t["content"]: t for t in added if isinstance(t, dict) and isinstance(t.get("content"), str)
     }

@@ -38,7 +38,7 @@ from clearformer.text import (
     WordPieces,
 )
 from clearformer.text.hf_tokenizers import write_byte_pairs, write_template
-from clearformer.text.sentencepiece import LARGEST, PAD
+from clearformer.text.sentencepiece import MAX_SPM_BYTES, PAD
 from clearformer.text.specs import SPECIALS, BytePairSpec, WordPieceSpec
 from clearformer.text.subwords import LibraryTokenizer
 
@@ -80,8 +80,8 @@ def _sentence_pieces(folder: Path) -> SentencePieces:
             raise ValueError(f"{name} is missing beside {SPM_FILES[0]}")
         if not path.is_file():  # a pipe would keep us waiting for ever
             raise ValueError(f"{path} is no file")
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"{name} has more than {LARGEST:,} bytes")
+        if path.stat().st_size > MAX_SPM_BYTES:
+            raise ValueError(f"{name} has more than {MAX_SPM_BYTES:,} bytes")
         files.append(path.read_bytes())
     if not (folder / "vocab.json").exists():
         raise ValueError(f"vocab.json is missing beside {SPM_FILES[0]}")
@@ -119,7 +119,7 @@ def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
         merges=tuple((first, second) for first, second in pairs),
         pattern=pattern,
         specials=specials,
-        opening=(start,) if start is not None and wishes.flag("add_bos_token") else (),
+        prefix=(start,) if start is not None and wishes.flag("add_bos_token") else (),
         normal_form=normal_form,
     )
     return BytePairs(filled(spec, wishes))
@@ -138,7 +138,7 @@ def _word_pieces(folder: Path) -> WordPieces:
             vocabulary=tuple(tokens),
             lowercase=wishes.asked("do_lower_case", True),
             strip_accents=wishes.flag("strip_accents"),
-            separate_chinese=wishes.asked("tokenize_chinese_chars", True),
+            split_chinese=wishes.asked("tokenize_chinese_chars", True),
             specials=tuple(dict.fromkeys((*SPECIALS, *_specials(tokens, wishes, "vocab.txt")))),
         )
     )
@@ -205,20 +205,20 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
             return _complete(write_byte_pairs(BYTES)), _inputs()
         case BytePairs(spec=spec):
             roles = _inputs()
-            if spec.opening:
-                roles["bos_token"] = spec.opening[0]
+            if spec.prefix:
+                roles["bos_token"] = spec.prefix[0]
             if END in spec.specials:
                 roles |= {"bos_token": END, "eos_token": END}
             return _complete(tokenizer.document), roles
         case ByteFallbackPairs(spec=spec):
             roles = _inputs() | {"unk_token": "<unk>"}
-            if spec.opening:
-                roles["bos_token"] = spec.opening[0]
+            if spec.prefix:
+                roles["bos_token"] = spec.prefix[0]
             if "</s>" in spec.specials:
                 roles["eos_token"] = "</s>"
             return _complete(tokenizer.document), roles
         case WordPieces(spec=spec):
-            post = write_template(spec, ("[CLS]",), ("[SEP]",))
+            post = write_template(tokenizer.document["model"]["vocab"], ("[CLS]",), ("[SEP]",))
             roles = {f"{name.strip('[]').lower()}_token": name for name in SPECIALS}
             inputs = _inputs("token_type_ids")
             return _complete({**tokenizer.document, "post_processor": post}), roles | inputs

@@ -1,8 +1,8 @@
-"""Tokenizers: how text becomes the ids that a model reads, and ids become text."""
+"""Tokenizers: text to ids and back."""
 
 from clearformer.text.byte_fallback import ByteFallbackPairs
 from clearformer.text.plain import Bytes, Characters, Words
-from clearformer.text.registry import KINDS, from_json, load, save, train
+from clearformer.text.registry import KINDS, from_json, train
 from clearformer.text.sentencepiece import SentencePieces
 from clearformer.text.subwords import BytePairs, WordPieces
 from clearformer.text.tokenizer import Ids, Tokenizer, sha256
@@ -19,8 +19,6 @@ __all__ = [
     "WordPieces",
     "Words",
     "from_json",
-    "load",
-    "save",
     "sha256",
     "train",
 ]

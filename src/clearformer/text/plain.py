@@ -1,23 +1,42 @@
-"""The tokenizers that need no library: bytes, characters, words."""
+"""Tokenizers without a library: bytes, characters, words."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from clearformer.text.tokenizer import Ids, Tokenizer, require_size, require_text
+from clearformer.text.tokenizer import (
+    Ids,
+    Tokenizer,
+    require_size,
+    require_strings,
+    require_text,
+)
 from clearformer.text.utf8 import require_unicode
 
-REPLACEMENT = "\ufffd"  # Unicode's sign for a character that could not be shown
+REPLACEMENT = "\ufffd"  # Unicode's replacement character
 
 
 class Bytes(Tokenizer):
-    """The 256 bytes: nothing to learn, nothing unknown, any file at all."""
+    """The 256 bytes: nothing to learn, nothing unknown, accepts any file."""
 
     kind = "bytes"
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int | None = None) -> Self:
+        if size not in (None, 256):
+            raise ValueError(
+                f"the vocabulary of a bytes tokenizer is to be {size}, but there are 256 bytes: "
+                f"leave the size out"
+            )
+        return cls()
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls()
 
     @property
     def size(self) -> int:
@@ -25,26 +44,27 @@ class Bytes(Tokenizer):
 
     def encode(self, text: str) -> Ids:
         require_unicode(text)
-        return self.encode_bytes(text.encode("utf-8"))
-
-    def encode_bytes(self, data: bytes) -> Ids:
-        return np.frombuffer(data, dtype=np.uint8).astype(np.int32)
+        return _byte_ids(text.encode("utf-8"))
 
     def encode_stream(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
-        return map(self.encode_bytes, chunks)
+        return map(_byte_ids, chunks)
 
     def decode(self, ids: ArrayLike) -> str:
-        return self.checked(ids).astype(np.uint8).tobytes().decode("utf-8", "replace")
+        return bytes(self.check_ids(ids)).decode("utf-8", "replace")
 
     def pieces(self, ids: ArrayLike) -> list[str]:
-        return [chr(i) if 32 <= i < 127 else f"\\x{i:02x}" for i in self.checked(ids).tolist()]
+        return [chr(i) if 32 <= i < 127 else f"\\x{i:02x}" for i in self.check_ids(ids)]
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind}
 
 
+def _byte_ids(data: bytes) -> Ids:
+    return np.frombuffer(data, dtype=np.uint8).astype(np.int32)
+
+
 class Characters(Tokenizer):
-    """The characters of the training text in the order of Unicode, after 0 = unknown."""
+    """The characters of the training text in Unicode order; id 0 is unknown."""
 
     kind = "characters"
     unknown = 0
@@ -57,16 +77,19 @@ class Characters(Tokenizer):
         self._codes = _codes(characters)
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int | None = None) -> "Characters":
+    def train(cls, texts: Iterable[str], size: int | None = None) -> Self:
         """All characters, or the `size` - 1 most common."""
-        counts: Counter[str] = Counter()
-        for text in texts:
-            require_unicode(text)
-            counts.update(text)
-        require_text(cls.kind, bool(counts))
+        counts = _counts(cls.kind, texts)
         if size is not None:
             require_size(cls.kind, size, 2, "one for a character, one for all that are unknown")
         return cls("".join(sorted(_most_common(counts, None if size is None else size - 1))))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        characters = data.get("characters")
+        if not isinstance(characters, str):
+            raise ValueError(f"characters is {characters!r:.60}, but it must be a string")
+        return cls(characters)
 
     @property
     def size(self) -> int:
@@ -84,13 +107,13 @@ class Characters(Tokenizer):
 
     def pieces(self, ids: ArrayLike) -> list[str]:
         alphabet = REPLACEMENT + self.characters
-        return [alphabet[i] for i in self.checked(ids).tolist()]
+        return [alphabet[i] for i in self.check_ids(ids)]
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "characters": self.characters}
 
 
-# A word with its apostrophes ("don't"), or one mark; reviews write line breaks as HTML.
+# A word with its apostrophes ("don't"), or one punctuation mark. IMDB has HTML line breaks.
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 LINE_BREAK = re.compile(r"<br\s*/?>")
 
@@ -101,10 +124,9 @@ def words_of(text: str) -> list[str]:
 
 
 class Words(Tokenizer):
-    """Lower-cased words and marks, the most common ones, after 0 = padding and 1 = unknown.
+    """The most common lower-cased words and punctuation marks; id 0 is padding, 1 is unknown.
 
-    What the first seed's sentiment classifier reads. `decode` joins words with spaces: case
-    and spacing of the text are gone.
+    `decode` joins words with spaces: case and spacing of the text are lost.
     """
 
     kind = "words"
@@ -118,15 +140,16 @@ class Words(Tokenizer):
         self._ids = {word: i for i, word in enumerate(words, start=2)}
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int) -> "Words":
-        """The `size` - 2 most common words; equally common ones in the order of Unicode."""
-        counts: Counter[str] = Counter()
-        for text in texts:
-            require_unicode(text)
-            counts.update(words_of(text))
-        require_text(cls.kind, bool(counts))
+    def train(cls, texts: Iterable[str], size: int | None = None) -> Self:
+        """The `size` - 2 most common words (default: 50,000 ids); ties in Unicode order."""
+        size = size or 50_000
+        counts = _counts(cls.kind, texts, words_of)
         require_size(cls.kind, size, 3, "one for a word, one for padding, one for unknown words")
         return cls(_most_common(counts, size - 2))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(require_strings(data.get("words"), "words"))
 
     @property
     def size(self) -> int:
@@ -134,26 +157,36 @@ class Words(Tokenizer):
 
     def encode(self, text: str) -> Ids:
         require_unicode(text)
-        found = words_of(text)
-        ids = self._ids
-        return np.fromiter((ids.get(word, 1) for word in found), np.int32, len(found))
+        ids = [self._ids.get(word, self.unknown) for word in words_of(text)]
+        return np.array(ids, dtype=np.int32)
 
     def decode(self, ids: ArrayLike) -> str:
         return " ".join(self.pieces(ids))
 
     def pieces(self, ids: ArrayLike) -> list[str]:
         names = ("[padding]", "[unknown]", *self.words)
-        return [names[i] for i in self.checked(ids).tolist()]
+        return [names[i] for i in self.check_ids(ids)]
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "words": list(self.words)}
 
 
+def _counts(
+    kind: str, texts: Iterable[str], split: Callable[[str], Iterable[str]] = iter
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        require_unicode(text)
+        counts.update(split(text))
+    require_text(kind, bool(counts))
+    return counts
+
+
 def _most_common(counts: Counter[str], number: int | None) -> list[str]:
-    """Ties are broken by the word itself: `Counter.most_common` would keep the order of reading."""
+    """Ties are broken by the word itself; `Counter.most_common` would keep the order of reading."""
     return sorted(counts, key=lambda each: (-counts[each], each))[:number]
 
 
-def _codes(text: str) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
-    """The number of each character."""
+def _codes(text: str) -> NDArray[np.uint32]:
+    """The code point of each character."""
     return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")

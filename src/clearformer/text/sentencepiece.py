@@ -1,9 +1,8 @@
-"""SentencePiece as Marian has it: pieces by source.spm and target.spm, ids by vocab.json.
+"""Marian's SentencePiece tokenizer: pieces by source.spm and target.spm, ids by vocab.json.
 
-Cutting a text into pieces is the `sentencepiece` library's. An .spm file is a protocol buffer from
-anyone, and the library trusts some of it: the table by which characters are normalised is walked
-without looking where it ends. So a file is read here first, field by field, and what could lead
-outside of it is refused.
+The `sentencepiece` library splits a text into pieces. An .spm file is an untrusted protocol buffer,
+and the library trusts some of it: it follows the character normalization table without bounds
+checks. So a file is first parsed here field by field, and refused if it points outside of itself.
 """
 
 import base64
@@ -11,24 +10,24 @@ import binascii
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clearformer.text.tokenizer import Ids, Tokenizer
+from clearformer.text.tokenizer import Ids, Tokenizer, require_strings
 from clearformer.text.utf8 import decode, require_unicode
 
-LARGEST = 64 * 2**20  # bytes of an .spm file; published ones have about one million
-MOST_PIECES = 2**22
+MAX_SPM_BYTES = 64 * 2**20  # published files have about one million
+MAX_PIECES = 2**22
 UNKNOWN, END, PAD = "<unk>", "</s>", "<pad>"
-UNKNOWN_TYPE = 2  # among the types of pieces; the library needs exactly one of it
+UNKNOWN_TYPE = 2  # among the types of pieces; the library needs exactly one such piece
 SPACE = "▁"
-OPEN, CLOSE = ">>", "<<"  # around the code of a language that opens a text: >>fra<<
+OPEN, CLOSE = ">>", "<<"  # around a language code at the start of a text: >>fra<<
 
 
 class SentencePieces(Tokenizer):
-    """Marian's tokenizer: sources and targets are cut by models of their own, ids are common."""
+    """Separate SentencePiece models for sources and targets, one vocabulary."""
 
     kind = "sentencepiece"
 
@@ -51,16 +50,16 @@ class SentencePieces(Tokenizer):
         return len(self.vocabulary)
 
     def encode(self, text: str) -> Ids:
-        return self._encoded(text, self._source)
+        return self._encode(text, self._source)
 
     def encode_targets(self, texts: Sequence[str]) -> list[Ids]:
-        return [self._encoded(text, self._target) for text in texts]
+        return [self._encode(text, self._target) for text in texts]
 
     def _stream_texts(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        # The library opens every text with a space, and looks for the code of a language there.
+        # The library inserts a leading space, and a language code is at the start only.
         yield decode(b"".join(chunks))
 
-    def _encoded(self, text: str, model: Any) -> Ids:
+    def _encode(self, text: str, model: Any) -> Ids:
         require_unicode(text)
         end = text.find(CLOSE) + len(CLOSE) if text.startswith(OPEN) else 0
         code, rest = (text[:end], text[end:]) if end >= len(CLOSE) else ("", text)
@@ -70,37 +69,29 @@ class SentencePieces(Tokenizer):
         return np.array([self._ids.get(piece, unknown) for piece in pieces], dtype=np.int32)
 
     def decode(self, ids: ArrayLike) -> str:
-        """The text; special tokens are none of it."""
+        """The text, without special tokens."""
         special = set(self.specials.values())
-        pieces = [self.vocabulary[i] for i in self.checked(ids).tolist() if i not in special]
+        pieces = [self.vocabulary[i] for i in self.check_ids(ids) if i not in special]
         return str(self._target.decode_pieces(pieces)).replace(SPACE, " ").strip()
 
     def pieces(self, ids: ArrayLike) -> list[str]:
-        return [self.vocabulary[i] for i in self.checked(ids).tolist()]
+        return [self.vocabulary[i] for i in self.check_ids(ids)]
 
     def to_json(self) -> dict[str, Any]:
         source, target = (base64.b64encode(file).decode("ascii") for file in self.files)
         vocabulary = list(self.vocabulary)
         return {"kind": self.kind, "source": source, "target": target, "vocabulary": vocabulary}
 
-
-def from_json(data: Mapping[str, Any]) -> SentencePieces:
-    files = []
-    for name in ("source", "target"):
-        try:
-            files.append(base64.b64decode(data.get(name, ""), validate=True))
-        except (binascii.Error, TypeError, ValueError):
-            raise ValueError(f"{name} is no file in base64") from None
-    vocabulary = data.get("vocabulary")
-    if not isinstance(vocabulary, list) or not all(isinstance(each, str) for each in vocabulary):
-        raise ValueError(f"vocabulary is {vocabulary!r:.60}, but it must be a list of strings")
-    return SentencePieces(files[0], files[1], vocabulary)
-
-
-def learn(texts: Iterable[str], size: int | None) -> Tokenizer:
-    raise ValueError(
-        "a sentencepiece tokenizer comes with a checkpoint and is not learned here: use bpe"
-    )
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        files = []
+        for name in ("source", "target"):
+            try:
+                files.append(base64.b64decode(data.get(name, ""), validate=True))
+            except (binascii.Error, TypeError, ValueError):
+                raise ValueError(f"{name} is no file in base64") from None
+        source, target = files
+        return cls(source, target, require_strings(data.get("vocabulary"), "vocabulary"))
 
 
 def _open(file: bytes, name: str) -> Any:
@@ -121,7 +112,7 @@ def _open(file: bytes, name: str) -> Any:
         raise ValueError(f"{name} is no sound SentencePiece model: {reason:.120}") from None
 
 
-# --- is the file sound ---------------------------------------------------------------------
+# --- validation of the file ----------------------------------------------------------------
 
 Value = int | bytes
 PIECE, NORMALIZERS = 1, (3, 5)  # fields of a model; 5 undoes what 3 does
@@ -130,9 +121,9 @@ CHARACTERS = 2  # of a normalizer: its table
 
 
 def verify(file: bytes) -> None:
-    """ValueError unless this is a model whose every part lies inside it."""
-    if len(file) > LARGEST:
-        raise ValueError(f"it has {len(file):,} bytes, but {LARGEST:,} are the most")
+    """ValueError unless every offset in the model points inside the file."""
+    if len(file) > MAX_SPM_BYTES:
+        raise ValueError(f"it has {len(file):,} bytes, but {MAX_SPM_BYTES:,} are the most")
     pieces = unknown = 0
     for field, value in fields(file):
         if field == PIECE:
@@ -142,7 +133,7 @@ def verify(file: bytes) -> None:
             for inner, table in fields(_bytes(value)):
                 if inner == CHARACTERS and table:
                     _verify_table(_bytes(table))
-    if not 1 <= pieces <= MOST_PIECES or unknown != 1:
+    if not 1 <= pieces <= MAX_PIECES or unknown != 1:
         raise ValueError(f"it has {pieces:,} pieces, {unknown:,} of them for the unknown")
 
 
@@ -163,9 +154,9 @@ def _piece(message: bytes) -> int:
 
 
 def _verify_table(table: bytes) -> None:
-    """A trie in one array, then the texts that its leaves point to.
+    """A double-array trie, then the texts that its leaves point to.
 
-    From the unit at place i a byte c leads to the place i ^ offset ^ c, and with c = 0 to a leaf.
+    From the unit at place i, byte c leads to place i ^ offset ^ c; c = 0 leads to a leaf.
     """
     size = int.from_bytes(table[:4], "little")
     if len(table) < 4 or size % 1024 or not 0 < size <= len(table) - 4:

@@ -1,11 +1,11 @@
-"""All there is to a learned tokenizer: its vocabulary, its merges, and how text is split."""
+"""Specifications of subword tokenizers: vocabulary, merges, and how text is split."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from clearformer.text.utf8 import require_unicode
 
-# How text is split before byte pairs are joined: the published patterns, and no other.
+# How text is split before byte pairs are merged: the published patterns, and no other.
 PATTERNS = {
     "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -16,58 +16,53 @@ PATTERNS = {
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # BERT's
 
-LONGEST_WORD = 100  # characters; WordPiece calls a longer word unknown
+LONGEST_WORD = 100  # characters; WordPiece maps a longer word to [UNK]
+
+Merges = tuple[tuple[str, str], ...]  # in order of priority
 
 
 @dataclass(frozen=True)
 class BytePairSpec:
-    """All there is to a byte-level BPE tokenizer."""
+    """A byte-level BPE tokenizer."""
 
     vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
-    merges: tuple[tuple[str, str], ...]  # the earlier, the sooner
+    merges: Merges
     pattern: str = "gpt2"
-    whole_words: bool = False  # a word that is in the vocabulary is not built by merges
+    ignore_merges: bool = False  # a word in the vocabulary is one token, whatever the merges
     specials: tuple[str, ...] = ()
-    opening: tuple[str, ...] = ()  # special tokens that open a row that is one whole text
-    whole: tuple[str, ...] = ()  # tokens that any text may name, as it may name any word
-    normal_form: Literal["NFC"] | None = None  # of Unicode, that a text is brought to first
+    prefix: tuple[str, ...] = ()  # special tokens before a row that is one whole text
+    added: tuple[str, ...] = ()  # tokens that are matched in any text, but are not special
+    normal_form: Literal["NFC"] | None = None  # Unicode normalization of the text
 
     def __post_init__(self) -> None:
-        require_vocabulary(self.vocabulary, (*self.specials, *self.whole))
-        for name in self.whole:
-            # So that no end of a chunk and no normal form comes between its characters.
+        require_vocabulary(self.vocabulary, (*self.specials, *self.added))
+        for name in self.added:
+            # ASCII without spaces: neither a chunk boundary nor NFC can change it.
             if name in self.specials or not all("!" <= letter <= "~" for letter in name):
                 raise ValueError(
-                    f"the token {name!r:.60} is to be found whole in a text, but only one word of "
-                    f"ASCII that is no special token can be"
+                    f"the added token {name!r:.60} is special or not one word of ASCII, which is "
+                    f"not supported"
                 )
-        for name in self.opening:
+        for name in self.prefix:
             if name not in self.specials:
                 raise ValueError(f"{name!r} opens a text, but it is no special token")
-        known = set(self.vocabulary)
-        missing = set(byte_characters()) - known
+        missing = set(byte_characters()) - set(self.vocabulary)
         if missing:
             raise ValueError(
                 f"{len(missing)} of the 256 bytes are missing from the vocabulary, "
                 f"so some text could not be encoded: it is not a byte-level one"
             )
-        for first, second in self.merges:
-            for part in (first, second, first + second):
-                if part not in known:
-                    raise ValueError(
-                        f"the merge of {first!r} and {second!r} needs {part!r}, "
-                        f"which is not in the vocabulary"
-                    )
+        require_merges(self.merges, self.vocabulary)
 
 
 @dataclass(frozen=True)
 class WordPieceSpec:
-    """All there is to a WordPiece tokenizer like BERT's."""
+    """A WordPiece tokenizer like BERT's."""
 
     vocabulary: tuple[str, ...]  # in the order of ids, special tokens included
     lowercase: bool = True
     strip_accents: bool | None = None  # None: as `lowercase`
-    separate_chinese: bool = True
+    split_chinese: bool = True  # every Chinese character is a word
     specials: tuple[str, ...] = SPECIALS
 
     def __post_init__(self) -> None:
@@ -86,8 +81,20 @@ def require_vocabulary(vocabulary: tuple[str, ...], specials: tuple[str, ...]) -
         raise ValueError(f"special tokens are not in the vocabulary: {', '.join(sorted(missing))}")
 
 
+def require_merges(merges: Merges, vocabulary: tuple[str, ...]) -> None:
+    """Both sides and the result of every merge must be in the vocabulary."""
+    known = set(vocabulary)
+    for first, second in merges:
+        for part in (first, second, first + second):
+            if part not in known:
+                raise ValueError(
+                    f"the merge of {first!r} and {second!r} needs {part!r}, "
+                    f"which is not in the vocabulary"
+                )
+
+
 def byte_characters() -> tuple[str, ...]:
-    """GPT-2's printable character for each byte, in their order: itself, or one of 256 on."""
+    """GPT-2's printable character for each byte, in byte order: itself, or one from 256 on."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))

@@ -1,51 +1,67 @@
-"""What every tokenizer can do: text to ids, ids to text, and itself to JSON.
+"""Base class of all tokenizers: text to ids, ids to text, and JSON.
 
-A tokenizer is a value: trained once, never changed, stored with the model that learned its
-ids. `sha256` is its identity, so that no model is ever opened with another's tokenizer.
+A tokenizer is immutable: it is trained once and stored with the model that uses its ids.
+`sha256` is its identity, so that no model is opened with the tokenizer of another.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clearformer.text.utf8 import CHUNK, decode, text_chunks
+from clearformer.text.utf8 import CHUNK, text_chunks
 
 Ids = NDArray[np.int32]
 
-TOGETHER = 8  # chunks of a stream encoded at a time: the library's tokenizers use all cores
+CHUNKS_PER_BATCH = 8  # chunks of a stream encoded together: the library's tokenizers use all cores
 
 
 class Tokenizer:
-    """Base of all tokenizers: `encode`, `pieces` and `decode` are the rule, the rest follows."""
+    """Subclasses define `size`, `encode`, `decode`, `pieces`, `to_json` and `from_json`."""
 
     kind: ClassVar[str]
-    padding: int = 0  # any id will do: nobody sees padding
-    prefix_ids: tuple[int, ...] = ()  # ids that open a row that is one whole text
-    suffix_ids: tuple[int, ...] = ()  # and those that close it
-    mask: int | None = None  # the id that stands for a hidden token, if there is one
-    specials: Mapping[str, int] = MappingProxyType({})  # ids that are no text, by name
-    whole: tuple[str, ...] = ()  # names of tokens that a stream is not cut inside of
+    padding: int = 0  # any id will do: padding is never attended to
+    prefix_ids: tuple[int, ...] = ()  # ids before a row that is one whole text
+    suffix_ids: tuple[int, ...] = ()  # ids after such a row
+    mask: int | None = None  # the id of the mask token, if there is one
+    specials: Mapping[str, int] = MappingProxyType({})  # ids of special tokens by name
+    unsplittable: tuple[str, ...] = ()  # tokens that a stream must not be cut inside of
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int | None = None) -> Self:
+        """Learn a tokenizer with at most `size` ids (default: the usual number)."""
+        raise ValueError(
+            f"a {cls.kind} tokenizer comes with a checkpoint and is not learned here: use bpe"
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The tokenizer that `to_json` described; damage is a ValueError."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to rebuild the tokenizer, including its `kind`."""
+        raise NotImplementedError
 
     @property
     def size(self) -> int:
-        """How many ids there are: the model's vocabulary."""
+        """Number of ids: the model's vocabulary."""
         raise NotImplementedError
 
     def encode(self, text: str) -> Ids:
-        """The ids of a text, without the marks of `prefix_ids` and `suffix_ids`."""
+        """The ids of a text, without `prefix_ids` and `suffix_ids`."""
         raise NotImplementedError
 
     def encode_with_specials(self, text: str) -> Ids:
-        """The ids of a text that may name special tokens; most tokenizers have none."""
+        """The ids of a text that may name special tokens."""
         return self.encode(text)
 
     def encode_continuation(self, text: str) -> Ids:
-        """The ids of a text that goes on with another; most tokenizers open a text with nothing."""
+        """The ids of a text that continues another one (no leading space is inserted)."""
         return self.encode(text)
 
     def encode_many(self, texts: Sequence[str]) -> list[Ids]:
@@ -53,60 +69,53 @@ class Tokenizer:
         return [self.encode(text) for text in texts]
 
     def encode_targets(self, texts: Sequence[str]) -> list[Ids]:
-        """The ids of texts that a translator writes; most tokenizers treat them as any other."""
+        """The ids of the target texts of a translator."""
         return self.encode_many(texts)
 
-    def encode_bytes(self, data: bytes) -> Ids:
-        """The ids of a text in UTF-8; anything else is an error with its place."""
-        return self.encode(decode(data))
-
     def encode_stream(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
-        """The ids of a text of any length, some at a time, equal to those of `encode`.
+        """The ids of a UTF-8 text of any length, in parts; together equal to `encode`.
 
-        The name of a special token in the text means what it means to `encode`, wherever the
-        chunks end.
+        The name of a special token means the same as in `encode`, wherever a chunk ends.
         """
-        return self._streamed(chunks, self.encode_many)
+        return self._encode_stream(chunks, self.encode_many)
 
     def encode_stream_with_specials(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
         """Like `encode_stream`, with the ids of `encode_with_specials`."""
         if not self.specials:
             return self.encode_stream(chunks)
-        return self._streamed(chunks, lambda texts: list(map(self.encode_with_specials, texts)))
+        return self._encode_stream(
+            chunks, lambda texts: list(map(self.encode_with_specials, texts))
+        )
 
-    def _streamed(
+    def _encode_stream(
         self, chunks: Iterable[bytes], encode: Callable[[Sequence[str]], list[Ids]]
     ) -> Iterator[Ids]:
-        together: list[str] = []
+        batch: list[str] = []
         for text in self._stream_texts(chunks):
-            together.append(text)
-            if len(together) == TOGETHER or len(text) > CHUNK:
-                yield from encode(together)
-                together = []
-        yield from encode(together)
+            batch.append(text)
+            if len(batch) == CHUNKS_PER_BATCH or len(text) > CHUNK:
+                yield from encode(batch)
+                batch = []
+        yield from encode(batch)
 
     def _stream_texts(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """The text in parts that can be encoded one by one."""
-        return text_chunks(chunks, whole=self.whole)
+        """The text in parts that can be encoded independently."""
+        return text_chunks(chunks, unsplittable=self.unsplittable)
 
     def decode(self, ids: ArrayLike) -> str:
-        """The text of some ids; a character that is cut shows as \ufffd."""
+        """The text of some ids; an incomplete character shows as \ufffd."""
         raise NotImplementedError
 
     def pieces(self, ids: ArrayLike) -> list[str]:
-        """What each id stands for, to be shown."""
+        """The text of each id, for display."""
         raise NotImplementedError
 
-    def continues(self) -> NDArray[np.bool_]:
-        """Of each id, whether it goes on with the word of the id before: (size,)."""
+    def is_continuation(self) -> NDArray[np.bool_]:
+        """For each id, whether it continues the word of the id before: (size,)."""
         return np.zeros(self.size, dtype=np.bool_)
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything needed to make it again, with its `kind`."""
-        raise NotImplementedError
-
-    def checked(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """The ids as an array, none outside the vocabulary."""
+    def check_ids(self, ids: ArrayLike) -> list[int]:
+        """The ids as a list; ValueError if one is outside the vocabulary."""
         array = np.asarray(ids, dtype=np.int64).reshape(-1)
         outside = array[(array < 0) | (array >= self.size)]
         if outside.size:
@@ -114,24 +123,31 @@ class Tokenizer:
                 f"id {outside[0]} is outside the vocabulary: this tokenizer ({self.kind}) "
                 f"has the ids 0 to {self.size - 1}"
             )
-        return array
+        return array.tolist()
 
 
 def sha256(tokenizer: Tokenizer) -> str:
-    """Identity: equal if and only if the JSON is, whatever its order and spacing in a file."""
+    """Identity: the hash of the canonical JSON."""
     canonical = json.dumps(tokenizer.to_json(), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
 def require_text(kind: str, found: bool) -> None:
-    """A vocabulary cannot be learned from nothing."""
+    """Refuse to learn a vocabulary from nothing."""
     if not found:
         raise ValueError(f"there is no text to learn a {kind} tokenizer from: the input is empty")
 
 
-def require_size(kind: str, size: int, least: int, reason: str) -> None:
-    if size < least:
+def require_size(kind: str, size: int, minimum: int, reason: str) -> None:
+    if size < minimum:
         raise ValueError(
             f"the vocabulary of a {kind} tokenizer is to be {size}, "
-            f"but it must be at least {least}: {reason}"
+            f"but it must be at least {minimum}: {reason}"
         )
+
+
+def require_strings(value: Any, name: str) -> list[str]:
+    """A list of strings out of a JSON document."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{name} is {value!r:.60}, but it must be a list of strings")
+    return value

@@ -1,20 +1,20 @@
-"""From bytes to text, strictly: what is not UTF-8 is an error that says where.
+"""Strict UTF-8 decoding of bytes and streams; errors name the place.
 
-Why not `errors="replace"`: a model trained on replacement characters learns them, and nobody
-is told. The byte tokenizer takes anything and never comes here.
+`errors="replace"` is not used: a model would silently learn the replacement characters. The
+byte tokenizer accepts any bytes and does not use this module.
 """
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-CHUNK = 1 << 17  # characters of text encoded at a time: memory stays flat, tokens stay whole
-LONGEST = 32  # chunks of text without a place to cut it that are kept together
+CHUNK = 1 << 17  # characters encoded at a time, so that memory stays constant
+MAX_GROWTH = 32  # factor by which a chunk may grow where there is no place to cut it
 
 ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
 
 
 class NotTextError(ValueError):
-    """These bytes are no text: the `offset` of the first that is wrong, and the `reason`."""
+    """Bytes that are not UTF-8: the `offset` of the first bad byte, and the `reason`."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"byte {offset} {reason}: {ADVICE}")
@@ -29,18 +29,18 @@ def decode(data: bytes) -> str:
 
 
 def text_chunks(
-    chunks: Iterable[bytes], size: int = CHUNK, whole: Sequence[str] = ()
+    chunks: Iterable[bytes], size: int = CHUNK, unsplittable: Sequence[str] = ()
 ) -> Iterator[str]:
     """The text of a stream of bytes, about `size` characters at a time.
 
-    Where a chunk ends depends on the text alone, not on how the bytes arrived. It ends where no
-    tokenizer's token reaches across, so that the ids of the chunks are those of the text, and
-    never inside one of the strings `whole`. Where there is no such place, the chunk grows up to
-    LONGEST times `size`, and is then cut anywhere.
+    Where a chunk ends depends on the text alone, not on how the bytes arrived. No tokenizer has a
+    token across that place, so the ids of the chunks are those of the text; a chunk never ends
+    inside one of the `unsplittable` strings. Where there is no such place, the chunk grows up to
+    MAX_GROWTH times `size` and is then cut anywhere.
     """
-    offset, pending = 0, b""  # bytes decoded so far, and the beginning of a cut character
+    offset, pending = 0, b""  # bytes decoded so far, and the start of an incomplete character
     text = ""
-    ahead = max(map(len, whole), default=0)  # to see whether one of them begins before a cut
+    ahead = max(map(len, unsplittable), default=0)  # to see whether one of them spans a cut
     window = size
     for chunk in chunks:
         decoded, used = _decode(pending + chunk, start=offset, final=False)
@@ -49,12 +49,12 @@ def text_chunks(
         text += decoded
         start = 0
         while len(text) - start > window + ahead:
-            end = _boundary(text, start, start + window, whole)
-            if end is None and window < LONGEST * size:
+            end = _boundary(text, start, start + window, unsplittable)
+            if end is None and window < MAX_GROWTH * size:
                 window *= 2
                 continue
             if end is None:
-                end = _outside(text, start, start + window, whole)
+                end = _outside(text, start, start + window, unsplittable)
             yield text[start:end]
             start, window = end, size
         text = text[start:]
@@ -64,7 +64,7 @@ def text_chunks(
 
 
 def require_unicode(text: str) -> None:
-    """Refuse half of a surrogate pair, which Python's strings can hold and UTF-8 cannot."""
+    """Refuse lone surrogates, which Python strings can hold and UTF-8 cannot."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -75,7 +75,7 @@ def require_unicode(text: str) -> None:
 
 
 def _decode(data: bytes, start: int, final: bool) -> tuple[str, int]:
-    """Text, and how many bytes of it: all but a cut character at the end, unless `final`."""
+    """Text and the number of bytes decoded; unless `final`, an incomplete character may remain."""
     nul = data.find(b"\0")
     if nul >= 0:
         raise NotTextError(start + nul, "is NUL, as in a binary file or in UTF-16")
@@ -86,11 +86,10 @@ def _decode(data: bytes, start: int, final: bool) -> tuple[str, int]:
         raise NotTextError(start + error.start, reason) from None
 
 
-# Where no token of any kind reaches across. Before white space and not after, because byte pairs
-# take the space with the word behind it; and a run of white space is not cut, because they treat
-# its last character apart. Some patterns take line breaks with the mark before them (`.` and
-# "\n"). Texts without spaces have marks; not `.` and `:`, which Unicode counts as inside of a
-# word where it lowercases a sigma.
+# Places that no token spans. Before white space, not after it, because BPE joins a space to the
+# following word; not inside a run of white space, because its last character is special. Some
+# patterns join line breaks to the preceding mark (`.` and "\n"). Texts without spaces have
+# punctuation; not `.` and `:`, which are inside a word for Unicode's lowercasing of sigma.
 PLACES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     (" ", lambda before: not before.isspace()),
     *((sign, str.isalnum) for sign in ("\r\n", "\n")),
@@ -98,29 +97,33 @@ PLACES: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-def _boundary(text: str, start: int, end: int, whole: Sequence[str]) -> int | None:
-    """The last place between the middle and `end` where to cut."""
+def _boundary(text: str, start: int, end: int, unsplittable: Sequence[str]) -> int | None:
+    """The last place between the middle and `end` where the text may be cut."""
     middle = (start + end) // 2
     for sign, fits in PLACES:
         place = text.rfind(sign, middle, end)
         while place > middle:
-            # `<br />` is one mark of our word tokenizer.
+            # `<br />` is one token of our word tokenizer.
             in_break = text[place - 3 : place].lower() == "<br"
-            if fits(text[place - 1]) and not in_break and not _inside(text, start, place, whole):
+            if (
+                fits(text[place - 1])
+                and not in_break
+                and not _inside(text, start, place, unsplittable)
+            ):
                 return place
             place = text.rfind(sign, middle, place)
     return None
 
 
-def _inside(text: str, start: int, place: int, whole: Sequence[str]) -> bool:
-    """Whether one of the strings begins before a place and ends behind it."""
+def _inside(text: str, start: int, place: int, unsplittable: Sequence[str]) -> bool:
+    """Whether one of the strings spans this place."""
     return any(
         text.find(each, max(start, place - len(each) + 1), place + len(each) - 1) >= 0
-        for each in whole
+        for each in unsplittable
     )
 
 
-def _outside(text: str, start: int, end: int, whole: Sequence[str]) -> int:
-    """The last place up to `end` that is inside of none of the strings."""
+def _outside(text: str, start: int, end: int, unsplittable: Sequence[str]) -> int:
+    """The last place up to `end` that none of the strings spans."""
     places = range(end, start, -1)
-    return next((place for place in places if not _inside(text, start, place, whole)), end)
+    return next((place for place in places if not _inside(text, start, place, unsplittable)), end)
