@@ -88,7 +88,7 @@ def test_a_pickle_under_another_name_runs_nothing(folder, tmp_path):
 
     path, _ = folder("gpt2")
     torch.save({"a": Payload()}, path / "model.safetensors")
-    with pytest.raises(ValueError, match="is no sound safetensors file"):
+    with pytest.raises(ValueError, match="is no valid safetensors file"):
         import_checkpoint(path)
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="does not hold weights alone"):

@@ -39,7 +39,7 @@ def as_bytes(tensor):
 
 
 # The types of the format that hold no weights that torch could read, and how many bits they have.
-UNREAD = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "C128": 128}
+UNREAD = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8}
 
 
 @pytest.mark.parametrize("kind", UNREAD)
@@ -56,7 +56,7 @@ def test_what_is_let_go_can_be_read_again(tmp_path):
     save_file({"x": torch.arange(100_000.0)}, path)
     file = SafetensorsFile(path)
     before = file.tensor("x").clone()
-    file.let_go("x")
+    file.release("x")
     assert file.tensor("x").equal(before)
 
 
@@ -71,46 +71,51 @@ def test_a_tensor_at_an_odd_place_is_read_all_the_same(forged, tmp_path):
 
 
 FORGED = {
-    "empty": (b"", b"", 0, "header"),
-    "huge header": (b"{}", b"", 2**60, "it was cut, or is something else"),
-    "long header": (b"{}", b"", 2**33, "it was cut, or is something else"),
-    "no json": (b"\x80\x04pickle!", b"", None, "its header is no JSON"),
-    "deep": (b"[" * 100_000, b"", None, "its header is no JSON"),
-    "a long number": (b"[" + b"9" * 5000 + b"]", b"", None, "a number that is too long to be one"),
-    "a list": (b"[]", b"", None, "its header is no object"),
+    "empty": (b"", b"", 0, "EOF while parsing"),
+    "huge header": (b"{}", b"", 2**60, "header too large"),
+    "long header": (b"{}", b"", 2**33, "header too large"),
+    "header longer than the file": (b"{}", b"", 1000, "invalid header length"),
+    "no json": (b"\x80\x04pickle!", b"", None, "invalid UTF-8 in header"),
+    "deep": (b"[" * 100_000, b"", None, "invalid JSON in header"),
+    "a long number": (b"[" + b"9" * 5000 + b"]", b"", None, "invalid JSON in header"),
+    "a list": (b"[]", b"", None, "invalid JSON in header"),
     "twice": (
         b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},'
         b'"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}',
         bytes(8),
         None,
-        "its header names something twice",
+        "its header has two entries with the same name",
     ),
-    "cut": ({"a": FLOATS}, bytes(4), None, "end at byte"),
-    "too long": ({"a": FLOATS}, bytes(12), None, "end at byte"),
+    "cut": ({"a": FLOATS}, bytes(4), None, "file not fully covered"),
+    "too long": ({"a": FLOATS}, bytes(12), None, "file not fully covered"),
     "overlap": (
-        {"a": FLOATS, "b": {**FLOATS, "data_offsets": [4, 12]}}, bytes(12), None, "b overlaps a",
+        {"a": FLOATS, "b": {**FLOATS, "data_offsets": [4, 12]}}, bytes(12), None,
+        "invalid offset for tensor `b`",
     ),
-    "same place": ({"a": FLOATS, "b": FLOATS}, bytes(8), None, "b overlaps a"),
+    "same place": ({"a": FLOATS, "b": FLOATS}, bytes(8), None, "invalid offset for tensor"),
     "hole": (
-        {"a": FLOATS, "b": {**FLOATS, "data_offsets": [12, 20]}},
-        bytes(20),
-        None,
-        "b leaves a hole after a",
+        {"a": FLOATS, "b": {**FLOATS, "data_offsets": [12, 20]}}, bytes(20), None,
+        "invalid offset for tensor `b`",
     ),
-    "lies": ({"a": {**FLOATS, "shape": [10**9, 10**9]}}, bytes(8), None, "but 8 bytes"),
-    "negative": ({"a": {**FLOATS, "shape": [-2, -1]}}, bytes(8), None, "shape or a place"),
-    "backwards": ({"a": {**FLOATS, "data_offsets": [8, 0]}}, bytes(8), None, "but -8 bytes"),
-    "true": ({"a": {**FLOATS, "shape": [True, 2]}}, bytes(8), None, "shape or a place"),
-    "type": (
-        {"a": {**FLOATS, "dtype": "Q4"}}, bytes(8), None,
-        "has the type 'Q4', which clearformer does not read; it reads F64",
+    "lies": (
+        {"a": {**FLOATS, "shape": [10**9, 10**9]}}, bytes(8), None, "overflow computing buffer",
     ),
-    "three": ({"a": {**FLOATS, "data_offsets": [0, 8, 9]}}, bytes(8), None, "has 3 offsets"),
-    "extra field": ({"a": {**FLOATS, "code": "x"}}, bytes(8), None, "a is described by"),
+    "wrong size": ({"a": {**FLOATS, "shape": [3]}}, bytes(8), None, "info about tensor|invalid"),
+    "negative": ({"a": {**FLOATS, "shape": [-2, -1]}}, bytes(8), None, "invalid value: integer"),
+    "backwards": (
+        {"a": {**FLOATS, "data_offsets": [8, 0]}}, bytes(8), None, "invalid offset for tensor `a`",
+    ),
+    "true": ({"a": {**FLOATS, "shape": [True, 2]}}, bytes(8), None, "invalid type: boolean"),
+    "type": ({"a": {**FLOATS, "dtype": "Q4"}}, bytes(8), None, "unknown variant `Q4`"),
+    "complex": ({"a": {**FLOATS, "dtype": "C128"}}, bytes(8), None, "unknown variant `C128`"),
+    "three": ({"a": {**FLOATS, "data_offsets": [0, 8, 9]}}, bytes(8), None, "invalid length 3"),
+    "extra field": (
+        {"a": {**FLOATS, "code": "x"}}, bytes(8), None, "a has the unknown fields {'dtype'",
+    ),
     "two lines": (
-        {"a\nb": {**FLOATS, "dtype": "\x1b[2J"}}, bytes(8), None, r"'a\\nb' has the type '\\x1b",
+        {"a\nb": {**FLOATS, "dtype": "\x1b[2J"}}, bytes(8), None, r"unknown variant `\\x1b",
     ),
-    "metadata": ({"__metadata__": {"a": 1}}, b"", None, "its metadata is not from texts to texts"),
+    "metadata": ({"__metadata__": {"a": 1}}, b"", None, "invalid type: integer `1`"),
 }  # fmt: skip
 
 
@@ -118,14 +123,8 @@ FORGED = {
 def test_a_forged_header_is_refused(forged, tmp_path, name):
     header, data, length, sentence = FORGED[name]
     path = forged(tmp_path / "model.safetensors", header, data, length)
-    with pytest.raises(ValueError, match="is no sound safetensors file: .*" + sentence):
+    with pytest.raises(ValueError, match="is no valid safetensors file: .*" + sentence):
         SafetensorsFile(path)
-
-
-def test_a_header_larger_than_any_is_refused(forged, tmp_path, monkeypatch):
-    monkeypatch.setattr("clearformer.limits.MAX_HEADER_BYTES", 10)
-    with pytest.raises(ValueError, match="its header has 61 bytes, but 10 are the most"):
-        SafetensorsFile(forged(tmp_path / "x.safetensors", {"a": FLOATS}, bytes(8)))
 
 
 def test_a_missing_file_is_said(tmp_path):
@@ -158,7 +157,7 @@ def test_shards_are_one(sharded):
     assert sorted(weights.names()) == ["a", "b", "c"]
     assert weights.tensor("c").tolist() == [0, 1, 2, 3]
     assert weights.shape("b") == (3,)
-    weights.let_go("c")
+    weights.release("c")
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
     if kind == "not a number":  # which is for the importer to count
         assert list(SafetensorsFile(path).names()) == ["weight"]
         return
-    with pytest.raises(ValueError, match="is no sound safetensors file") as refusal:
+    with pytest.raises(ValueError, match="is no valid safetensors file") as refusal:
         SafetensorsFile(path)
     assert len(str(refusal.value)) < 400
     assert "\n" not in str(refusal.value)

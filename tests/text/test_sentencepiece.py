@@ -84,7 +84,7 @@ def test_a_tokenizer_that_is_not_sound_is_refused(ours):
         ({"vocabulary": "abc"}, "vocabulary is 'abc', but it must be a list"),
         ({"vocabulary": ["a", "a"]}, "must be different"),
         ({"vocabulary": ["a", "</s>"]}, "the special token <unk> is missing"),
-        ({"source": ""}, "source.spm is no sound SentencePiece model: it has 0 pieces"),
+        ({"source": ""}, "source.spm is no valid SentencePiece model: it has 0 pieces"),
     ]:
         with pytest.raises(ValueError, match=message):
             from_json({**good, **changes})
@@ -124,7 +124,7 @@ def test_a_table_of_characters_that_leads_outside_is_refused(models):
         with pytest.raises(ValueError, match=message_):
             verify(changed)
 
-    refused("no sound size", (size + 1).to_bytes(4, "little") + table[4:])
+    refused("no valid size", (size + 1).to_bytes(4, "little") + table[4:])
     far = units.copy()
     far[0] = (len(units) * 4) << 10
     refused("outside of itself", table[:4] + far.tobytes() + table[4 + size :])

@@ -16,7 +16,7 @@ from clearformer.build import outline
 from clearformer.config import ModelConfig
 from clearformer.hub import tensor_names
 from clearformer.hub.family import Family
-from clearformer.hub.safetensors_files import Weights, shown
+from clearformer.hub.safetensors_files import Weights, printable
 from clearformer.runs import state
 
 Plan = dict[
@@ -79,7 +79,7 @@ def _require_equal(weights: Weights, second: str, first: str) -> None:
         raise ValueError(
             f"{second} and {first} are one tensor by its config.json, but they differ in the file"
         )
-    weights.let_go(second)
+    weights.release(second)
 
 
 def _floats_of(weights: Weights, name: str) -> Tensor:
@@ -99,7 +99,7 @@ def convert(plan: Plan, weights: Weights) -> tuple[dict[str, Tensor], list[str]]
         joined = layout.join(plain)
         if joined.data_ptr() != parts[0].data_ptr():
             for name in theirs:
-                weights.let_go(name)
+                weights.release(name)
         # A sum is quick, and not finite if any of its terms is not.
         if not joined.sum().isfinite():
             not_finite += int((~joined.isfinite()).sum())
@@ -129,5 +129,5 @@ def floats(name: str, tensor: Tensor) -> Tensor:
 
 
 def few(names: Sequence[str]) -> str:
-    first = ", ".join(map(shown, names[:3]))
+    first = ", ".join(map(printable, names[:3]))
     return f"{first} and {len(names) - 3} more" if len(names) > 3 else first

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clearformer import limits
-from clearformer.hub.safetensors_files import shown
+from clearformer.hub.safetensors_files import printable
 
 
 class PickleFile:
@@ -48,7 +48,7 @@ class PickleFile:
         ):
             raise ValueError(f"{path} is no plain table from names to tensors")
         for name, value in found.items():
-            _require_whole(value, f"{path}: {shown(name)}")
+            _require_whole(value, f"{path}: {printable(name)}")
         self.tensors: dict[str, Tensor] = found
 
     def names(self) -> Iterable[str]:
@@ -60,7 +60,7 @@ class PickleFile:
     def tensor(self, name: str) -> Tensor:
         return self.tensors[name].contiguous()
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """The file is mapped by torch, which keeps it whole."""
 
 

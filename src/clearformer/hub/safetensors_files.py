@@ -1,7 +1,9 @@
-"""Safetensors files from anyone: the header is checked to the last byte, the data is mapped.
+"""Safetensors files from anyone, validated and then memory-mapped.
 
-A tensor is a view of the file until somebody changes it, so reading costs no memory of its own;
-`let_go` gives back the pages of a tensor that has been copied. Nothing here runs code.
+The `safetensors` library validates a header: its size, JSON, types, shapes and offsets. What the
+library accepts and we refuse: a name that occurs twice, unknown fields, and types that torch cannot
+read. A tensor is a view of the mapped file until somebody writes to it, so reading costs no memory;
+`release` frees the pages of a tensor that was copied. Nothing here runs code.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from clearformer import limits
@@ -45,7 +48,7 @@ DTYPES = {
 
 
 class Weights(Protocol):
-    """Tensors by name, wherever they lie."""
+    """Tensors by name, from any kind of file."""
 
     def names(self) -> Iterable[str]: ...
 
@@ -53,13 +56,13 @@ class Weights(Protocol):
 
     def tensor(self, name: str) -> Tensor: ...
 
-    def let_go(self, name: str) -> None:
-        """Whoever has copied a tensor says so, and its memory is free again."""
+    def release(self, name: str) -> None:
+        """Free the memory of a tensor that was copied."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a tensor lies in its file."""
+    """Where a tensor is in its file."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -73,16 +76,22 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            if path.exists() and not path.is_file():  # a pipe would keep us waiting for ever
+            if path.exists() and not path.is_file():  # a pipe would block
                 raise ValueError("it is no file")
-            with path.open("rb") as file:
-                size = path.stat().st_size
-                header, first = _header(file.read(8), file, size)
-                self.entries, self.metadata = _entries(header, first, size)
-                # Private: a page that somebody writes to becomes his own.
+            with path.open("rb") as file, safe_open(path, framework="pt"):
+                length = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(length), object_pairs_hook=_without_repeats)
+                self.metadata: dict[str, str] = header.pop("__metadata__", None) or {}
+                self.entries = {
+                    name: _entry(name, fields, 8 + length) for name, fields in header.items()
+                }
+                # Private: a page that is written to is copied.
                 self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except SafetensorError as problem:
+            reason = str(problem).removeprefix("Error while deserializing header: ")
+            raise ValueError(f"{path} is no valid safetensors file: {printable(reason)}") from None
         except ValueError as problem:
-            raise ValueError(f"{path} is no sound safetensors file: {problem}") from None
+            raise ValueError(f"{path} is no valid safetensors file: {problem}") from None
         except OSError as problem:
             raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
 
@@ -97,13 +106,13 @@ class SafetensorsFile:
         if entry.start == entry.end:
             return torch.zeros(entry.shape, dtype=entry.dtype)
         count = math.prod(entry.shape)
-        if entry.start % entry.dtype.itemsize:  # allowed by the format; processors prefer not to
-            own = bytearray(self.map[entry.start : entry.end])
-            return torch.frombuffer(own, dtype=entry.dtype).view(entry.shape)
+        if entry.start % entry.dtype.itemsize:  # the format allows unaligned tensors
+            copy = bytearray(self.map[entry.start : entry.end])
+            return torch.frombuffer(copy, dtype=entry.dtype).view(entry.shape)
         flat = torch.frombuffer(self.map, dtype=entry.dtype, count=count, offset=entry.start)
         return flat.view(entry.shape)
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         entry = self.entries[name]
         page = mmap.PAGESIZE
         first, last = -(-entry.start // page) * page, entry.end // page * page
@@ -111,8 +120,29 @@ class SafetensorsFile:
             self.map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers do not agree on which of two entries with one name counts."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("its header has two entries with the same name")
+    return fields
+
+
+def _entry(name: str, fields: dict[str, Any], data_start: int) -> Entry:
+    if set(fields) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"{printable(name)} has the unknown fields {fields!r:.60}")
+    kind = fields["dtype"]
+    if kind not in DTYPES:
+        raise ValueError(
+            f"{printable(name)} has the type {kind!r:.20}, which clearformer does not read; it "
+            f"reads {', '.join(DTYPES)}"
+        )
+    start, end = fields["data_offsets"]
+    return Entry(DTYPES[kind], tuple(fields["shape"]), data_start + start, data_start + end)
+
+
 class Shards:
-    """Several safetensors files that an index holds together."""
+    """Several safetensors files with an index."""
 
     def __init__(self, files: Mapping[str, SafetensorsFile]) -> None:
         self.owners = {name: file for file in files.values() for name in file.names()}
@@ -126,12 +156,12 @@ class Shards:
     def tensor(self, name: str) -> Tensor:
         return self.owners[name].tensor(name)
 
-    def let_go(self, name: str) -> None:
-        self.owners[name].let_go(name)
+    def release(self, name: str) -> None:
+        self.owners[name].release(name)
 
 
 def open_weights(folder: Path) -> Weights | None:
-    """The weights of a Hugging Face folder, whole or in shards; None if there are none."""
+    """The weights of a Hugging Face folder, in one file or in shards; None if there are none."""
     if (folder / WEIGHTS).exists():
         return SafetensorsFile(inside(folder, WEIGHTS))
     if (folder / INDEX).exists():
@@ -140,12 +170,12 @@ def open_weights(folder: Path) -> Weights | None:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file of the folder by its bare name; nothing leads out of the folder."""
+    """A file of the folder by its name; ValueError if it leads out of the folder."""
     if Path(name).name != name or name in ("", ".", "..") or "\\" in name or "\0" in name:
         raise ValueError(f"{folder / INDEX} names {name!r:.80}, which is no plain file name")
     path = folder / name
     real, home = path.resolve(), folder.resolve()
-    # The hub's own cache keeps files beside its snapshots and links to them.
+    # The hub's cache keeps files in `blobs` and links to them from `snapshots`.
     homes = (home, home.parents[1] / "blobs") if home.parent.name == "snapshots" else (home,)
     if real.parent not in homes:
         raise ValueError(
@@ -154,9 +184,9 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-def shown(name: str) -> str:
-    """A name out of a file, as it can be printed: on one line, and not too long."""
-    return (name if name.isprintable() else repr(name))[:100]
+def printable(text: str) -> str:
+    """Untrusted text for a message: on one line, and at most 100 characters."""
+    return (text if text.isprintable() else repr(text))[:100]
 
 
 def _shards(folder: Path) -> Shards:
@@ -181,81 +211,3 @@ def _shards(folder: Path) -> Shards:
                 f"{path}: {wrong[0]} {where} {name}, so the two do not belong together"
             )
     return Shards(files)
-
-
-# --- the header ----------------------------------------------------------------------------
-
-
-def _header(prefix: bytes, file: Any, size: int) -> tuple[dict[str, Any], int]:
-    length = int.from_bytes(prefix, "little")
-    if len(prefix) < 8 or length > size - 8:
-        raise ValueError(
-            f"its header should have {length:,} bytes, and the file has {size:,}: it was cut, or "
-            f"is something else"
-        )
-    if length > limits.MAX_HEADER_BYTES:
-        raise ValueError(
-            f"its header has {length:,} bytes, but {limits.MAX_HEADER_BYTES:,} are the most "
-            f"(MAX_HEADER_BYTES)"
-        )
-    try:
-        header = json.loads(file.read(length), object_pairs_hook=_once)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ValueError("its header is no JSON") from None
-    except ValueError as problem:
-        if problem.args == (TWICE,):
-            raise
-        raise ValueError("its header has a number that is too long to be one") from None
-    if not isinstance(header, dict):
-        raise ValueError("its header is no object")
-    return header, 8 + length
-
-
-TWICE = "its header names something twice"
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two entries of one name: readers would not agree on which of them counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError(TWICE)
-    return found
-
-
-def _entries(
-    header: dict[str, Any], first: int, size: int
-) -> tuple[dict[str, Entry], dict[str, str]]:
-    metadata = header.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise ValueError("its metadata is not from texts to texts")
-    entries = {name: _entry(name, fields, first) for name, fields in header.items()}
-    reached, before = first, "the header"
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
-        if entry.start != reached:
-            what = "overlaps" if entry.start < reached else "leaves a hole after"
-            raise ValueError(f"{shown(name)} {what} {shown(before)}")
-        reached, before = entry.end, name
-    if reached != size:
-        raise ValueError(f"its tensors end at byte {reached:,}, and the file at byte {size:,}")
-    return entries, metadata
-
-
-def _entry(name: str, fields: Any, first: int) -> Entry:
-    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"{shown(name)} is described by {fields!r:.60}")
-    kind, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
-    if not isinstance(kind, str) or kind not in DTYPES:
-        raise ValueError(
-            f"{shown(name)} has the type {kind!r:.20}, which clearformer does not read; it reads "
-            f"{', '.join(DTYPES)}"
-        )
-    for numbers in (shape, offsets):
-        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
-            raise ValueError(f"{shown(name)} has a shape or a place of {numbers!r:.60}")
-    if len(offsets) != 2 or len(shape) > 8:
-        raise ValueError(f"{shown(name)} has {len(offsets)} offsets and {len(shape)} axes")
-    dtype = DTYPES[kind]
-    start, end = offsets
-    if end - start != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{shown(name)} has shape {shape!s:.80}, but {end - start:,} bytes")
-    return Entry(dtype, tuple(shape), first + start, first + end)

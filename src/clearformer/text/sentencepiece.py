@@ -98,7 +98,7 @@ def _open(file: bytes, name: str) -> Any:
     try:
         verify(file)
     except ValueError as problem:
-        raise ValueError(f"{name} is no sound SentencePiece model: {problem}") from None
+        raise ValueError(f"{name} is no valid SentencePiece model: {problem}") from None
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
@@ -109,7 +109,7 @@ def _open(file: bytes, name: str) -> Any:
         return SentencePieceProcessor(model_proto=file)
     except (RuntimeError, ValueError, TypeError) as problem:
         reason = str(problem).strip().rpartition("] ")[2] or "it cannot be opened"
-        raise ValueError(f"{name} is no sound SentencePiece model: {reason:.120}") from None
+        raise ValueError(f"{name} is no valid SentencePiece model: {reason:.120}") from None
 
 
 # --- validation of the file ----------------------------------------------------------------
@@ -160,7 +160,7 @@ def _verify_table(table: bytes) -> None:
     """
     size = int.from_bytes(table[:4], "little")
     if len(table) < 4 or size % 1024 or not 0 < size <= len(table) - 4:
-        raise ValueError("its table of characters has no sound size")
+        raise ValueError("its table of characters has no valid size")
     units = np.frombuffer(table, dtype="<u4", count=size // 4, offset=4).astype(np.int64)
     texts = table[4 + size :]
     inner = units >> 31 == 0  # the others are leaves
