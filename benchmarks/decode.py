@@ -34,10 +34,10 @@ from profiled import profile
 
 from clearformer.build import build, outline
 from clearformer.families import gpt2
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
-from clearformer.generate.sequence import Task
+from clearformer.generate.sequence import GenerationConfig
 from clearformer.generate.stream import generate_many
-from clearformer.generate.writer import Writer
 from clearformer.inference.huge_pages import settle
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import pack, quicken
@@ -66,10 +66,14 @@ class Entry:
 
 def ours(shape: str, arrange: Callable[[Any], Any]) -> Write:
     config = SHAPES[shape]
-    writer = Writer(arrange(build(config).eval()), config)
+    writer = LanguageModel(arrange(build(config).eval()), config)
 
     def write(prompts: Sequence[Sequence[int]], new: int) -> None:
-        list(generate_many(writer, prompts, Task(how=Sampling(temperature=0), most=new)))
+        list(
+            generate_many(
+                writer, prompts, GenerationConfig(sampling=Sampling(temperature=0), max_tokens=new)
+            )
+        )
 
     return write
 

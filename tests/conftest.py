@@ -32,7 +32,7 @@ from clearformer.config import (
 from clearformer.core.model import Batch, PairBatch
 from clearformer.data import DataFolders
 from clearformer.families import generator, modern, original, preset
-from clearformer.generate.writer import Writer
+from clearformer.generate.language_model import LanguageModel
 from clearformer.runs.run import Run
 
 torch.set_num_threads(1)
@@ -260,7 +260,7 @@ def writer(small, scrambled):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             config = small(family, **changes)
-            return Writer(scrambled(build(config)).eval(), config, tokenizer)
+            return LanguageModel(scrambled(build(config)).eval(), config, tokenizer)
 
     return make
 
@@ -273,7 +273,7 @@ def uncached():
     def greedy(writer, prompt, most):
         text = list(prompt)
         for _ in range(most):
-            text.append(int(writer.model(torch.tensor([text]))[0, -1].argmax()))
+            text.append(int(writer.module(torch.tensor([text]))[0, -1].argmax()))
         return text[len(prompt) :]
 
     return greedy

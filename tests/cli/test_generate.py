@@ -13,8 +13,8 @@ from clearformer.cli import generate
 from clearformer.cli.generate import Generate
 from clearformer.cli.interruptible import Writing
 from clearformer.cli.prompts import token_id
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sequence import Uniforms
-from clearformer.generate.writer import Writer
 from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.write_run import write_run
 from clearformer.inference.packed_linear import PackedLinear
@@ -128,10 +128,10 @@ def test_the_compiler_gets_nothing_packed(clearformer, run, monkeypatch, several
     packed = []
 
     def compiled(writer):
-        packed.append(any(isinstance(each, PackedLinear) for each in writer.model.modules()))
+        packed.append(any(isinstance(each, PackedLinear) for each in writer.module.modules()))
         return writer
 
-    monkeypatch.setattr(Writer, "compiled", compiled)
+    monkeypatch.setattr(LanguageModel, "compiled", compiled)
     ask = ("generate", run, "12 g", "--length", "3", *several)
     assert clearformer(*ask, "--compile").out == clearformer(*ask).out
     assert packed == [False]
@@ -168,7 +168,7 @@ def test_probabilities_are_shown(clearformer, run):
         (("x", "--pattern", "("), "the pattern '(' cannot be used: a ( is not closed"),
         (("x", "--pattern", "a", "--choices", "a"), "give either --choices or --pattern"),
         (("x", "--lookup", "2", "--draft", "r"), "give either --lookup or --draft, and not both"),
-        (("x", "--length", "0"), "length is 0, but it must be at least 1"),
+        (("x", "--length", "0"), "max_tokens is 0, but it must be at least 1"),
         (("x", "--samples", "0"), "samples is 0, but it must be at least 1"),
         (("x", "--batch", "1000000"), "--batch is 1000000, but it must be at most 131,072"),
         (("x", "--beam", "1000000"), "--beam is 1000000, but it must be at most 131,072"),
@@ -218,9 +218,9 @@ def test_flags_mean_a_text_that_goes_on():
     named = {name: place for place, name in enumerate(parts.vocabulary)}
     assert token_id("e", tokenizer) == named["e"]
     assert token_id(" e", tokenizer) == named[SPACE + "e"]
-    writer = SimpleNamespace(ends=lambda: ())
+    writer = SimpleNamespace(eos_ids=lambda: ())
     forced = Generate(Path("run"), forced="es").task(writer, tokenizer)
-    assert forced.how.forced == (named["es"],)
+    assert forced.sampling.forced_ids == (named["es"],)
     form = Generate(Path("run"), choices="e, es").task(writer, tokenizer).constraint
     assert form.texts == {(named["e"],), (named[SPACE + "e"], named["s"])}
     words = Words(["good"])
@@ -339,8 +339,8 @@ def test_what_has_no_meaning_with_a_beam_is_refused(clearformer, run, flags, why
          "--samples is 3, but --beam 2 follows only 2: use a wider beam"),
         (("--beam", "2", "--length-penalty", "nan"), "the length penalty is nan, but it must be"),
         (("--beam", "2", "--past-context", "slide"), "--past-context slide does not go with"),
-        (("--beam", "2", "--length", "0"), "length is 0, but it must be at least 1"),
-        (("--beam", "2", "--least", "3", "--length", "2"), "the least length is 3, but it must be"),
+        (("--beam", "2", "--length", "0"), "max_tokens is 0, but it must be at least 1"),
+        (("--beam", "2", "--least", "3", "--length", "2"), "min_tokens is 3, but it must be"),
     ],
 )  # fmt: skip
 def test_a_wrong_beam_is_one_sentence(clearformer, run, flags, sentence):

@@ -36,7 +36,7 @@ def waiting(look):
     return looking
 
 Interrupt.__enter__ = begin
-Interruptible.take = waiting(Interruptible.take)
+Interruptible.advance = waiting(Interruptible.advance)
 Allowed.__call__ = waiting(Allowed.__call__)
 main(sys.argv[2:])
 """

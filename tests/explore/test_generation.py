@@ -6,9 +6,9 @@ from clearformer.explore.errors import Problem
 from clearformer.explore.generation import Text
 from clearformer.explore.limits import Limits
 from clearformer.explore.requests import GenerateAsked
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
-from clearformer.generate.writer import Writer
 
 HOW = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 
@@ -24,8 +24,8 @@ def written(opened, id, **asked):
 @pytest.mark.parametrize("id", ["gpt2", "xl", "modern", "sparse"])
 def test_a_text_is_that_of_the_command_line(opened, id):
     subject = opened(id).subject
-    writer = Writer(subject.model, subject.config, subject.tokenizer)
-    expected = list(stream(writer, "the cat", Sampling(**HOW), most=12, seed=7))
+    writer = LanguageModel(subject.model, subject.config, subject.tokenizer)
+    expected = list(stream(writer, "the cat", Sampling(**HOW), max_tokens=12, seed=7))
     events, reason = written(opened, id, prompt="the cat", max_new_tokens=12, seed=7, **HOW)
     assert [event["id"] for event in events] == [token.id for token in expected]
     assert "".join(e["text"] for e in events) == "".join(t.text for t in expected)

@@ -15,14 +15,14 @@ LENGTHS = [9, 4, 1, 7, 6]
 MOST = 16
 
 
-def found_by_transformers(theirs, tokens, keep, how, most=MOST, prompt=1):
+def found_by_transformers(theirs, tokens, keep, beam, max_tokens=MOST, prompt=1):
     out = theirs.generate(
         tokens,
         attention_mask=keep.long(),
-        num_beams=how.width,
-        num_return_sequences=how.best,
-        length_penalty=how.penalty,
-        max_new_tokens=most,
+        num_beams=beam.width,
+        num_return_sequences=beam.best,
+        length_penalty=beam.length_penalty,
+        max_new_tokens=max_tokens,
         max_length=None,
         early_stopping=False,
         do_sample=False,
@@ -36,35 +36,39 @@ def found_by_transformers(theirs, tokens, keep, how, most=MOST, prompt=1):
         row = row[prompt:]
         row = row[: row.index(end)] if end in row else row
         found.append(tuple(token for token in row if token != pad))
-    scores = [None] * len(found) if how.width == 1 else out.sequences_scores.tolist()
+    scores = [None] * len(found) if beam.width == 1 else out.sequences_scores.tolist()
     return list(zip(found, scores, strict=True))
 
 
-def found_by_us(model, config, tokens, keep, how, most=MOST):
+def found_by_us(model, config, tokens, keep, beam, max_tokens=MOST):
     with resting(model):
         growing = Translating(model, config, tokens, keep)
         marks = config.marks
         return search(
-            growing, how, ends=(marks.end,), most=most, rules=TargetRules(never=(marks.start,))
+            growing,
+            beam,
+            eos_ids=(marks.end,),
+            max_tokens=max_tokens,
+            rules=TargetRules(never=(marks.start,)),
         )
 
 
 @pytest.mark.parametrize("ending", [0.0, 2.0, 3.0])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    "how",
+    "beam",
     [
         Beam(width=4, best=4),
-        Beam(width=3, best=2, penalty=0.0),
-        Beam(width=2, penalty=2.0),
-        Beam(width=5, best=3, penalty=-0.5),
+        Beam(width=3, best=2, length_penalty=0.0),
+        Beam(width=2, length_penalty=2.0),
+        Beam(width=5, best=3, length_penalty=-0.5),
     ],
 )
-def test_the_same_search_as_transformers(marian, sources, how, seed, ending):
+def test_the_same_search_as_transformers(marian, sources, beam, seed, ending):
     theirs, ours, config = marian(seed, ending)
     tokens, keep = sources(LENGTHS, seed)
-    expected = found_by_transformers(theirs, tokens, keep, how)
-    given = [each for several in found_by_us(ours, config, tokens, keep, how) for each in several]
+    expected = found_by_transformers(theirs, tokens, keep, beam)
+    given = [each for several in found_by_us(ours, config, tokens, keep, beam) for each in several]
     assert [each.tokens for each in given] == [row for row, _ in expected]
     torch.testing.assert_close(
         torch.tensor([each.score for each in given]),
@@ -89,15 +93,15 @@ def test_the_test_has_sentences_of_many_lengths(marian, sources):
 def test_a_sentence_does_not_depend_on_its_batch_or_its_padding(marian, sources, seed):
     _, ours, config = marian(seed)
     tokens, keep = sources(LENGTHS, seed)
-    how = Beam(width=4, best=4)
-    together = found_by_us(ours, config, tokens, keep, how)
+    beam = Beam(width=4, best=4)
+    together = found_by_us(ours, config, tokens, keep, beam)
     for row, length in enumerate(LENGTHS):
-        alone = found_by_us(ours, config, tokens[row : row + 1, :length], None, how)[0]
+        alone = found_by_us(ours, config, tokens[row : row + 1, :length], None, beam)[0]
         assert [each.tokens for each in alone] == [each.tokens for each in together[row]]
         assert [e.score for e in alone] == pytest.approx([e.score for e in together[row]], abs=1e-4)
 
 
-def uncached(model, config, source, how, most=MOST):
+def uncached(model, config, source, beam, max_tokens=MOST):
     """The rules of the search in plain Python, with the whole model run for every hypothesis."""
     end, start = config.marks.end, config.marks.start
 
@@ -108,33 +112,33 @@ def uncached(model, config, source, how, most=MOST):
         return rows.tolist()
 
     running, finished = [((), 0.0)], []
-    for length in range(1, most + 1):
+    for length in range(1, max_tokens + 1):
         grown = [
             ((*tokens, token), total + score)
             for tokens, total in running
             for token, score in enumerate(continuations(tokens))
         ]
-        grown = sorted(grown, key=lambda each: -each[1])[: 2 * how.width]
+        grown = sorted(grown, key=lambda each: -each[1])[: 2 * beam.width]
         for place, (tokens, total) in enumerate(grown):
-            if (tokens[-1] == end or length == most) and place < how.width:
-                finished.append((tokens, total / length**how.penalty))
-        finished = sorted(finished, key=lambda each: -each[1])[: how.width]
-        running = [each for each in grown if each[0][-1] != end][: how.width]
-        enough = len(finished) == how.width
-        if enough and running[0][1] / length**how.penalty <= finished[-1][1]:
+            if (tokens[-1] == end or length == max_tokens) and place < beam.width:
+                finished.append((tokens, total / length**beam.length_penalty))
+        finished = sorted(finished, key=lambda each: -each[1])[: beam.width]
+        running = [each for each in grown if each[0][-1] != end][: beam.width]
+        enough = len(finished) == beam.width
+        if enough and running[0][1] / length**beam.length_penalty <= finished[-1][1]:
             break
-    return finished[: how.best]
+    return finished[: beam.best]
 
 
 @torch.no_grad()
 def test_the_same_as_without_a_cache_token_for_token(marian, sources):
-    how = Beam(width=3, best=3)
+    beam = Beam(width=3, best=3)
     for seed in range(3):
         _, ours, config = marian(seed)
         tokens, keep = sources(LENGTHS, seed)
-        for row, several in enumerate(found_by_us(ours, config, tokens, keep, how)):
+        for row, several in enumerate(found_by_us(ours, config, tokens, keep, beam)):
             source = tokens[row : row + 1, : LENGTHS[row]]
-            expected = uncached(ours, config, source, how)
+            expected = uncached(ours, config, source, beam)
             ends = [each.tokens + ((config.marks.end,) if each.ended else ()) for each in several]
             assert ends == [each for each, _ in expected]
             assert [e.score for e in several] == pytest.approx([s for _, s in expected], abs=1e-4)
@@ -181,11 +185,11 @@ def test_a_generator_continues_as_transformers_does(small, scrambled):
     prompt = torch.randint(1, 59, (3, 6))
     keep = torch.arange(6) >= torch.tensor([[0], [2], [5]])
     prompt = prompt.masked_fill(~keep, 59)
-    how = Beam(width=4, best=2)
-    expected = found_by_transformers(theirs, prompt, keep, how, most=12, prompt=6)
+    beam = Beam(width=4, best=2)
+    expected = found_by_transformers(theirs, prompt, keep, beam, max_tokens=12, prompt=6)
     with resting(ours):
         growing = Continuing(ours, config, prompt, keep)
-        given = search(growing, how, ends=(0,), most=12, rules=TargetRules(never=(59,)))
+        given = search(growing, beam, eos_ids=(0,), max_tokens=12, rules=TargetRules(never=(59,)))
     assert [each.tokens for several in given for each in several] == [row for row, _ in expected]
 
 
@@ -196,7 +200,9 @@ def test_every_family_with_a_past_can_be_searched(family, small, scrambled):
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 4))
     with resting(model):
-        found = search(Continuing(model, config, prompt), Beam(width=3, best=3), ends=(0,), most=6)
+        found = search(
+            Continuing(model, config, prompt), Beam(width=3, best=3), eos_ids=(0,), max_tokens=6
+        )
         for row, several in zip(prompt, found, strict=True):
             for each in several:
                 tokens = torch.tensor([*each.tokens, *([0] if each.ended else [])])
@@ -222,7 +228,7 @@ def test_candidates_are_the_best_of_all_versions():
     rows[:, 5] = float("-inf")
     total = (rows.view(2, 3, -1) + scores[:, :, None]).flatten(1)
     ahead, place = total.topk(6)
-    allow = Allowed(TargetRules(never=(5,)), ends=(0,), most=9, device=logits.device)
+    allow = Allowed(TargetRules(never=(5,)), eos_ids=(0,), max_tokens=9, device=logits.device)
     given = candidates(allow(logits, 1), scores)
     torch.testing.assert_close(given[0], ahead)
     assert given[1].equal(place % 3000)
@@ -235,7 +241,7 @@ def test_candidates_are_the_best_of_all_versions():
         ({"width": 0}, "the beam is 0, but it must be at least 1 (1: greedy)"),
         ({"width": 2, "best": 3}, "the best 3 are wanted, but a beam of 2 has 1 to 2"),
         ({"best": 0}, "the best 0 are wanted"),
-        ({"penalty": float("nan")}, "the length penalty is nan, but it must be a number"),
+        ({"length_penalty": float("nan")}, "the length penalty is nan, but it must be a number"),
     ],
 )
 def test_a_wrong_beam_is_refused(values, message):

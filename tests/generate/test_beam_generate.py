@@ -9,11 +9,11 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from clearformer.config import NextToken
 from clearformer.generate.beam import Beam, search
-from clearformer.generate.beam_generate import Reading, generate_best
-from clearformer.generate.context import Continue, Slide, Stop
+from clearformer.generate.beam_generate import PromptBeams, generate_beams
+from clearformer.generate.context import NoLimit, SlidingWindow, StopAtLimit
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import generate
-from clearformer.generate.writer import Writer
 from clearformer.hub.importing import import_checkpoint
 from clearformer.inference.beam_state import Continuing, resting
 from clearformer.inference.int8 import quantize
@@ -48,7 +48,7 @@ def pair(scrambled, tmp_path):
         theirs = scrambled(their_model()).eval()
         theirs.save_pretrained(tmp_path)
         imported = import_checkpoint(tmp_path)
-        return theirs, Writer(imported.model(), imported.config)
+        return theirs, LanguageModel(imported.model(), imported.config)
 
     return make
 
@@ -57,14 +57,14 @@ def ending(writer, ends):
     return replace(writer, config=replace(writer.config, head=NextToken(tied=True, ends=ends)))
 
 
-def found_by_transformers(theirs, prompts, how, ends, most=12, **more):
+def found_by_transformers(theirs, prompts, beam, ends, max_tokens=12, **more):
     """Tokens and scores of all prompts side by side, padded on the left."""
     longest = max(map(len, prompts))
     padded = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
     keep = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     out = theirs.generate(
-        padded, attention_mask=keep, max_new_tokens=most, do_sample=False, pad_token_id=39,
-        num_beams=how.width, num_return_sequences=how.best, length_penalty=how.penalty,
+        padded, attention_mask=keep, max_new_tokens=max_tokens, do_sample=False, pad_token_id=39,
+        num_beams=beam.width, num_return_sequences=beam.best, length_penalty=beam.length_penalty,
         early_stopping=False, eos_token_id=list(ends) or None, output_scores=True,
         return_dict_in_generate=True, **more,
     )  # fmt: skip
@@ -78,43 +78,49 @@ def found_by_transformers(theirs, prompts, how, ends, most=12, **more):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("count", [0, 1, 3])  # of tokens that end a text
 @pytest.mark.parametrize(
-    "how",
-    [Beam(width=4, best=4), Beam(width=3, penalty=0.0), Beam(width=2, best=2, penalty=2.0)],
+    "beam",
+    [
+        Beam(width=4, best=4),
+        Beam(width=3, length_penalty=0.0),
+        Beam(width=2, best=2, length_penalty=2.0),
+    ],
 )
 @pytest.mark.parametrize("their_model", [gpt2, llama])
-def test_the_texts_are_those_of_transformers(pair, their_model, how, count, seed):
+def test_the_texts_are_those_of_transformers(pair, their_model, beam, count, seed):
     theirs, writer = pair(their_model, seed)
     # Tokens that these very texts have, so that some end and some do not.
-    free = generate_best(ending(writer, ()), PROMPTS, how, most=12)
+    free = generate_beams(ending(writer, ()), PROMPTS, beam, max_tokens=12)
     ends = tuple(sorted({each[0].tokens[place] for place, each in enumerate(free, 4)}))[:count]
-    expected, scores = found_by_transformers(theirs, PROMPTS, how, ends)
+    expected, scores = found_by_transformers(theirs, PROMPTS, beam, ends)
     ours = ending(writer, ends)
-    together = [each for several in generate_best(ours, PROMPTS, how, most=12) for each in several]
+    together = [
+        each for several in generate_beams(ours, PROMPTS, beam, max_tokens=12) for each in several
+    ]
     assert [each.tokens for each in together] == expected
     torch.testing.assert_close(torch.tensor([each.score for each in together]), scores)
-    assert {each.reason for each in together} <= ({"end", "length"} if ends else {"length"})
-    alone = [generate_best(ours, [prompt], how, most=12)[0] for prompt in PROMPTS]
+    assert {each.finish_reason for each in together} <= ({"end", "length"} if ends else {"length"})
+    alone = [generate_beams(ours, [prompt], beam, max_tokens=12)[0] for prompt in PROMPTS]
     assert [each.tokens for several in alone for each in several] == expected
 
 
 @pytest.mark.parametrize("their_model", [gpt2, llama])
 def test_rules_are_those_of_transformers(pair, their_model):
-    how, reasons = Beam(width=4, best=2), set()
+    beam, reasons = Beam(width=4, best=2), set()
     for seed in range(4):
         theirs, writer = pair(their_model, seed)
-        end = generate_best(ending(writer, ()), PROMPTS, how, most=12)[0][0].tokens[2]
+        end = generate_beams(ending(writer, ()), PROMPTS, beam, max_tokens=12)[0][0].tokens[2]
         ours = ending(writer, (end,))
-        expected, _ = found_by_transformers(theirs, PROMPTS, how, (end,), min_new_tokens=6)
-        found = generate_best(ours, PROMPTS, how, most=12, least=6)
+        expected, _ = found_by_transformers(theirs, PROMPTS, beam, (end,), min_new_tokens=6)
+        found = generate_beams(ours, PROMPTS, beam, max_tokens=12, min_tokens=6)
         assert [each.tokens for several in found for each in several] == expected
         assert min(len(each.tokens) for several in found for each in several) >= 6
-        reasons |= {each.reason for several in found for each in several}
+        reasons |= {each.finish_reason for several in found for each in several}
         never = {token for several in found for token in several[0].tokens[:2]} - {end}
         words = [[token] for token in never]
-        expected, _ = found_by_transformers(theirs, PROMPTS, how, (end,), bad_words_ids=words)
-        found = generate_best(ours, PROMPTS, how, most=12, banned=tuple(never))
+        expected, _ = found_by_transformers(theirs, PROMPTS, beam, (end,), bad_words_ids=words)
+        found = generate_beams(ours, PROMPTS, beam, max_tokens=12, banned=tuple(never))
         assert [each.tokens for several in found for each in several] == expected
-        reasons |= {each.reason for several in found for each in several}
+        reasons |= {each.finish_reason for several in found for each in several}
     assert reasons == {"end", "length"}
 
 
@@ -122,18 +128,20 @@ def test_rules_are_those_of_transformers(pair, their_model):
 def test_a_beam_of_one_is_greedy(family, writer):
     made = writer(family, length=24)
     for prompt in PROMPTS:
-        greedy = generate(made, prompt, Sampling(temperature=0), most=9)
-        (found,) = generate_best(made, PROMPTS, Beam(width=1), most=9)[PROMPTS.index(prompt)]
+        greedy = generate(made, prompt, Sampling(temperature=0), max_tokens=9)
+        (found,) = generate_beams(made, PROMPTS, Beam(width=1), max_tokens=9)[PROMPTS.index(prompt)]
         assert list(found.tokens) == [token.id for token in greedy.tokens]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_decoder_grows_versions_as_the_simple_form_does(family, writer):
-    made, how = writer(family, length=24), Beam(width=3, best=3)
+    made, beam = writer(family, length=24), Beam(width=3, best=3)
     prompt = torch.tensor([PROMPTS[0], PROMPTS[2][:5]])
-    with resting(made.model):
-        simple = search(Continuing(made.model, made.config, prompt), how, ends=(0,), most=9)
-        found = search(Reading(made, prompt.tolist(), 9), how, ends=(0,), most=9)
+    with resting(made.module):
+        simple = search(
+            Continuing(made.module, made.config, prompt), beam, eos_ids=(0,), max_tokens=9
+        )
+        found = search(PromptBeams(made, prompt.tolist(), 9), beam, eos_ids=(0,), max_tokens=9)
     for ours, expected in zip(found, simple, strict=True):
         assert [each.tokens for each in ours] == [each.tokens for each in expected]
         assert [e.score for e in ours] == pytest.approx([e.score for e in expected], abs=1e-4)
@@ -141,45 +149,55 @@ def test_the_decoder_grows_versions_as_the_simple_form_does(family, writer):
 
 def test_packed_and_in_eight_bits(writer):
     """Whoever multiplies: eight bits find about what they cost, a packed model the same."""
-    made, how = writer("modern", length=24), Beam(width=3, best=3)
-    expected = generate_best(made, PROMPTS, how, most=9)
+    made, beam = writer("modern", length=24), Beam(width=3, best=3)
+    expected = generate_beams(made, PROMPTS, beam, max_tokens=9)
     packed = writer("modern", length=24)
-    pack(packed.model, 9)
+    pack(packed.module, 9)
     assert [[each.tokens for each in several] for several in expected] == [
-        [each.tokens for each in several] for several in generate_best(packed, PROMPTS, how, most=9)
+        [each.tokens for each in several]
+        for several in generate_beams(packed, PROMPTS, beam, max_tokens=9)
     ]
     small = writer("modern", length=24)
-    quantize(small.model)
-    for several, before in zip(generate_best(small, PROMPTS, how, most=9), expected, strict=True):
+    quantize(small.module)
+    for several, before in zip(
+        generate_beams(small, PROMPTS, beam, max_tokens=9), expected, strict=True
+    ):
         assert several[0].score == pytest.approx(before[0].score, abs=0.1)
 
 
 def test_a_text_ends_with_the_context_or_goes_on(writer):
-    made, how = writer("modern", length=12), Beam(width=2)
-    found = [each for (each,) in generate_best(made, [[1] * 9, [1] * 3], how, most=6)]
+    made, beam = writer("modern", length=12), Beam(width=2)
+    found = [each for (each,) in generate_beams(made, [[1] * 9, [1] * 3], beam, max_tokens=6)]
     # The last token needs no room.
-    assert [(len(each.tokens), each.reason) for each in found] == [(4, "context"), (6, "length")]
-    alone = [generate_best(made, [prompt], how, most=6)[0][0] for prompt in ([1] * 9, [1] * 3)]
+    assert [(len(each.tokens), each.finish_reason) for each in found] == [
+        (4, "context"),
+        (6, "length"),
+    ]
+    alone = [
+        generate_beams(made, [prompt], beam, max_tokens=6)[0][0] for prompt in ([1] * 9, [1] * 3)
+    ]
     assert [each.tokens for each in alone] == [each.tokens for each in found]
-    found = generate_best(made, [[1] * 9, [1] * 3], how, most=6, past_context=Continue())
-    assert [(len(each.tokens), each.reason) for (each,) in found] == [(6, "length")] * 2
-    (stopped,) = generate_best(made, [[1] * 9], how, most=6, past_context=Stop())[0]
-    assert stopped.reason == "context"
+    found = generate_beams(made, [[1] * 9, [1] * 3], beam, max_tokens=6, context_overflow=NoLimit())
+    assert [(len(each.tokens), each.finish_reason) for (each,) in found] == [(6, "length")] * 2
+    (stopped,) = generate_beams(
+        made, [[1] * 9], beam, max_tokens=6, context_overflow=StopAtLimit()
+    )[0]
+    assert stopped.finish_reason == "context"
 
 
 def test_who_has_had_enough_gets_what_there_is(writer):
-    made, how, steps = writer("modern", length=24), Beam(width=2), iter([False] * 4 + [True])
-    found = generate_best(made, PROMPTS, how, most=9, enough=lambda: next(steps))
-    assert [(len(each.tokens), each.reason) for (each,) in found] == [(5, "interrupted")] * 4
+    made, beam, steps = writer("modern", length=24), Beam(width=2), iter([False] * 4 + [True])
+    found = generate_beams(made, PROMPTS, beam, max_tokens=9, should_stop=lambda: next(steps))
+    assert [(len(each.tokens), each.finish_reason) for (each,) in found] == [(5, "interrupted")] * 4
     assert found == [
-        [replace(each, reason="interrupted") for each in several]
-        for several in generate_best(made, PROMPTS, how, most=5)
+        [replace(each, finish_reason="interrupted") for each in several]
+        for several in generate_beams(made, PROMPTS, beam, max_tokens=5)
     ]
 
 
 def test_the_text_goes_on_from_the_prompt(writer):
     made = writer("modern", Bytes(), vocabulary=256, length=24)
-    (found,) = generate_best(made, ["caf"], Beam(width=2), most=5)[0]
+    (found,) = generate_beams(made, ["caf"], Beam(width=2), max_tokens=5)[0]
     assert found.text == bytes(found.tokens).decode(errors="replace")
     assert found.prompt == "caf"
 
@@ -187,14 +205,23 @@ def test_the_text_goes_on_from_the_prompt(writer):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"past_context": Slide()}, "a beam search cannot slide, since all its versions would be"),
+        (
+            {"context_overflow": SlidingWindow()},
+            "a beam search cannot slide, since all its versions would be",
+        ),
         ({"banned": (99,)}, "banned has the id 99, but modern-small has the ids 0 to "),
-        ({"most": 0}, "the text is to have 0 to 0 tokens, but it must have at least 1, and the"),
-        ({"most": 3, "least": 4}, "the text is to have 4 to 3 tokens, but it must have at least"),
+        (
+            {"max_tokens": 0},
+            "min_tokens is 0 and max_tokens is 0, but they must be",
+        ),
+        (
+            {"max_tokens": 3, "min_tokens": 4},
+            "min_tokens is 4 and max_tokens is 3, but they must be",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(writer, values, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        generate_best(writer("modern"), [[1]], **values)
+        generate_beams(writer("modern"), [[1]], **values)
     with pytest.raises(ValueError, match="the prompt has 13 tokens, but the context of"):
-        generate_best(writer("modern"), [[1] * 13])
+        generate_beams(writer("modern"), [[1] * 13])

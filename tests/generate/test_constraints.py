@@ -5,8 +5,13 @@ import re
 
 import pytest
 
-from clearformer.generate.constraints import Choices, Expression, continuation, spellings
-from clearformer.generate.detokenize import spelling
+from clearformer.generate.constraints import (
+    ChoiceConstraint,
+    RegexConstraint,
+    encode_continuation,
+    spellings,
+)
+from clearformer.generate.detokenize import detokenizer
 from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Characters, Words
 from clearformer.text.byte_fallback import BYTES, SPACE, FallbackSpec
 
@@ -29,7 +34,7 @@ def accepts(constraint, ids):
 
 @pytest.mark.parametrize("tokenizer", [Bytes(), Characters("aenosy"), PAIRS])
 def test_choices_are_taken_and_nothing_else(tokenizer):
-    choices = Choices(["yes", "no", "nose"], tokenizer)
+    choices = ChoiceConstraint(["yes", "no", "nose"], tokenizer)
     for text in ("yes", "no", "nose"):
         assert accepts(choices, tokenizer.encode(text).tolist())
     for text in ("ye", "n", "nos", "yess", "a"):
@@ -39,14 +44,14 @@ def test_choices_are_taken_and_nothing_else(tokenizer):
 @pytest.mark.parametrize("pattern", [r"[0-9]{2,4}", r"(yes|no)( and (yes|no))*", r"ö+", r".o"])
 @pytest.mark.parametrize("tokenizer", [Bytes(), PAIRS, LLAMA])
 def test_expressions_accept_what_the_language_does(pattern, tokenizer):
-    expression = Expression(pattern, tokenizer)
+    expression = RegexConstraint(pattern, tokenizer)
     for text in ("12", "2026", "20261", "yes", "yes and no", "yes and", "ö", "öö", "no", "po"):
         whole = re.fullmatch(pattern, text) is not None
         assert accepts(expression, tokenizer.encode_continuation(text).tolist()) == whole, text
 
 
 def test_every_spelling_of_a_match_is_accepted():
-    expression = Expression("(yes|no)+", PAIRS)
+    expression = RegexConstraint("(yes|no)+", PAIRS)
     whole, letters = PAIRS.encode("yes").tolist(), [PAIRS.encode(c)[0] for c in "yes"]
     assert len(whole) < len(letters)
     assert accepts(expression, whole + letters)
@@ -65,16 +70,16 @@ def test_every_token_spells_its_bytes():
 def test_a_choice_that_cannot_be_encoded_is_said():
     message = r"^the choice 'maybe' cannot be encoded: this tokenizer .characters. makes"
     with pytest.raises(ValueError, match=message):
-        Choices(["yes", "maybe"], Characters("esy"))
+        ChoiceConstraint(["yes", "maybe"], Characters("esy"))
     with pytest.raises(ValueError, match=r"^the choice '' cannot be encoded"):
-        Choices([""], Bytes())
+        ChoiceConstraint([""], Bytes())
     with pytest.raises(ValueError, match=r"^there are no choices: give at least one"):
-        Choices([], Bytes())
+        ChoiceConstraint([], Bytes())
 
 
 def test_words_do_not_spell():
     with pytest.raises(ValueError, match=r"which those of a words tokenizer do not: use --choices"):
-        Expression("a+", Words(["a"]))
+        RegexConstraint("a+", Words(["a"]))
 
 
 STUCK = ["a☃b|ab", "(a☃)*b", "☃*b?", "[a-z]*(☃|ba)", "a(b|☃(a|b))*", "[ab]{3}", "(aa|ab☃)+b"]
@@ -95,7 +100,7 @@ def test_a_text_never_gets_stuck(pattern, tokenizer, banned):
     """Whatever allowed token is taken, a match can still be written, and without a banned one."""
     generator, form = random.Random(0), None
     try:
-        form = Expression(pattern, tokenizer, banned)
+        form = RegexConstraint(pattern, tokenizer, banned)
     except ValueError as refused:
         assert "without those that are banned" in str(refused)  # noqa: PT017
     for _ in range(30 if form else 0):
@@ -113,7 +118,7 @@ def test_a_text_never_gets_stuck(pattern, tokenizer, banned):
 
 def test_letters_and_single_bytes_spell_together():
     """Of LLAMA's tokens y, e, s and some pairs are letters, all else is bytes."""
-    form, names = Expression("(y☃e|ye s)+", LLAMA), LLAMA.spec.vocabulary
+    form, names = RegexConstraint("(y☃e|ye s)+", LLAMA), LLAMA.spec.vocabulary
     snow = [names.index(BYTES[byte]) for byte in "☃".encode()]
     y, e, s, space = (names.index(letter) for letter in ("y", "e", "s", SPACE))
     for ids in ([y, *snow, e], [y, e, space, s], [y, e, space, s, y, *snow, e]):
@@ -129,34 +134,34 @@ def test_a_form_that_no_tokens_spell_is_refused():
         r"tokens of this tokenizer .characters.$"
     )
     with pytest.raises(ValueError, match=message):
-        Expression("a☃b", Characters("ab"))
+        RegexConstraint("a☃b", Characters("ab"))
     with pytest.raises(ValueError, match=r"tokenizer .bytes., without those that are banned$"):
-        Expression("[ab]+", Bytes(), banned=b"ab")
+        RegexConstraint("[ab]+", Bytes(), banned=b"ab")
     with pytest.raises(ValueError, match=r"cannot be used: no text that matches it can be written"):
-        Expression(r"a\ud800", Bytes())
+        RegexConstraint(r"a\ud800", Bytes())
 
 
 def test_a_banned_byte_may_be_part_of_another_token():
     whole = PAIRS.encode("yes").tolist()
     assert len(whole) == 1
-    assert accepts(Expression("(yes)+", PAIRS, banned=PAIRS.encode("e").tolist()), whole)
+    assert accepts(RegexConstraint("(yes)+", PAIRS, banned=PAIRS.encode("e").tolist()), whole)
 
 
 def test_choices_that_need_a_banned_token_are_none():
-    choices = Choices(["yes", "no"], Bytes(), banned=b"y")
+    choices = ChoiceConstraint(["yes", "no"], Bytes(), banned=b"y")
     assert accepts(choices, b"no")
     assert choices.allowed(choices.start).tolist() == [*b"n"]
     message = r"^no choice is left: a token that is banned is needed for 'yes' and for 'no'$"
     with pytest.raises(ValueError, match=message):
-        Choices(["yes", "no"], Bytes(), banned=b"yn")
+        ChoiceConstraint(["yes", "no"], Bytes(), banned=b"yn")
 
 
 @pytest.mark.parametrize("text", ["yes", " yes", "y", " ", "  yes", "日本 yes", "\n"])
 @pytest.mark.parametrize("tokenizer", [Bytes(), PAIRS, LLAMA])
 def test_a_continuation_adds_exactly_its_text(tokenizer, text):
-    speller = spelling(tokenizer, tokenizer.encode("es"))
-    ids = continuation(text, tokenizer, "the choice")
-    assert "".join(map(speller.add, ids)) + speller.rest() == text
+    speller = detokenizer(tokenizer, tokenizer.encode("es"))
+    ids = encode_continuation(text, tokenizer, "the choice")
+    assert "".join(map(speller.add, ids)) + speller.flush() == text
 
 
 def test_what_would_be_written_otherwise_is_refused_with_advice():
@@ -165,9 +170,9 @@ def test_what_would_be_written_otherwise_is_refused_with_advice():
         r"prompt, so give ' good'$"
     )
     with pytest.raises(ValueError, match=message):
-        continuation("Good", Words(["good"]), "--forced")
-    assert continuation(" good", Words(["good"]), "--forced") == (2,)
+        encode_continuation("Good", Words(["good"]), "--forced")
+    assert encode_continuation(" good", Words(["good"]), "--forced") == (2,)
     with pytest.raises(
         ValueError, match=r"makes ' \[unknown\]' of it .* no text could ever be it$"
     ):
-        continuation("bad", Words(["good"]), "--forced")
+        encode_continuation("bad", Words(["good"]), "--forced")

@@ -7,10 +7,10 @@ from clearformer import config as c
 from clearformer.build import build
 from clearformer.families import xl
 from clearformer.generate.decoder import Decoder
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
-from clearformer.generate.sequence import Task
+from clearformer.generate.sequence import GenerationConfig
 from clearformer.generate.stream import generate, generate_many
-from clearformer.generate.writer import Writer
 
 POSITIONS = {
     "none": c.NoPosition(),
@@ -38,14 +38,14 @@ def assert_near(given, expected):
 
 @torch.inference_mode()
 def whole(writer, text):
-    return writer.model(torch.tensor([text]))[0, -1]
+    return writer.module(torch.tensor([text]))[0, -1]
 
 
 def check(writer, chunk):
     """Read, step and leave out rows; after each the logits are those of each text alone."""
     decoder = Decoder(writer, chunk)
     texts = [list(text) for text in TEXTS]
-    logits = decoder.read(texts, room=5)
+    logits = decoder.prefill(texts, room=5)
     for step in range(5):
         for text, scores in zip(texts, logits, strict=True):
             assert_near(scores, whole(writer, text))
@@ -86,13 +86,13 @@ def test_a_memory_reads_the_same_segments_in_any_company():
             for weight in model.parameters():
                 weight.add_(0.2 * torch.randn_like(weight))
         texts = [torch.randint(config.vocabulary, (count,)).tolist() for count in (150, 190)]
-    made = Writer(model, config)
+    made = LanguageModel(model, config)
     assert config.length < 150
-    together = Decoder(made).read(texts, room=1)
+    together = Decoder(made).prefill(texts, room=1)
     for text, scores in zip(texts, together, strict=True):
-        assert_near(scores, Decoder(made).read([text], room=1)[0])
-    task = Task(how=Sampling(temperature=0), most=20)
-    alone = [generate(made, text, task=task).tokens for text in texts]
+        assert_near(scores, Decoder(made).prefill([text], room=1)[0])
+    task = GenerationConfig(sampling=Sampling(temperature=0), max_tokens=20)
+    alone = [generate(made, text, config=task).tokens for text in texts]
     both = [written.tokens for written in generate_many(made, texts, task)]
     assert [[t.id for t in each] for each in both] == [[t.id for t in each] for each in alone]
 
@@ -101,27 +101,27 @@ def test_a_memory_reads_the_same_segments_in_any_company():
 def test_tokens_can_be_taken_back(family, writer):
     made = writer(family)
     decoder = Decoder(made)
-    decoder.read([TEXTS[0]], room=6)
-    several = decoder.look([7, 8, 9])
+    decoder.prefill([TEXTS[0]], room=6)
+    several = decoder.extend([7, 8, 9])
     for count in (1, 2, 3):
         assert_near(several[count - 1], whole(made, [*TEXTS[0], *[7, 8, 9][:count]]))
-    decoder.forget(2)
+    decoder.rollback(2)
     assert_near(decoder.step([2])[0], whole(made, [*TEXTS[0], 7, 2]))
 
 
 def test_a_prompt_is_read_once_for_all_its_samples(writer, monkeypatch):
     made = writer("gpt2")
     rows = []
-    hidden = type(made.model).hidden
+    hidden = type(made.module).hidden
     monkeypatch.setattr(
-        type(made.model),
+        type(made.module),
         "hidden",
         lambda self, tokens, *rest, **more: (
             rows.append(len(tokens)) or hidden(self, tokens, *rest, **more)
         ),
     )
     decoder = Decoder(made)
-    logits = decoder.read([TEXTS[0], TEXTS[1], TEXTS[0]], room=2)
+    logits = decoder.prefill([TEXTS[0], TEXTS[1], TEXTS[0]], room=2)
     after = decoder.step([7, 8, 9])
     monkeypatch.undo()
     assert rows == [2]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from clearformer.generate.detokenize import Stops, Token, spelling
+from clearformer.generate.detokenize import StopStrings, Token, detokenizer
 from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Characters, WordPieces, Words
 from clearformer.text.byte_fallback import BYTES, SPACE, FallbackSpec
 from clearformer.text.specs import byte_characters
@@ -38,8 +38,8 @@ BYTE_IDS = {
 
 
 def spelled(tokenizer, ids, before=()):
-    machine = spelling(tokenizer, before)
-    return [*(machine.add(token) for token in ids), machine.rest()]
+    machine = detokenizer(tokenizer, before)
+    return [*(machine.add(token) for token in ids), machine.flush()]
 
 
 def test_a_character_waits_for_all_its_bytes():
@@ -108,7 +108,7 @@ def test_each_character_comes_as_soon_as_nothing_can_change_it(kind):
         following += [[token] * count for token in ends for count in (2, 3)]
     for _ in range(6):
         ids = strange(tokenizer, generator)[:9]
-        machine, said = spelling(tokenizer), ""
+        machine, said = detokenizer(tokenizer), ""
         for place, token in enumerate(ids, 1):
             said += machine.add(token)
             now = tokenizer.decode(ids[:place])
@@ -173,7 +173,7 @@ def passed(stops, texts):
         found += [token.text for token in stops.add(Token(0, text, 1.0, 0.0, 0.0))]
         if stops.found:
             return found, count
-    return found + [token.text for token in stops.rest()], None
+    return found + [token.text for token in stops.flush()], None
 
 
 @pytest.mark.parametrize(
@@ -191,15 +191,15 @@ def passed(stops, texts):
     ],
 )
 def test_stop_strings_end_the_text_before_them(strings, texts, expected):
-    assert passed(Stops(strings), texts) == expected
+    assert passed(StopStrings(strings), texts) == expected
 
 
 def test_nothing_is_held_without_need():
-    stops = Stops(["END"])
+    stops = StopStrings(["END"])
     assert [token.text for token in stops.add(Token(0, "ab", 1.0, 0.0, 0.0))] == ["ab"]
     assert stops.add(Token(0, "E", 1.0, 0.0, 0.0)) == []
 
 
 def test_an_empty_stop_string_is_refused():
     with pytest.raises(ValueError, match=r"^a stop string is empty, so no text could begin"):
-        Stops(["x", ""])
+        StopStrings(["x", ""])

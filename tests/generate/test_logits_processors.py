@@ -26,7 +26,7 @@ def kept(logits):
     [
         (logits_processors.top_p, TopPLogitsWarper),
         (logits_processors.min_p, MinPLogitsWarper),
-        (logits_processors.typical, TypicalLogitsWarper),
+        (logits_processors.typical_p, TypicalLogitsWarper),
     ],
 )
 def test_cuts_are_those_of_transformers(ours, theirs, value):
@@ -43,20 +43,20 @@ def test_top_k_is_that_of_transformers(k):
 
 def test_the_repetition_penalty_is_that_of_transformers():
     expected = RepetitionPenaltyLogitsProcessor(1.3)(torch.tensor([SEEN]), LOGITS[None])[0]
-    torch.testing.assert_close(logits_processors.repeated(LOGITS, SEEN, 1.3), expected)
-    assert logits_processors.repeated(LOGITS, [], 1.3) is LOGITS
+    torch.testing.assert_close(logits_processors.repetition_penalty(LOGITS, SEEN, 1.3), expected)
+    assert logits_processors.repetition_penalty(LOGITS, [], 1.3) is LOGITS
 
 
 def test_the_frequency_penalty_counts():
-    changed = LOGITS - logits_processors.frequent(LOGITS, SEEN, 0.5)
+    changed = LOGITS - logits_processors.frequency_penalty(LOGITS, SEEN, 0.5)
     assert changed[1] == pytest.approx(1.0)
     assert changed[3] == pytest.approx(0.5)
     assert changed[0] == 0
 
 
 def test_banned_and_only_are_opposites():
-    assert kept(logits_processors.only(LOGITS, torch.tensor([3, 7]))) == [3, 7]
-    assert kept(logits_processors.banned(LOGITS, [3, 7])) == [
+    assert kept(logits_processors.keep_only(LOGITS, torch.tensor([3, 7]))) == [3, 7]
+    assert kept(logits_processors.exclude(LOGITS, [3, 7])) == [
         i for i in range(200) if i not in (3, 7)
     ]
 
@@ -65,14 +65,14 @@ def test_ties_go_by_id_in_every_cut():
     flat = torch.zeros(300, dtype=torch.float64)
     assert kept(logits_processors.top_k(flat, 3)) == [0, 1, 2]
     assert kept(logits_processors.top_p(flat, 0.01)) == [0, 1, 2]
-    assert logits_processors.falling(flat, 2)[1].tolist() == list(range(300))
+    assert logits_processors.top_sorted(flat, 2)[1].tolist() == list(range(300))
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.3, 0.9, 0.99999, 1.0])
 def test_the_leading_tokens_are_those_of_a_whole_sort(reach):
     probabilities = torch.randn(5000, dtype=torch.float64).round(decimals=1).softmax(0)
     shares, ids = probabilities.sort(descending=True, stable=True)
-    found, places = logits_processors.leading(probabilities, reach)
+    found, places = logits_processors.top_until(probabilities, reach)
     assert ids[: len(places)].equal(places)
     assert shares[: len(found)].equal(found)
     assert float(found.sum()) > reach or len(found) == 5000

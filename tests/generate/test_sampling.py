@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from clearformer.generate.sampling import Sampling, choose, cut, shaped
+from clearformer.generate.sampling import Sampling, next_token, process_logits, warp_logits
 
 LOGITS = torch.tensor([0.5, 2.0, -1.0, 2.0, 0.0])
 
 
-def by_id(how):
-    return cut(shaped(LOGITS, how), how).softmax(0)
+def by_id(sampling):
+    return warp_logits(process_logits(LOGITS, sampling), sampling).softmax(0)
 
 
-def kept(how):
-    return (by_id(how) > 0).nonzero().flatten().tolist()
+def kept(sampling):
+    return (by_id(sampling) > 0).nonzero().flatten().tolist()
 
 
 def test_the_whole_vocabulary_counts():
@@ -28,7 +28,7 @@ def test_temperature_divides_the_logits():
 
 
 def test_temperature_zero_is_the_most_likely_and_ties_go_by_id():
-    choice = choose(LOGITS, Sampling(temperature=0), 0.99)
+    choice = next_token(LOGITS, Sampling(temperature=0), 0.99)
     assert (choice.id, choice.probability, choice.uniform) == (1, 1.0, 0.99)
 
 
@@ -40,41 +40,49 @@ def test_cuts_compose():
     assert len(kept(Sampling(top_p=1.0))) == 5
     assert kept(Sampling(top_k=3, top_p=0.85)) == [1, 3]
     assert kept(Sampling(min_p=0.2)) == [0, 1, 3]
-    assert 0 < len(kept(Sampling(typical=0.3))) < 5
+    assert 0 < len(kept(Sampling(typical_p=0.3))) < 5
 
 
 def test_rules_look_at_the_text():
-    how = Sampling(temperature=0, repetition=5.0, frequency=1.5, banned=(3,), forced=(2,))
-    assert choose(LOGITS, how, 0.5).id == 2  # forced, then free
-    assert choose(LOGITS, how, 0.5, text=[2]).id == 1
-    assert choose(LOGITS, how, 0.5, prompt=[1], text=[2]).id == 0
-    assert choose(LOGITS, how, 0.5, text=[1, 0]).id == 4
+    sampling = Sampling(
+        temperature=0,
+        repetition_penalty=5.0,
+        frequency_penalty=1.5,
+        banned_ids=(3,),
+        forced_ids=(2,),
+    )
+    assert next_token(LOGITS, sampling, 0.5).id == 2  # forced, then free
+    assert next_token(LOGITS, sampling, 0.5, text=[2]).id == 1
+    assert next_token(LOGITS, sampling, 0.5, prompt=[1], text=[2]).id == 0
+    assert next_token(LOGITS, sampling, 0.5, text=[1, 0]).id == 4
     # The frequency counts the text alone, the repetition the prompt as well.
-    assert choose(LOGITS, Sampling(temperature=0, frequency=9.0), 0.5, prompt=[1]).id == 1
+    assert (
+        next_token(LOGITS, Sampling(temperature=0, frequency_penalty=9.0), 0.5, prompt=[1]).id == 1
+    )
 
 
 def test_a_forced_token_comes_even_if_it_is_banned():
-    assert choose(LOGITS, Sampling(forced=(2,), banned=(2,)), 0.5).id == 2
+    assert next_token(LOGITS, Sampling(forced_ids=(2,), banned_ids=(2,)), 0.5).id == 2
 
 
 def test_the_draw_is_the_inverse_of_the_cumulative_sum():
     shares, ids = LOGITS.double().softmax(0).sort(descending=True, stable=True)
     low = 0.0
     for probability, token in zip(shares.tolist(), ids.tolist(), strict=True):
-        middle = choose(LOGITS, Sampling(), low + probability / 2)
+        middle = next_token(LOGITS, Sampling(), low + probability / 2)
         assert middle.id == token
         assert middle.probability == pytest.approx(probability)
         low += probability
-    assert choose(LOGITS, Sampling(), 0.0).id == 1
-    assert choose(LOGITS, Sampling(top_k=2), 1 - 1e-16).id == 3
+    assert next_token(LOGITS, Sampling(), 0.0).id == 1
+    assert next_token(LOGITS, Sampling(top_k=2), 1 - 1e-16).id == 3
 
 
 def test_nothing_left_is_said():
     with pytest.raises(ValueError, match=r"^no token is left .* every one, 5 of them by a ban$"):
-        choose(LOGITS, Sampling(banned=(0, 1, 2, 3, 4)), 0.5)
-    for how in (Sampling(temperature=0), Sampling()):
+        next_token(LOGITS, Sampling(banned_ids=(0, 1, 2, 3, 4)), 0.5)
+    for sampling in (Sampling(temperature=0), Sampling()):
         with pytest.raises(ValueError, match=r"^the model's scores .* are no numbers \(NaN\): its"):
-            choose(LOGITS * float("nan"), how, 0.5)
+            next_token(LOGITS * float("nan"), sampling, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +93,10 @@ def test_nothing_left_is_said():
         ({"top_k": 0}, "top-k is 0, but at least 1 token must be kept"),
         ({"top_p": 0.0}, "top-p is 0.0, but it must be above 0 and at most 1"),
         ({"top_p": 1.5}, "top-p is 1.5, but it must be above 0 and at most 1"),
-        ({"typical": 2.0}, "typical is 2.0, but it must be above 0 and at most 1"),
+        ({"typical_p": 2.0}, "typical is 2.0, but it must be above 0 and at most 1"),
         ({"min_p": -0.1}, "min-p is -0.1, but it must be between 0 and 1"),
-        ({"repetition": 0.0}, "repetition is 0.0, but it must be above 0"),
-        ({"frequency": float("inf")}, "frequency is inf, but it must be a number"),
+        ({"repetition_penalty": 0.0}, "repetition is 0.0, but it must be above 0"),
+        ({"frequency_penalty": float("inf")}, "frequency is inf, but it must be a number"),
     ],
 )
 def test_absurd_numbers_are_refused(settings, message):

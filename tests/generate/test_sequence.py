@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from clearformer.generate.constraints import Choices, Expression
+from clearformer.generate.constraints import ChoiceConstraint, RegexConstraint
 from clearformer.generate.sampling import Sampling
-from clearformer.generate.sequence import Row, Task, Uniforms
+from clearformer.generate.sequence import GeneratedSequence, GenerationConfig, Uniforms
 from clearformer.text import ByteFallbackPairs, Bytes
 from clearformer.text.byte_fallback import BYTES, FallbackSpec
 
@@ -21,13 +21,13 @@ def logits(*likely, size=256):
     return scores
 
 
-def written(task, *steps, prompt=b"p"):
+def written(config, *steps, prompt=b"p"):
     """What a row makes of logits, one after the other: texts, and why it ended."""
-    row, texts = Row(list(prompt), task, Bytes()), []
+    row, texts = GeneratedSequence(list(prompt), config, Bytes()), []
     for step in steps:
-        if row.finished is None:
-            texts += [token.text for token in row.take(step)]
-    return texts, row.finished
+        if row.finish_reason is None:
+            texts += [token.text for token in row.advance(step)]
+    return texts, row.finish_reason
 
 
 def letters(text):
@@ -46,9 +46,11 @@ def test_uniform_numbers_depend_on_seed_row_and_place_alone():
 
 
 def test_a_token_tells_how_it_was_drawn():
-    row = Row([1], Task(how=Sampling(temperature=0.5, top_k=2)), Bytes(), seed=3)
+    row = GeneratedSequence(
+        [1], GenerationConfig(sampling=Sampling(temperature=0.5, top_k=2)), Bytes(), seed=3
+    )
     scores = logits(65, 66)
-    (token,) = row.take(scores)
+    (token,) = row.advance(scores)
     assert token.uniform == Uniforms(3, 0)[0]
     assert token.probability == pytest.approx(float((scores / 0.5).topk(2).values.softmax(0)[0]))
     assert token.bits == pytest.approx(float(-scores.log_softmax(0)[65]) / math.log(2), abs=1e-5)
@@ -58,62 +60,71 @@ def test_a_token_tells_how_it_was_drawn():
 def test_bytes_that_wait_for_more_are_not_lost_where_a_text_ends():
     """However it ends: by an end, from outside, by its length or before a stop string."""
     half = [logits(byte) for byte in b"a\xe2\x82"]
-    ended = written(Task(how=GREEDY, ends=(0,)), *half, logits(0))
+    ended = written(GenerationConfig(sampling=GREEDY, eos_ids=(0,)), *half, logits(0))
     assert ("".join(ended[0]), ended[1]) == ("a\ufffd", "end")
-    assert "".join(written(Task(how=GREEDY, most=3), *half)[0]) == "a\ufffd"
-    row = Row([1], Task(how=GREEDY), Bytes())
-    tokens = [token for step in half for token in row.take(step)]
+    assert "".join(written(GenerationConfig(sampling=GREEDY, max_tokens=3), *half)[0]) == "a\ufffd"
+    row = GeneratedSequence([1], GenerationConfig(sampling=GREEDY), Bytes())
+    tokens = [token for step in half for token in row.advance(step)]
     assert [token.id for token in tokens] == [0x61, 0xE2]  # the last one waits
     tokens += row.finish("context")
     assert "".join(token.text for token in tokens) == "a\ufffd"
     assert [token.id for token in tokens] == [*b"a\xe2\x82"]
-    stopped = written(Task(how=GREEDY, stops=("!",)), *half, logits(33))
+    stopped = written(GenerationConfig(sampling=GREEDY, stop=("!",)), *half, logits(33))
     assert ("".join(stopped[0]), stopped[1]) == ("a\ufffd", "stop")
 
 
 def test_a_stop_string_is_found_in_bytes_that_waited_to_the_end():
     merged = ByteFallbackPairs(FallbackSpec(("<unk>", *BYTES, "a"), ()))
     ids = [1 + byte for byte in "日本".encode()]
-    for ends, most in (((257,), 9), ((), 6)):
-        row = Row([257], Task(how=GREEDY, stops=("本",), ends=ends, most=most), merged)
+    for eos_ids, max_tokens in (((257,), 9), ((), 6)):
+        row = GeneratedSequence(
+            [257],
+            GenerationConfig(sampling=GREEDY, stop=("本",), eos_ids=eos_ids, max_tokens=max_tokens),
+            merged,
+        )
         tokens = []
         for token in [*ids, 257]:
-            tokens += row.take(logits(token, size=258)) if row.finished is None else []
-        assert ("".join(token.text for token in tokens), row.finished) == ("日", "stop")
+            tokens += row.advance(logits(token, size=258)) if row.finish_reason is None else []
+        assert ("".join(token.text for token in tokens), row.finish_reason) == ("日", "stop")
 
 
 def test_what_ends_a_text():
-    assert written(Task(how=GREEDY, most=2), *letters("abc")) == (["a", "b"], "length")
-    task = Task(how=GREEDY, ends=(0,))
-    assert written(task, *letters("ab"), logits(0)) == (["a", "b"], "end")
-    task = Task(how=GREEDY, stops=("bc",))
-    assert written(task, *letters("abcd")) == (["a"], "stop")
-    assert written(Task(how=GREEDY, stops=("bx",), most=2), *letters("ab"))[0] == ["a", "b"]
+    assert written(GenerationConfig(sampling=GREEDY, max_tokens=2), *letters("abc")) == (
+        ["a", "b"],
+        "length",
+    )
+    config = GenerationConfig(sampling=GREEDY, eos_ids=(0,))
+    assert written(config, *letters("ab"), logits(0)) == (["a", "b"], "end")
+    config = GenerationConfig(sampling=GREEDY, stop=("bc",))
+    assert written(config, *letters("abcd")) == (["a"], "stop")
+    assert written(GenerationConfig(sampling=GREEDY, stop=("bx",), max_tokens=2), *letters("ab"))[
+        0
+    ] == ["a", "b"]
 
 
 def test_a_least_length_postpones_the_end():
-    task = Task(how=GREEDY, ends=(0,), least=2)
-    texts, reason = written(task, *[logits(0, 97)] * 3)
+    config = GenerationConfig(sampling=GREEDY, eos_ids=(0,), min_tokens=2)
+    texts, reason = written(config, *[logits(0, 97)] * 3)
     assert (texts, reason) == (["a", "a"], "end")
 
 
 def test_half_a_character_comes_at_the_end():
-    assert written(Task(how=GREEDY, most=2), logits(97), logits(0xC3)) == (
+    assert written(GenerationConfig(sampling=GREEDY, max_tokens=2), logits(97), logits(0xC3)) == (
         ["a", "\ufffd"],
         "length",
     )
 
 
 def test_a_form_is_filled_and_then_done():
-    task = Task(how=GREEDY, constraint=Choices(["yes", "no"], Bytes()))
+    config = GenerationConfig(sampling=GREEDY, constraint=ChoiceConstraint(["yes", "no"], Bytes()))
     free = logits(ord("x"), ord("n"), ord("y"))
-    assert written(task, free, *letters("zzz")) == (["n", "o"], "complete")
+    assert written(config, free, *letters("zzz")) == (["n", "o"], "complete")
 
 
 def test_where_a_form_may_end_the_model_decides():
-    task = Task(how=GREEDY, constraint=Expression("[0-9]+", Bytes()))
-    assert written(task, *letters("12"), logits(ord("."), ord("3"))) == (["1", "2"], "complete")
-    assert written(task, logits(ord("."), ord("3")), *letters("4."))[0] == ["3", "4"]
+    config = GenerationConfig(sampling=GREEDY, constraint=RegexConstraint("[0-9]+", Bytes()))
+    assert written(config, *letters("12"), logits(ord("."), ord("3"))) == (["1", "2"], "complete")
+    assert written(config, logits(ord("."), ord("3")), *letters("4."))[0] == ["3", "4"]
 
 
 class Stuck:
@@ -132,41 +143,47 @@ class Stuck:
 
 
 def test_a_form_that_cannot_be_filled_is_not_called_complete():
-    message = r"^after 2 tokens the form allows no token and no end: it cannot be filled with"
+    message = r"^after 2 tokens the constraint allows neither a token nor the end"
     with pytest.raises(ValueError, match=message):
-        written(Task(how=GREEDY, constraint=Stuck()), *letters("abc"))
+        written(GenerationConfig(sampling=GREEDY, constraint=Stuck()), *letters("abc"))
 
 
 def test_rules_that_leave_nothing_of_a_form_are_named():
-    how = Sampling(temperature=0, banned=(98,))
+    sampling = Sampling(temperature=0, banned_ids=(98,))
     message = r"^no token is left to choose: after 1 tokens the form allows 1, and other rules excl"
     with pytest.raises(ValueError, match=message):
-        written(Task(how=how, constraint=Stuck()), *letters("ab"))
+        written(GenerationConfig(sampling=sampling, constraint=Stuck()), *letters("ab"))
 
 
 def test_a_text_has_a_number():
     with pytest.raises(ValueError, match=r"^the number of a text is -1, but it must be at least 0"):
-        Row([1], Task(), number=-1)
+        GeneratedSequence([1], GenerationConfig(), index=-1)
 
 
 def test_a_held_back_text_comes_when_a_row_is_ended_from_outside():
-    row = Row([1], Task(how=GREEDY, stops=("ab",)), Bytes())
-    assert row.take(logits(97)) == []
+    row = GeneratedSequence([1], GenerationConfig(sampling=GREEDY, stop=("ab",)), Bytes())
+    assert row.advance(logits(97)) == []
     assert [token.text for token in row.finish("context")] == ["a"]
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"most": 0}, "length is 0, but it must be at least 1"),
-        ({"most": 3, "least": 4}, "the least length is 4, but it must be between 0 and the length"),
-        ({"stops": ("",)}, "a stop string is empty"),
+        ({"max_tokens": 0}, "max_tokens is 0, but it must be at least 1"),
         (
-            {"how": Sampling(forced=(97,)), "constraint": Choices(["a"], Bytes())},
+            {"max_tokens": 3, "min_tokens": 4},
+            "min_tokens is 4, but it must be between 0 and max_tokens",
+        ),
+        ({"stop": ("",)}, "a stop string is empty"),
+        (
+            {
+                "sampling": Sampling(forced_ids=(97,)),
+                "constraint": ChoiceConstraint(["a"], Bytes()),
+            },
             "the task has forced tokens and a constraint, but each of them says how the text",
         ),
     ],
 )
 def test_absurd_tasks_are_refused(settings, message):
     with pytest.raises(ValueError, match=f"^{message}"):
-        Task(**settings)
+        GenerationConfig(**settings)

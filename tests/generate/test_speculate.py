@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from clearformer.build import build
-from clearformer.generate.context import Slide, Stop
+from clearformer.generate.context import SlidingWindow, StopAtLimit
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
-from clearformer.generate.sequence import Row, Task
+from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
 from clearformer.generate.speculate import DraftModel, PromptLookup
 from clearformer.generate.stream import stream
-from clearformer.generate.writer import Writer
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 
@@ -20,22 +20,24 @@ def drafts(writer, small):
         "lookup": PromptLookup(),
         "eager lookup": PromptLookup(longest=1, tokens=20),
         "itself": DraftModel(writer, tokens=3),
-        "another": DraftModel(Writer(build(config, seed=4).eval(), config), tokens=3),
+        "another": DraftModel(LanguageModel(build(config, seed=4).eval(), config), tokens=3),
     }
 
 
-@pytest.mark.parametrize("rule", [Slide(), Stop()])
+@pytest.mark.parametrize("rule", [SlidingWindow(), StopAtLimit()])
 @pytest.mark.parametrize(
-    "how", [Sampling(temperature=0), Sampling(temperature=0.7, repetition=1.2)]
+    "sampling", [Sampling(temperature=0), Sampling(temperature=0.7, repetition_penalty=1.2)]
 )
 @pytest.mark.parametrize("name", ["lookup", "eager lookup", "itself", "another"])
-def test_the_text_is_the_same_with_a_draft(name, how, rule, writer, small):
+def test_the_text_is_the_same_with_a_draft(name, sampling, rule, writer, small):
     made = writer("gpt2")
-    task = Task(how=how, most=40)
+    task = GenerationConfig(sampling=sampling, max_tokens=40)
     for seed in range(3):
         draft = drafts(made, small)[name]
-        with_draft = stream(made, PROMPT, task=task, seed=seed, past_context=rule, draft=draft)
-        without = stream(made, PROMPT, task=task, seed=seed, past_context=rule)
+        with_draft = stream(
+            made, PROMPT, config=task, seed=seed, context_overflow=rule, draft=draft
+        )
+        without = stream(made, PROMPT, config=task, seed=seed, context_overflow=rule)
         assert [t.id for t in with_draft] == [t.id for t in without]
 
 
@@ -44,16 +46,16 @@ def test_a_draft_saves_readings(writer, monkeypatch):
     counts = []
     for draft in (None, DraftModel(made, tokens=4)):
         steps = []
-        hidden = type(made.model).hidden
+        hidden = type(made.module).hidden
         with monkeypatch.context() as patch:
             patch.setattr(
-                type(made.model),
+                type(made.module),
                 "hidden",
                 lambda self, tokens, *a, hidden=hidden, steps=steps, **k: (
                     steps.append(tokens.shape[1]) or hidden(self, tokens, *a, **k)
                 ),
             )
-            list(stream(made, PROMPT, Sampling(temperature=0), most=40, draft=draft))
+            list(stream(made, PROMPT, Sampling(temperature=0), max_tokens=40, draft=draft))
         counts.append(sum(length == 5 for length in steps))
     assert counts == [0, 8]  # a model that drafts for itself is always right: five at a time
 
@@ -62,32 +64,32 @@ def test_the_distribution_is_the_models(writer):
     made = writer("gpt2")
     draft = DraftModel(writer("gpt2", layers=1), tokens=2)
     with torch.inference_mode():
-        expected = made.model(torch.tensor([PROMPT]))[0, -1].softmax(0)
+        expected = made.module(torch.tensor([PROMPT]))[0, -1].softmax(0)
     counts = torch.zeros(13)
     seconds = torch.zeros(13, 13)
     for seed in range(2000):
-        first, second = (t.id for t in stream(made, PROMPT, most=2, seed=seed, draft=draft))
+        first, second = (t.id for t in stream(made, PROMPT, max_tokens=2, seed=seed, draft=draft))
         counts[first] += 1
         seconds[first, second] += 1
     # Chi-square with 12 degrees of freedom: above 33 once in a thousand.
     assert float(((counts - 2000 * expected) ** 2 / (2000 * expected)).sum()) < 33
     likely = int(counts.argmax())
     with torch.inference_mode():
-        expected = made.model(torch.tensor([[*PROMPT, likely]]))[0, -1].softmax(0) * counts[likely]
+        expected = made.module(torch.tensor([[*PROMPT, likely]]))[0, -1].softmax(0) * counts[likely]
     assert float(((seconds[likely] - expected) ** 2 / expected).sum()) < 33
 
 
 def test_a_lookup_finds_what_followed_last_time():
-    row = Row([1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3], Task())
+    row = GeneratedSequence([1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3], GenerationConfig())
     assert list(PromptLookup(longest=2, tokens=3).propose(row)) == [5, 6, 2]
-    assert list(PromptLookup().propose(Row([1, 2, 3], Task()))) == []
+    assert list(PromptLookup().propose(GeneratedSequence([1, 2, 3], GenerationConfig()))) == []
 
 
 def test_what_cannot_be_drafted_is_said(writer):
     with pytest.raises(ValueError, match=r"keeps hidden states and cannot take a token back"):
-        next(stream(writer("xl"), PROMPT, most=2, draft=PromptLookup()))
+        next(stream(writer("xl"), PROMPT, max_tokens=2, draft=PromptLookup()))
     draft = DraftModel(writer(vocabulary=20))
     with pytest.raises(ValueError, match=r"^the draft has 20 tokens, but gpt2-small has 13"):
-        next(stream(writer(), PROMPT, most=2, draft=draft))
+        next(stream(writer(), PROMPT, max_tokens=2, draft=draft))
     with pytest.raises(ValueError, match=r"^tokens is 0, but it must be at least 1"):
         PromptLookup(tokens=0)

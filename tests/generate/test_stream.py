@@ -7,12 +7,12 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from clearformer import config as c
 from clearformer.build import build
 from clearformer.families import gpt2, modern
-from clearformer.generate.context import Continue, Slide, Stop
+from clearformer.generate.context import NoLimit, SlidingWindow, StopAtLimit
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
-from clearformer.generate.sequence import Row, Task
+from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
 from clearformer.generate.speculate import PromptLookup
-from clearformer.generate.stream import generate, generate_many, grow, stream
-from clearformer.generate.writer import Writer
+from clearformer.generate.stream import generate, generate_many, generate_tokens, stream
 from clearformer.text import Bytes
 
 GREEDY = Sampling(temperature=0)
@@ -28,7 +28,7 @@ def ids(tokens):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_text_is_that_of_the_whole_model(family, writer, uncached):
     made = writer(family)
-    assert ids(stream(made, PROMPT, GREEDY, most=8)) == uncached(made, PROMPT, 8)
+    assert ids(stream(made, PROMPT, GREEDY, max_tokens=8)) == uncached(made, PROMPT, 8)
 
 
 # --- transformers --------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def of_transformers(theirs, config, names):
             lies = their_names[0].endswith(CONVOLUTIONS)  # GPT-2 has its matrices the other way
             mine[name.format(layer)] = weight.T if lies else weight
     ours.load_state_dict(mine)
-    return Writer(ours.eval(), config)
+    return LanguageModel(ours.eval(), config)
 
 
 def gpt2_pair(scrambled):
@@ -102,14 +102,14 @@ def llama_pair(scrambled):
 
 @pytest.mark.parametrize("pair", [gpt2_pair, llama_pair])
 @pytest.mark.parametrize(
-    ("how", "theirs_how"),
+    ("sampling", "theirs_how"),
     [
         (GREEDY, {}),
-        (Sampling(temperature=0, repetition=1.4), {"repetition_penalty": 1.4}),
-        (Sampling(temperature=0, banned=(5, 7)), {"bad_words_ids": [[5], [7]]}),
+        (Sampling(temperature=0, repetition_penalty=1.4), {"repetition_penalty": 1.4}),
+        (Sampling(temperature=0, banned_ids=(5, 7)), {"bad_words_ids": [[5], [7]]}),
     ],
 )
-def test_the_text_is_that_of_transformers(pair, how, theirs_how, scrambled):
+def test_the_text_is_that_of_transformers(pair, sampling, theirs_how, scrambled):
     theirs, ours = pair(scrambled)
     prompts = [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
     longest = max(map(len, prompts))
@@ -125,41 +125,45 @@ def test_the_text_is_that_of_transformers(pair, how, theirs_how, scrambled):
         pad_token_id=0,
         **theirs_how,
     )[:, longest:]
-    found = generate_many(ours, prompts, Task(how=how, most=12))
+    found = generate_many(ours, prompts, GenerationConfig(sampling=sampling, max_tokens=12))
     assert [ids(each.tokens) for each in found] == expected.tolist()
 
 
 # --- company -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [Slide(), Slide(0.5), Stop()])
+@pytest.mark.parametrize("rule", [SlidingWindow(), SlidingWindow(0.5), StopAtLimit()])
 @pytest.mark.parametrize("family", ["gpt2", "modern", "sparse"])
 def test_one_seed_is_one_text_whatever_the_batch(family, rule, writer):
     made = writer(family)
-    task = Task(most=14, ends=(11,))
+    config = GenerationConfig(max_tokens=14, eos_ids=(11,))
     prompts = [PROMPT, [9], [2, 6, 5, 3, 5, 8, 9, 7, 9, 3], [1, 2]]
-    together = list(generate_many(made, prompts, task, samples=2, seed=7, past_context=rule))
+    together = list(generate_many(made, prompts, config, samples=2, seed=7, context_overflow=rule))
     assert len(together) == 8
-    for number, each in enumerate(together):
+    for index, each in enumerate(together):
         alone = stream(
-            made, prompts[number // 2], task=task, seed=7, number=number, past_context=rule
+            made, prompts[index // 2], config=config, seed=7, index=index, context_overflow=rule
         )
         assert ids(alone) == ids(each.tokens)
     assert len({tuple(ids(each.tokens)) for each in together}) == 8
-    assert len({each.reason for each in together}) > 1
+    assert len({each.finish_reason for each in together}) > 1
 
 
 def test_seeds_differ(writer):
     made = writer()
-    texts = [tuple(ids(stream(made, [1], most=12, seed=seed))) for seed in (5, 5, 6)]
+    texts = [tuple(ids(stream(made, [1], max_tokens=12, seed=seed))) for seed in (5, 5, 6)]
     assert texts[0] == texts[1] != texts[2]
 
 
 def test_chunks_change_nothing(writer):
     made = writer("modern")
-    rows = [[Row([*PROMPT, *PROMPT], Task(most=9), seed=2)] for _ in range(2)]
+    rows = [
+        [GeneratedSequence([*PROMPT, *PROMPT], GenerationConfig(max_tokens=9), seed=2)]
+        for _ in range(2)
+    ]
     whole, parts = (
-        list(grow(made, r, Slide(), chunk)) for r, chunk in zip(rows, (None, 3), strict=True)
+        list(generate_tokens(made, r, SlidingWindow(), chunk))
+        for r, chunk in zip(rows, (None, 3), strict=True)
     )
     assert [t.id for _, t in whole] == [t.id for _, t in parts]
 
@@ -176,37 +180,37 @@ def test_sliding_reads_the_last_part_again(writer, uncached):
         text, window = [*text, token], [*window, token]
         if len(window) > 12:
             window = window[-9:]
-    assert ids(stream(made, PROMPT, GREEDY, most=40)) == text[5:]
+    assert ids(stream(made, PROMPT, GREEDY, max_tokens=40)) == text[5:]
 
 
 def test_stopping_is_at_the_end_of_the_context(writer):
-    found = generate(writer("gpt2"), PROMPT, GREEDY, most=40, past_context=Stop())
+    found = generate(writer("gpt2"), PROMPT, GREEDY, max_tokens=40, context_overflow=StopAtLimit())
     # The last token of a full context has no place, but it has been drawn.
     assert len(found.tokens) == 12 - 5 + 1
-    assert found.reason == "context"
+    assert found.finish_reason == "context"
 
 
 @pytest.mark.parametrize("position", [c.Rotary(), c.ALiBi(), c.RelativeXL()])
 def test_continuing_is_the_whole_model_on_a_longer_text(position, writer, uncached):
     made = writer("modern", key_heads=None, position=position)
-    found = ids(stream(made, PROMPT, GREEDY, most=20, past_context=Continue()))
+    found = ids(stream(made, PROMPT, GREEDY, max_tokens=20, context_overflow=NoLimit()))
     assert found == uncached(made, PROMPT, 20)
 
 
 def test_a_memory_goes_on_for_ever_with_what_it_holds(writer):
     made = writer("xl")
-    tokens = list(stream(made, PROMPT, most=50))
+    tokens = list(stream(made, PROMPT, max_tokens=50))
     assert len(tokens) == 50
-    task = Task(most=50)
-    both = list(generate_many(made, [PROMPT, [7, 8]], task))
-    assert ids(both[0].tokens) == ids(stream(made, PROMPT, task=task))
-    assert ids(both[1].tokens) == ids(stream(made, [7, 8], task=task, number=1))
+    config = GenerationConfig(max_tokens=50)
+    both = list(generate_many(made, [PROMPT, [7, 8]], config))
+    assert ids(both[0].tokens) == ids(stream(made, PROMPT, config=config))
+    assert ids(both[1].tokens) == ids(stream(made, [7, 8], config=config, index=1))
 
 
 def test_a_prompt_that_does_not_fit_is_refused(writer):
     message = r"^the prompt has 13 tokens, but the context of gpt2-small is 12: give its last part"
     with pytest.raises(ValueError, match=message):
-        next(stream(writer(), [1] * 13, most=2))
+        next(stream(writer(), [1] * 13, max_tokens=2))
 
 
 # --- the rest ------------------------------------------------------------------------------
@@ -214,47 +218,59 @@ def test_a_prompt_that_does_not_fit_is_refused(writer):
 
 def test_text_and_reason(writer):
     made = writer("generator", tokenizer=Bytes(), vocabulary=256)
-    found = generate(made, "ab", Sampling(banned=tuple(range(128, 256))), most=9)
+    found = generate(made, "ab", Sampling(banned_ids=tuple(range(128, 256))), max_tokens=9)
     assert found.text == "".join(token.text for token in found.tokens)
     assert len(found.text) == 9
-    assert (found.prompt, found.reason) == ("ab", "length")
+    assert (found.prompt, found.finish_reason) == ("ab", "length")
 
 
 def test_the_training_flag_comes_back(writer):
     made = writer()
-    made.model.train()
-    list(stream(made, [1], most=2))
-    assert made.model.training
-    made.model.eval()
+    made.module.train()
+    list(stream(made, [1], max_tokens=2))
+    assert made.module.training
+    made.module.eval()
 
 
 def test_samples_must_be_some(writer):
     with pytest.raises(ValueError, match=r"^samples is 0, but it must be at least 1"):
-        next(generate_many(writer(), [[1]], Task(), samples=0))
+        next(generate_many(writer(), [[1]], GenerationConfig(), samples=0))
 
 
 @pytest.mark.parametrize(
-    ("task", "message"),
+    ("config", "message"),
     [
-        (Task(how=Sampling(banned=(999,))), "banned has the id 999, but gpt2-small has the ids 0"),
-        (Task(how=Sampling(banned=(-1,))), "banned has the id -1, but gpt2-small has the ids 0 to"),
-        (Task(how=Sampling(forced=(999,))), "forced has the id 999, but gpt2-small has the ids 0"),
-        (Task(ends=(999,), least=2), "ends has the id 999, but gpt2-small has the ids 0 to 12: gi"),
+        (
+            GenerationConfig(sampling=Sampling(banned_ids=(999,))),
+            "banned has the id 999, but gpt2-small has the ids 0",
+        ),
+        (
+            GenerationConfig(sampling=Sampling(banned_ids=(-1,))),
+            "banned has the id -1, but gpt2-small has the ids 0 to",
+        ),
+        (
+            GenerationConfig(sampling=Sampling(forced_ids=(999,))),
+            "forced has the id 999, but gpt2-small has the ids 0",
+        ),
+        (
+            GenerationConfig(eos_ids=(999,), min_tokens=2),
+            "ends has the id 999, but gpt2-small has the ids 0 to 12: gi",
+        ),
     ],
 )
-def test_rules_about_tokens_that_are_none_are_refused(task, message, writer):
-    for begun in (stream(writer(), [1], task=task), generate_many(writer(), [[1]], task)):
+def test_rules_about_tokens_that_are_none_are_refused(config, message, writer):
+    for begun in (stream(writer(), [1], config=config), generate_many(writer(), [[1]], config)):
         with pytest.raises(ValueError, match=f"^{message}"):
             next(begun)
 
 
 def test_no_prompts_give_no_texts(writer):
-    assert list(generate_many(writer(), [], Task())) == []
+    assert list(generate_many(writer(), [], GenerationConfig())) == []
 
 
 def test_a_draft_changes_no_token_of_a_single_text(writer):
     made = writer()
     plain, drafted = (
-        generate(made, PROMPT, most=12, draft=draft) for draft in (None, PromptLookup())
+        generate(made, PROMPT, max_tokens=12, draft=draft) for draft in (None, PromptLookup())
     )
     assert ids(plain.tokens) == ids(drafted.tokens)

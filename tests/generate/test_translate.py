@@ -21,9 +21,9 @@ def found_by_us(model, config, tokens, keep):
         return greedy(
             growing,
             end=marks.end,
-            most=MOST,
+            max_tokens=MOST,
             rules=c.TargetRules(never=(marks.start,)),
-            how=Beam(width=1),
+            beam=Beam(width=1),
         )
 
 
@@ -77,15 +77,15 @@ def translator(small, scrambled):
 
 def test_texts_keep_their_order_and_do_not_depend_on_the_batch(translator):
     texts = ["abc", "h", "a b c d e f", "", "  fed cba  ", "gg"]
-    for how in (Beam(width=1), Beam(width=3, best=2)):
-        found = translator.translate(texts, how, batch=4, most=9)
-        assert found == translator.translate(texts, how, batch=4, most=9)
+    for beam in (Beam(width=1), Beam(width=3, best=2)):
+        found = translator.translate(texts, beam, batch_size=4, max_tokens=9)
+        assert found == translator.translate(texts, beam, batch_size=4, max_tokens=9)
         assert [each.text for each in found[3]] == [""]
         for text, several in zip(texts, found, strict=True):
-            alone = translator.translate([text.strip()], how, most=9)[0]
+            alone = translator.translate([text.strip()], beam, max_tokens=9)[0]
             assert [each.tokens for each in alone] == [each.tokens for each in several]
             assert [e.score for e in alone] == pytest.approx([e.score for e in several], abs=1e-4)
-            assert len(several) == (how.best if text.strip() else 1)
+            assert len(several) == (beam.best if text.strip() else 1)
             scores = [each.score for each in several]
             assert scores == sorted(scores, reverse=True)
             for each in several:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from clearformer.config import NextToken
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
-from clearformer.generate.writer import Writer
 from clearformer.hub import eos_tokens
 from clearformer.hub.hf_config import Settings
 from clearformer.hub.importing import import_checkpoint
@@ -76,6 +76,6 @@ def test_greedy_text_ends_where_theirs_does(name, theirs, tmp_path):
     model.save_pretrained(tmp_path)
     imported = import_checkpoint(tmp_path)
     assert imported.config.head.ends == (end,)
-    writer = Writer(imported.model(), imported.config)
-    found = [token.id for token in stream(writer, prompt, Sampling(temperature=0), most=12)]
+    writer = LanguageModel(imported.model(), imported.config)
+    found = [token.id for token in stream(writer, prompt, Sampling(temperature=0), max_tokens=12)]
     assert found == cut[:-1]

@@ -219,7 +219,7 @@ def test_searches_are_theirs(theirs, seed, beams, penalty, generation):
         do_sample=False,
         early_stopping=False,
     )
-    given = decode(found.model(), found.config, rows, Beam(width=beams, penalty=penalty), 20)
+    given = decode(found.model(), found.config, rows, Beam(width=beams, length_penalty=penalty), 20)
     assert [list(each[0].tokens) for each in given] == [cut(row) for row in expected.tolist()]
 
 

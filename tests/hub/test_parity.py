@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from clearformer.core.model import Batch
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
-from clearformer.generate.writer import Writer
 from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.importing import import_checkpoint
 
@@ -42,7 +42,12 @@ def test_generators_give_their_logits_and_tokens(both, tokens, name):
         expected = theirs.generate(
             tokens[:1], max_new_tokens=20, do_sample=False, attention_mask=torch.ones(1, 9)
         )
-    drawn = stream(Writer(ours, found.config), tokens[0].tolist(), Sampling(temperature=0), most=20)
+    drawn = stream(
+        LanguageModel(ours, found.config),
+        tokens[0].tolist(),
+        Sampling(temperature=0),
+        max_tokens=20,
+    )
     assert [token.id for token in drawn] == expected[0, 9:].tolist()
 
 

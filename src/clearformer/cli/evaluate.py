@@ -153,7 +153,7 @@ class Evaluate:
         from clearformer.tasks.bleu import overlap
         from clearformer.tasks.translation import fitting_rows, loss
 
-        how = Beam(width=self.beam, penalty=self.length_penalty)
+        how = Beam(width=self.beam, length_penalty=self.length_penalty)
         translator = opened.translator
         self._head(opened)
         pairs, notes = self._read_pairs(opened)
@@ -174,7 +174,7 @@ class Evaluate:
         self._remark(opened, of_pairs(pairs))
         if self.out is not None:
             require_fields(self.out, (*pairs.sources, *pairs.targets))
-        translations = translator.translate(pairs.sources, how, batch=64)
+        translations = translator.translate(pairs.sources, how, batch_size=64)
         texts = [each[0].text for each in translations]
         found = overlap(texts, pairs.targets)
         say(f"BLEU         {found.bleu:.2f}   {found.bleu_signature}")

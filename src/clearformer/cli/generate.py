@@ -18,9 +18,9 @@ from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split
 if TYPE_CHECKING:
     from clearformer.cli.interruptible import Text, Writing
     from clearformer.generate.beam import Beam
-    from clearformer.generate.sequence import Task
+    from clearformer.generate.language_model import LanguageModel
+    from clearformer.generate.sequence import GenerationConfig
     from clearformer.generate.speculate import Draft
-    from clearformer.generate.writer import Writer
     from clearformer.text import Tokenizer
 
 TEMPERATURE = 0.8
@@ -120,30 +120,38 @@ class Generate:
     def run(self) -> None:
         from clearformer.cli.interruptible import Interrupt, Writing
         from clearformer.generate import beam_generate
-        from clearformer.generate.context import NAMES, limit, require_room
-        from clearformer.generate.context import usual as one_after_the_other
+        from clearformer.generate.context import (
+            OVERFLOW_BY_NAME,
+            check_prompt_length,
+            context_limit,
+        )
+        from clearformer.generate.context import default_overflow as one_after_the_other
 
         self.require()
         beam = self.search()
         prompts = [given_prompt(self.prompt)] if self.file is None else read_prompts(self.file)
-        writer = self.writer(self.run_folder)
-        assert writer.tokenizer is not None
-        task = self.task(writer, writer.tokenizer)
+        model = self.model(self.run_folder)
+        assert model.tokenizer is not None
+        task = self.task(model, model.tokenizer)
         draft = self.drafter()
-        usual = one_after_the_other if beam is None else beam_generate.usual
-        rule = NAMES[self.past_context] if self.past_context else usual(writer.config)
-        full = limit(rule, writer.config)
+        default_overflow = one_after_the_other if beam is None else beam_generate.default_overflow
+        rule = (
+            OVERFLOW_BY_NAME[self.past_context]
+            if self.past_context
+            else default_overflow(model.config)
+        )
+        full = context_limit(rule, model.config)
         # The mistake in the last prompt is told before the first is written.
-        for number, prompt in enumerate(prompts, 1):
+        for index, prompt in enumerate(prompts, 1):
             try:
-                require_room(len(writer.encode(prompt)), writer.config, full)
+                check_prompt_length(len(model.encode(prompt)), model.config, full)
             except ValueError as mistake:
-                where = "" if self.file is None else f"{self.file}, line {number}: "
+                where = "" if self.file is None else f"{self.file}, line {index}: "
                 raise ValueError(f"{where}{mistake}") from None
         clock = Clock()
         try:
             with Interrupt() as interrupt:
-                writing = Writing(writer, task, self.seed, rule, draft, interrupt)
+                writing = Writing(model, task, self.seed, rule, draft, interrupt)
                 if beam is not None:
                     self.likeliest(clock, writing, beam, prompts)
                 elif self.file is None and self.samples == 1 and not self.jsonl:
@@ -187,7 +195,7 @@ class Generate:
                     show(token)
         finally:
             write("\n")
-        self.complain(writing.task, text)
+        self.complain(writing.config, text)
 
     def texts(self, clock: Clock, writing: Writing, prompts: list[str]) -> None:
         """Many texts, each when it is done, in the order of the prompts."""
@@ -195,34 +203,34 @@ class Generate:
         together = max(1, self.batch // self.samples) * self.samples
         together = min(together, max(self.batch, MOST_TOGETHER))
         numbered = (
-            (prompt, number * self.samples + sample)
-            for number, prompt in enumerate(prompts)
+            (prompt, index * self.samples + sample)
+            for index, prompt in enumerate(prompts)
             for sample in range(self.samples)
         )
         while some := list(islice(numbered, together)):
-            texts = [writing.text(prompt, number) for prompt, number in some]
+            texts = [writing.text(prompt, index) for prompt, index in some]
             for text in writing.whole(texts):
                 clock.count(len(text.tokens))
                 self.show(text)
-                self.complain(writing.task, text)
+                self.complain(writing.config, text)
             if writing.interrupt.asked:
                 return
 
     def likeliest(self, clock: Clock, writing: Writing, beam: Beam, prompts: list[str]) -> None:
         """The best texts of a search for each prompt, in the order of the prompts."""
-        from clearformer.generate.beam_generate import generate_best
+        from clearformer.generate.beam_generate import generate_beams
 
         together = max(1, self.batch // beam.width)
         for place in range(0, len(prompts), together):
-            found = generate_best(
-                writing.writer,
+            found = generate_beams(
+                writing.model,
                 prompts[place : place + together],
                 beam,
-                most=self.length,
-                least=self.least,
-                banned=writing.task.how.banned,
-                past_context=writing.rule,
-                enough=lambda: writing.interrupt.asked,
+                max_tokens=self.length,
+                min_tokens=self.least,
+                banned=writing.config.sampling.banned_ids,
+                context_overflow=writing.rule,
+                should_stop=lambda: writing.interrupt.asked,
             )
             for several in found:
                 for sample, text in enumerate(several):
@@ -243,9 +251,9 @@ class Generate:
             if self.length_penalty is not None:
                 raise ValueError("--length-penalty is that of a beam: add --beam")
             return None
-        usual = {each.name: each.default for each in fields(self)}
+        defaults = {each.name: each.default for each in fields(self)}
         for name, why in NOT_WITH_A_BEAM.items():
-            if getattr(self, name) != usual[name]:
+            if getattr(self, name) != defaults[name]:
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{flag} does not go with --beam, which {why}: leave one out")
         if self.past_context == "slide":
@@ -259,18 +267,18 @@ class Generate:
                 f"use a wider beam"
             )
         penalty = 1.0 if self.length_penalty is None else self.length_penalty
-        return Beam(width=self.beam, penalty=penalty, best=self.samples)
+        return Beam(width=self.beam, length_penalty=penalty, best=self.samples)
 
-    def complain(self, task: Task, text: Text) -> None:
+    def complain(self, task: GenerationConfig, text: Text) -> None:
         """A form that was cut is no form: whoever reads it should know, and what has cut it."""
         form = task.constraint
-        if form is None or text.reason not in CUTS:
+        if form is None or text.finish_reason not in CUTS:
             return
         state = form.start
         for token in text.tokens:
             state = form.after(state, token.id)
         if not form.may_end(state):
-            cut = CUTS[text.reason].format(length=self.length, tokens=len(text.tokens))
+            cut = CUTS[text.finish_reason].format(length=self.length, tokens=len(text.tokens))
             tell(f"note: the form is not complete {cut}")
 
     def show(self, text: Text) -> None:
@@ -278,13 +286,13 @@ class Generate:
             write(as_line(text))
             return
         more = numbers(text.tokens) if self.show_probabilities else {}
-        write_json(as_json(text, text.row.number % self.samples, more))
+        write_json(as_json(text, text.row.index % self.samples, more))
 
-    def writer(self, folder: Path) -> Writer:
+    def model(self, folder: Path) -> LanguageModel:
         from clearformer.cli.generated import note
         from clearformer.config import NextToken
         from clearformer.explore.about import tasks
-        from clearformer.generate.writer import Writer
+        from clearformer.generate.language_model import LanguageModel
         from clearformer.inference.int8 import quantize
         from clearformer.inference.packed_linear import pack, quicken
         from clearformer.runs.load import open_run
@@ -302,13 +310,18 @@ class Generate:
             quicken(opened.model)
         elif not self.compile:  # which cannot read what is packed
             pack(opened.model, max(self.batch, self.beam or 1))
-        writer = Writer(opened.model, opened.config.model, opened.tokenizer)
-        return writer.compiled() if self.compile else writer
+        model = LanguageModel(opened.model, opened.config.model, opened.tokenizer)
+        return model.compiled() if self.compile else model
 
-    def task(self, writer: Writer, tokenizer: Tokenizer) -> Task:
-        from clearformer.generate.constraints import Choices, Constraint, Expression, continuation
+    def task(self, model: LanguageModel, tokenizer: Tokenizer) -> GenerationConfig:
+        from clearformer.generate.constraints import (
+            ChoiceConstraint,
+            Constraint,
+            RegexConstraint,
+            encode_continuation,
+        )
         from clearformer.generate.sampling import Sampling
-        from clearformer.generate.sequence import Task
+        from clearformer.generate.sequence import GenerationConfig
 
         if self.choices is not None and self.pattern is not None:
             raise ValueError("give either --choices or --pattern, and not both")
@@ -317,28 +330,29 @@ class Generate:
             raise ValueError(
                 f"give either --forced or {flag}, and not both: each says how the text begins"
             )
-        how = Sampling(
+        forced = encode_continuation(self.forced, tokenizer, "--forced") if self.forced else ()
+        sampling = Sampling(
             temperature=TEMPERATURE if self.temperature is None else self.temperature,
             top_k=self.top_k,
             top_p=self.top_p,
             min_p=self.min_p,
-            typical=self.typical,
-            repetition=self.repetition,
-            frequency=self.frequency,
-            banned=tuple(token_id(text, tokenizer) for text in self.banned),
-            forced=continuation(self.forced, tokenizer, "--forced") if self.forced else (),
+            typical_p=self.typical,
+            repetition_penalty=self.repetition,
+            frequency_penalty=self.frequency,
+            banned_ids=tuple(token_id(text, tokenizer) for text in self.banned),
+            forced_ids=forced,
         )
         form: Constraint | None = None
         if self.choices is not None:
-            form = Choices(split_choices(self.choices), tokenizer, how.banned)
+            form = ChoiceConstraint(split_choices(self.choices), tokenizer, sampling.banned_ids)
         elif self.pattern is not None:
-            form = Expression(self.pattern, tokenizer, how.banned)
-        for token in how.forced:
-            if token in how.banned:
+            form = RegexConstraint(self.pattern, tokenizer, sampling.banned_ids)
+        for token in sampling.forced_ids:
+            if token in sampling.banned_ids:
                 raise ValueError(f"--forced {self.forced!r} needs a token that --banned rules out")
         # A text that was cut would be none of the choices, and nobody would know.
-        needed = {"--forced": [how.forced]}
-        if isinstance(form, Choices):
+        needed = {"--forced": [sampling.forced_ids]}
+        if isinstance(form, ChoiceConstraint):
             needed["--choices"] = sorted(form.texts, key=len)
         for flag, texts in needed.items():
             if len(texts[-1]) > self.length:
@@ -346,12 +360,12 @@ class Generate:
                     f"--length is {self.length}, but {flag} needs {len(texts[-1])} tokens for "
                     f"{tokenizer.decode(list(texts[-1]))!r}"
                 )
-        return Task(
-            how=how,
-            most=self.length,
-            least=self.least,
-            ends=writer.ends(),
-            stops=self.stop,
+        return GenerationConfig(
+            sampling=sampling,
+            max_tokens=self.length,
+            min_tokens=self.least,
+            eos_ids=model.eos_ids(),
+            stop=self.stop,
             constraint=form,
         )
 
@@ -364,4 +378,4 @@ class Generate:
             if self.lookup < 1:
                 raise ValueError(f"--lookup is {self.lookup}, but it must be at least 1")
             return PromptLookup(tokens=self.lookup)
-        return None if self.draft is None else DraftModel(self.writer(self.draft))
+        return None if self.draft is None else DraftModel(self.model(self.draft))

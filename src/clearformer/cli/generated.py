@@ -26,7 +26,7 @@ class Shown(Protocol):
     def text(self) -> str: ...
 
     @property
-    def reason(self) -> str: ...
+    def finish_reason(self) -> str: ...
 
     @property
     def tokens(self) -> Sequence[object]: ...
@@ -39,7 +39,7 @@ def as_line(text: Shown) -> str:
 def as_json(text: Shown, sample: int, more: Mapping[str, object]) -> dict[str, object]:
     """A text as an object of JSON."""
     row: dict[str, object] = {"prompt": text.prompt, "sample": sample}
-    row |= {"text": text.text, "reason": text.reason, "tokens": len(text.tokens), **more}
+    row |= {"text": text.text, "reason": text.finish_reason, "tokens": len(text.tokens), **more}
     return row
 
 

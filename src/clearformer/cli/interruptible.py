@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from clearformer.generate.context import PastContext
+from clearformer.generate.context import ContextOverflow
 from clearformer.generate.detokenize import Token
-from clearformer.generate.sequence import Row, Task
+from clearformer.generate.language_model import LanguageModel
+from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
 from clearformer.generate.speculate import Draft, speculate
-from clearformer.generate.stream import begun, grow, writing
-from clearformer.generate.writer import Writer
+from clearformer.generate.stream import evaluating, generate_tokens, start_sequences
 
 
 class Interrupt:
@@ -38,21 +38,27 @@ class Interrupt:
         self.asked = True
 
 
-class Interruptible(Row):
+class Interruptible(GeneratedSequence):
     """A row that ends before its next token once somebody asks, and holds nothing back then."""
 
     def __init__(
-        self, prompt: str, task: Task, writer: Writer, seed: int, number: int, interrupt: Interrupt
+        self,
+        prompt: str,
+        config: GenerationConfig,
+        model: LanguageModel,
+        seed: int,
+        index: int,
+        interrupt: Interrupt,
     ) -> None:
-        super().__init__(writer.encode(prompt), task, writer.tokenizer, seed, number)
+        super().__init__(model.encode(prompt), config, model.tokenizer, seed, index)
         self.interrupt = interrupt
         self.interrupted = False
 
-    def take(self, logits: Tensor) -> list[Token]:
+    def advance(self, logits: Tensor) -> list[Token]:
         if self.interrupt.asked:
             self.interrupted = True
             return self.finish("length")
-        return super().take(logits)
+        return super().advance(logits)
 
 
 @dataclass
@@ -64,9 +70,9 @@ class Text:
     tokens: list[Token] = field(default_factory=list)
 
     @property
-    def reason(self) -> str:
+    def finish_reason(self) -> str:
         """Why it ended."""
-        return "interrupted" if self.row.interrupted else str(self.row.finished)
+        return "interrupted" if self.row.interrupted else str(self.row.finish_reason)
 
     @property
     def text(self) -> str:
@@ -77,33 +83,37 @@ class Text:
 class Writing:
     """All that a text is written with."""
 
-    writer: Writer
-    task: Task
+    model: LanguageModel
+    config: GenerationConfig
     seed: int
-    rule: PastContext
+    rule: ContextOverflow
     draft: Draft | None
     interrupt: Interrupt
 
     def __post_init__(self) -> None:
-        begun(self.writer, (), self.task, self.seed, 0)  # refuses ids that are none of the model's
+        start_sequences(
+            self.model, (), self.config, self.seed, 0
+        )  # refuses ids that are none of the model's
 
-    def text(self, prompt: str, number: int = 0) -> Text:
-        row = Interruptible(prompt, self.task, self.writer, self.seed, number, self.interrupt)
+    def text(self, prompt: str, index: int = 0) -> Text:
+        row = Interruptible(prompt, self.config, self.model, self.seed, index, self.interrupt)
         return Text(prompt, row)
 
     def tokens(self, texts: Sequence[Text]) -> Iterator[tuple[Text, Token]]:
         """The tokens of all texts as they come: side by side, with a draft one after the other."""
-        with writing(self.writer.model):
+        with evaluating(self.model.module):
             if self.draft is None:
-                by_number = {text.row.number: text for text in texts}
-                for number, token in grow(self.writer, [text.row for text in texts], self.rule):
-                    by_number[number].tokens.append(token)
-                    yield by_number[number], token
+                by_number = {text.row.index: text for text in texts}
+                for index, token in generate_tokens(
+                    self.model, [text.row for text in texts], self.rule
+                ):
+                    by_number[index].tokens.append(token)
+                    yield by_number[index], token
                 return
             for text in texts:
                 if self.interrupt.asked:
                     return
-                for token in speculate(self.writer, text.row, self.draft, self.rule):
+                for token in speculate(self.model, text.row, self.draft, self.rule):
                     text.tokens.append(token)
                     yield text, token
 
@@ -112,7 +122,7 @@ class Writing:
         done = 0
         for text, _ in self.tokens(texts):
             # A row that is finished may still hand out what it held back: wait for the next one.
-            while texts[done] is not text and texts[done].row.finished:
+            while texts[done] is not text and texts[done].row.finish_reason:
                 yield texts[done]
                 done += 1
-        yield from (text for text in texts[done:] if text.row.finished)
+        yield from (text for text in texts[done:] if text.row.finish_reason)

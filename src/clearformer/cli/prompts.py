@@ -60,7 +60,7 @@ def split_choices(text: str) -> list[str]:
 
 def token_id(text: str, tokenizer: Tokenizer) -> int:
     """The one token that a text is, or the one that #id names."""
-    from clearformer.generate.constraints import continuation
+    from clearformer.generate.constraints import encode_continuation
 
     if re.fullmatch("#[0-9]{1,18}", text):
         if int(text[1:]) >= tokenizer.size:
@@ -69,7 +69,7 @@ def token_id(text: str, tokenizer: Tokenizer) -> int:
                 f"{tokenizer.size - 1}"
             )
         return int(text[1:])
-    ids = continuation(text, tokenizer, "--banned")
+    ids = encode_continuation(text, tokenizer, "--banned")
     if len(ids) != 1:
         raise ValueError(
             f"{text!r} is no token of this tokenizer ({tokenizer.kind}), which spells it as "

@@ -241,9 +241,9 @@ def sample(run: Run, model: Model) -> str | None:
     """A few words of a generator in training, a translation; nothing of a classifier."""
     from clearformer.config import NextToken
     from clearformer.core.model import Seq2Seq, Transformer
+    from clearformer.generate.language_model import LanguageModel
     from clearformer.generate.sampling import Sampling
     from clearformer.generate.stream import stream
-    from clearformer.generate.writer import Writer
     from clearformer.tasks.objectives import Stream
     from clearformer.tasks.translation import Translation
 
@@ -255,14 +255,14 @@ def sample(run: Run, model: Model) -> str | None:
     assert isinstance(model, Transformer)
     assert isinstance(run.task, Stream)
     tokenizer = run.task.tokenizer
-    writer = Writer(model, run.config.model, tokenizer)
+    writer = LanguageModel(model, run.config.model, tokenizer)
     try:
         prompt, begun = writer.encode("\n"), ""
     except ValueError:
         # Words and pieces of them know no line break, and no token that begins a text.
         prompt = run.task.validation.read(0, 1).tolist()
         begun = tokenizer.decode(prompt)
-    drawn = stream(writer, prompt, Sampling(temperature=0.5), most=SAMPLE, seed=0)
+    drawn = stream(writer, prompt, Sampling(temperature=0.5), max_tokens=SAMPLE, seed=0)
     return begun + "".join(token.text for token in drawn)
 
 

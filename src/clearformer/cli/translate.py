@@ -63,7 +63,7 @@ class Translate:
         if self.length is not None and self.length < 1:
             raise ValueError(f"the length is {self.length}, but it must be at least 1")
         require_picture(self.picture)
-        how = Beam(width=self.beam, penalty=self.length_penalty, best=self.best)
+        how = Beam(width=self.beam, length_penalty=self.length_penalty, best=self.best)
         opened = open_translator(self.run_folder)
         translator = opened.translator
         size = self.batch or (1 if source == STDIN else 32)
@@ -86,7 +86,7 @@ class Translate:
         self, translator: Translator, texts: list[str], how: Beam, source: str | None, first: int
     ) -> list[list[Translation]]:
         try:
-            return translator.translate(texts, how, batch=len(texts), most=self.length)
+            return translator.translate(texts, how, batch_size=len(texts), max_tokens=self.length)
         except ValueError as problem:
             if source is None:
                 raise

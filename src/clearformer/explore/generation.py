@@ -24,35 +24,39 @@ from clearformer.explore.limits import Limits
 from clearformer.explore.requests import GenerateAsked
 from clearformer.explore.subject import Subject
 from clearformer.generate import logits_processors
-from clearformer.generate.context import limit, require_room, usual
+from clearformer.generate.context import check_prompt_length, context_limit, default_overflow
 from clearformer.generate.detokenize import Token
-from clearformer.generate.sampling import Sampling, cut, shaped
-from clearformer.generate.sequence import Row, Task
-from clearformer.generate.stream import grow, writing
-from clearformer.generate.writer import Writer
+from clearformer.generate.language_model import LanguageModel
+from clearformer.generate.sampling import Sampling, process_logits, warp_logits
+from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
+from clearformer.generate.stream import evaluating, generate_tokens
 from clearformer.text import Tokenizer
 
 ALTERNATIVES = 10
 
 
-class WatchedRow(Row):
+class WatchedRow(GeneratedSequence):
     """A text in the making that remembers what its tokens were drawn from, until they are handed
     out: one whose character is not all there waits for the next."""
 
     def __init__(
-        self, prompt: Sequence[int], task: Task, tokenizer: Tokenizer | None, seed: int
+        self,
+        prompt: Sequence[int],
+        config: GenerationConfig,
+        tokenizer: Tokenizer | None,
+        seed: int,
     ) -> None:
-        super().__init__(prompt, task, tokenizer, seed)
+        super().__init__(prompt, config, tokenizer, seed)
         self.drawn_from: deque[Tensor] = deque()  # probabilities (V,), the oldest token's first
 
-    def take(self, logits: Tensor) -> list[Token]:
-        scores = shaped(logits, self.task.how, self.prompt, self.text)
-        if self.task.how.temperature == 0:
-            probabilities = logits_processors.only(scores, scores.argmax()[None]).softmax(0)
+    def advance(self, logits: Tensor) -> list[Token]:
+        scores = process_logits(logits, self.config.sampling, self.prompt, self.generated)
+        if self.config.sampling.temperature == 0:
+            probabilities = logits_processors.keep_only(scores, scores.argmax()[None]).softmax(0)
         else:
-            probabilities = cut(scores, self.task.how).softmax(0)
+            probabilities = warp_logits(scores, self.config.sampling).softmax(0)
         self.drawn_from.append(probabilities)
-        return super().take(logits)
+        return super().advance(logits)
 
 
 class Text:
@@ -63,7 +67,7 @@ class Text:
         if not isinstance(subject.model, Transformer):
             raise wrong_kind("an encoder-decoder writes its translation: use the Tasks page")
         try:
-            writer = Writer(subject.model, config, subject.tokenizer)
+            writer = LanguageModel(subject.model, config, subject.tokenizer)
         except ValueError as problem:
             raise wrong_kind(str(problem)) from None
         require_text(asked.prompt, limits)
@@ -80,19 +84,21 @@ class Text:
             temperature=asked.temperature,
             top_k=asked.top_k,
             top_p=asked.top_p,
-            forced=tuple(forced),
+            forced_ids=tuple(forced),
         )
-        task = Task(how=how, most=len(forced) + asked.max_new_tokens, ends=writer.ends())
+        settings = GenerationConfig(
+            sampling=how, max_tokens=len(forced) + asked.max_new_tokens, eos_ids=writer.eos_ids()
+        )
         try:
             prompt = writer.encode(asked.prompt)
-            rule = usual(config)
-            require_room(len(prompt), config, limit(rule, config))
+            rule = default_overflow(config)
+            check_prompt_length(len(prompt), config, context_limit(rule, config))
         except ValueError as problem:
             raise bad_field("prompt", str(problem)) from None
         self.opened = opened
         self.subject = subject
         self.forced = len(forced)
-        self.row = WatchedRow(prompt, task, subject.tokenizer, asked.seed)
+        self.row = WatchedRow(prompt, settings, subject.tokenizer, asked.seed)
         self.events = self._events(writer, rule)
 
     def next_token(self) -> dict[str, Any] | None:
@@ -103,11 +109,11 @@ class Text:
 
     @property
     def reason(self) -> str:
-        return self.row.finished or "cancelled"
+        return self.row.finish_reason or "cancelled"
 
-    def _events(self, writer: Writer, rule: Any) -> Generator[dict[str, Any]]:
-        with writing(writer.model):
-            for place, (_, token) in enumerate(grow(writer, [self.row], rule)):
+    def _events(self, writer: LanguageModel, rule: Any) -> Generator[dict[str, Any]]:
+        with evaluating(writer.module):
+            for place, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
                 probabilities = self.row.drawn_from.popleft()
                 if place >= self.forced:
                     yield event(self.subject, place, token, probabilities)
@@ -115,7 +121,7 @@ class Text:
 
 def event(subject: Subject, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:
     """What a page is told of one token."""
-    shares, ids = logits_processors.falling(
+    shares, ids = logits_processors.top_sorted(
         probabilities, min(ALTERNATIVES, probabilities.shape[0])
     )
     shares, ids = shares[:ALTERNATIVES], ids[:ALTERNATIVES]

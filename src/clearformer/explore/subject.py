@@ -19,7 +19,7 @@ from torch import Tensor
 from clearformer.config import AnyModelConfig, HiddenMemory, NextToken, Seq2SeqConfig
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.explore.recording import Model
-from clearformer.generate.writer import Writer
+from clearformer.generate.language_model import LanguageModel
 from clearformer.text import Tokenizer
 
 START, END = "(start)", "(end)"  # how the marks of a target are shown
@@ -141,7 +141,7 @@ def ids(subject: Subject, text: str) -> list[int]:
         raise ValueError("there is a text, but the model comes without a tokenizer: give ids")
     if config is not None and isinstance(config.head, NextToken):
         assert isinstance(subject.model, Transformer)
-        return Writer(subject.model, config, tokenizer).encode(text)
+        return LanguageModel(subject.model, config, tokenizer).encode(text)
     found = [
         *tokenizer.prefix_ids,
         *tokenizer.encode_with_specials(text).tolist(),

@@ -37,7 +37,7 @@ class Beam:
     of them given back."""
 
     width: int = 4
-    penalty: float = 1.0
+    length_penalty: float = 1.0
     best: int = 1
 
     def __post_init__(self) -> None:
@@ -48,8 +48,10 @@ class Beam:
                 f"the best {self.best} are wanted, but a beam of {self.width} has 1 to "
                 f"{self.width}: use a wider beam"
             )
-        if not abs(self.penalty) < float("inf"):
-            raise ValueError(f"the length penalty is {self.penalty}, but it must be a number")
+        if not abs(self.length_penalty) < float("inf"):
+            raise ValueError(
+                f"the length penalty is {self.length_penalty}, but it must be a number"
+            )
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Hypothesis:
     ended: bool  # and was not cut at the most tokens there may be
 
 
-class Versions(Protocol):
+class BeamState(Protocol):
     """Sentences that grow, and what the search asks of them: see `grow.Growing`."""
 
     device: torch.device  # of the logits
@@ -79,26 +81,26 @@ class Versions(Protocol):
 
 
 def search(
-    growing: Versions,
-    how: Beam,
+    growing: BeamState,
+    beam: Beam,
     *,
-    ends: Sequence[int],
-    most: int,
-    least: int = 0,
+    eos_ids: Sequence[int],
+    max_tokens: int,
+    min_tokens: int = 0,
     rules: TargetRules = TargetRules(),
-    enough: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[list[Hypothesis]]:
     """The best sequences for each sentence, the best first.
 
     One of the tokens `ends` ends a sentence, once it has `least` others; `enough` is asked at
     every step whether to end here and give what there is.
     """
-    width, device = how.width, growing.device
+    width, device = beam.width, growing.device
     found: list[list[Hypothesis]] = [[] for _ in range(growing.sentences)]
     active = torch.arange(growing.sentences)  # which sentence each of the batch is
-    allow = Allowed(rules, ends, most, device, least)
-    marks = torch.tensor(ends, device=device, dtype=torch.long)
-    share = max(2, 1 + len(ends))
+    allow = Allowed(rules, eos_ids, max_tokens, device, min_tokens)
+    marks = torch.tensor(eos_ids, device=device, dtype=torch.long)
+    share = max(2, 1 + len(eos_ids))
 
     logits = growing.first().repeat_interleave(width, dim=0)  # (R, V)
     growing.widen(width)
@@ -106,20 +108,20 @@ def search(
     scores = torch.full((len(active), width), NEVER, device=device)  # (B, K)
     scores[:, 0] = 0.0
     running = torch.empty(len(active), width, 0, dtype=torch.long, device=device)  # (B, K, N)
-    finished = Finished(len(active), width, most, ends, device)
+    finished = Finished(len(active), width, max_tokens, eos_ids, device)
 
-    for length in range(1, most + 1):
+    for length in range(1, max_tokens + 1):
         ahead, token, version = candidates(allow(logits, length), scores, share)  # each (B, C)
         grown = torch.cat((_pick(running, version), token[:, :, None]), dim=2)  # (B, C, N)
-        last = length == most or enough()
+        last = length == max_tokens or should_stop()
         over = torch.ones_like(token, dtype=torch.bool) if last else torch.isin(token, marks)
-        finished.add(grown, ahead / length**how.penalty, over & (_places(over) < width))
+        finished.add(grown, ahead / length**beam.length_penalty, over & (_places(over) < width))
         scores, place = (ahead + NEVER * over).topk(width)  # (B, K)
-        done = finished.beats(scores[:, 0] / length**how.penalty) | last
+        done = finished.beats(scores[:, 0] / length**beam.length_penalty) | last
         if done.any():
             for each in done.nonzero().flatten().tolist():
                 if not found[active[each]]:
-                    found[active[each]] = finished.hypotheses(each, how.best)
+                    found[active[each]] = finished.hypotheses(each, beam.best)
             if done.all():
                 break
         running, version = _pick(grown, place), version.gather(1, place)  # (B, K, N), (B, K)
@@ -142,29 +144,29 @@ class Allowed:
     def __init__(
         self,
         rules: TargetRules,
-        ends: Sequence[int],
-        most: int,
+        eos_ids: Sequence[int],
+        max_tokens: int,
         device: torch.device,
-        least: int = 0,
+        min_tokens: int = 0,
     ) -> None:
         self.never = torch.tensor(rules.never, device=device, dtype=torch.long)
         self.given = rules.share == "given"
-        self.closing = most if rules.limit == "closed" else None
-        self.least = least
-        self.ends = torch.tensor(ends, device=device, dtype=torch.long)
+        self.closing = max_tokens if rules.limit == "closed" else None
+        self.min_tokens = min_tokens
+        self.eos_ids = torch.tensor(eos_ids, device=device, dtype=torch.long)
 
     def __call__(self, logits: Tensor, length: int) -> Tensor:
         """Rows (R, V) for the token that makes a target `length` long."""
         if length == self.closing:
             rows = torch.full_like(logits, float("-inf"))
-            rows[:, self.ends] = 0.0
+            rows[:, self.eos_ids] = 0.0
             return rows
         if self.given:
             logits[:, self.never] = float("-inf")
         rows = logits.log_softmax(dim=1)  # (R, V)
         rows[:, self.never] = float("-inf")
-        if length <= self.least:
-            rows[:, self.ends] = float("-inf")
+        if length <= self.min_tokens:
+            rows[:, self.eos_ids] = float("-inf")
         return rows
 
 
@@ -203,13 +205,18 @@ class Finished:
     """The best finished versions of each sentence so far."""
 
     def __init__(
-        self, sentences: int, width: int, most: int, ends: Sequence[int], device: torch.device
+        self,
+        sentences: int,
+        width: int,
+        max_tokens: int,
+        eos_ids: Sequence[int],
+        device: torch.device,
     ) -> None:
-        self.ends = frozenset(ends)
+        self.eos_ids = frozenset(eos_ids)
         self.scores = torch.full((sentences, width), NEVER, device=device)  # (B, K)
         self.there = torch.zeros((sentences, width), dtype=torch.bool, device=device)
         self.lengths = torch.zeros((sentences, width), dtype=torch.long, device=device)
-        self.tokens = torch.zeros((sentences, width, most), dtype=torch.long, device=device)
+        self.tokens = torch.zeros((sentences, width, max_tokens), dtype=torch.long, device=device)
         self.closed = torch.zeros(sentences, dtype=torch.bool, device=device)  # done: as it is
 
     def add(self, grown: Tensor, scores: Tensor, which: Tensor) -> None:
@@ -235,7 +242,7 @@ class Finished:
         found = []
         for place in range(best):
             tokens = self.tokens[sentence, place, : int(self.lengths[sentence, place])].tolist()
-            ended = not self.ends.isdisjoint(tokens[-1:])
+            ended = not self.eos_ids.isdisjoint(tokens[-1:])
             score = float(self.scores[sentence, place])
             found.append(Hypothesis(tuple(tokens[:-1] if ended else tokens), score, ended))
         return found
@@ -254,7 +261,7 @@ def _places(values: Tensor) -> Tensor:
     return torch.arange(values.shape[1], device=values.device)
 
 
-def _follow(growing: Versions, rows: Tensor) -> None:
+def _follow(growing: BeamState, rows: Tensor) -> None:
     """Each row goes on from the row it came from; those that stay where they are cost nothing."""
     moved = (rows != _places(rows[None])).nonzero().flatten()
     if len(moved):

@@ -14,16 +14,23 @@ from torch import Tensor
 
 from clearformer.config import ModelConfig, TargetRules
 from clearformer.generate.beam import Beam, Hypothesis, search
-from clearformer.generate.context import Continue, PastContext, Slide, Stop, limit, require_room
-from clearformer.generate.context import usual as usual_for_one
+from clearformer.generate.context import (
+    ContextOverflow,
+    NoLimit,
+    SlidingWindow,
+    StopAtLimit,
+    check_prompt_length,
+    context_limit,
+)
+from clearformer.generate.context import default_overflow as usual_for_one
 from clearformer.generate.decoder import Decoder
-from clearformer.generate.detokenize import spelling
-from clearformer.generate.stream import writing
-from clearformer.generate.writer import Writer, require_ids
+from clearformer.generate.detokenize import detokenizer
+from clearformer.generate.language_model import LanguageModel, require_ids
+from clearformer.generate.stream import evaluating
 
 
 @dataclass(frozen=True)
-class Best:
+class BeamCompletion:
     """A text that was found, its tokens without the one that ended it, and its score: log
     probability over length^penalty."""
 
@@ -31,85 +38,87 @@ class Best:
     text: str
     tokens: tuple[int, ...]
     score: float
-    reason: Literal["end", "length", "context", "interrupted"]  # why it ended
+    finish_reason: Literal["end", "length", "context", "interrupted"]  # why it ended
 
 
-def generate_best(
-    writer: Writer,
+def generate_beams(
+    model: LanguageModel,
     prompts: Sequence[str | Sequence[int]],
-    how: Beam = Beam(),
+    beam: Beam = Beam(),
     *,
-    most: int = 256,
-    least: int = 0,
+    max_tokens: int = 256,
+    min_tokens: int = 0,
     banned: Sequence[int] = (),
-    past_context: PastContext | None = None,
-    enough: Callable[[], bool] = lambda: False,
-) -> list[list[Best]]:
+    context_overflow: ContextOverflow | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[list[BeamCompletion]]:
     """The best texts for each prompt, the best first; all prompts are read side by side.
 
     `banned` tokens never come, and `enough` is asked at every step whether to end here.
     """
-    rule = past_context or usual(writer.config)
-    if isinstance(rule, Slide):
+    rule = context_overflow or default_overflow(model.config)
+    if isinstance(rule, SlidingWindow):
         raise ValueError(
             "a beam search cannot slide, since all its versions would be read anew at every step: "
             "stop at the end of the context, or continue"
         )
-    if not 0 <= least <= most or most < 1:
+    if not 0 <= min_tokens <= max_tokens or max_tokens < 1:
         raise ValueError(
-            f"the text is to have {least} to {most} tokens, but it must have at least 1, and the "
-            f"least no more than the most"
+            f"min_tokens is {min_tokens} and max_tokens is {max_tokens}, but they must be at least "
+            f"0 and 1, and min_tokens at most max_tokens"
         )
-    require_ids("banned has", banned, writer.config)
-    full = limit(rule, writer.config)
-    encoded = [writer.encode(prompt) for prompt in prompts]
+    require_ids("banned has", banned, model.config)
+    full = context_limit(rule, model.config)
+    encoded = [model.encode(prompt) for prompt in prompts]
     rooms: dict[int, list[int]] = {}  # tokens that there is room for: places of the prompts
     for place, ids in enumerate(encoded):
-        require_room(len(ids), writer.config, full)
+        check_prompt_length(len(ids), model.config, full)
         # The last token needs no room: nothing follows it.
-        room = most if full is None else min(most, full - len(ids) + 1)
+        room = max_tokens if full is None else min(max_tokens, full - len(ids) + 1)
         rooms.setdefault(room, []).append(place)
-    found: dict[int, list[Best]] = {}
-    with writing(writer.model), torch.inference_mode():
+    found: dict[int, list[BeamCompletion]] = {}
+    with evaluating(model.module), torch.inference_mode():
         for room, places in rooms.items():
             hypotheses = search(
-                Reading(writer, [encoded[place] for place in places], room),
-                how,
-                ends=writer.ends(),
-                most=room,
-                least=min(least, room),
+                PromptBeams(model, [encoded[place] for place in places], room),
+                beam,
+                eos_ids=model.eos_ids(),
+                max_tokens=room,
+                min_tokens=min(min_tokens, room),
                 rules=TargetRules(never=tuple(banned)),
-                enough=enough,
+                should_stop=should_stop,
             )
             for place, several in zip(places, hypotheses, strict=True):
                 found[place] = [
-                    _best(writer, prompts[place], encoded[place], each, room, most)
+                    _best(model, prompts[place], encoded[place], each, room, max_tokens)
                     for each in several
                 ]
     return [found[place] for place in range(len(prompts))]
 
 
-def usual(config: ModelConfig) -> PastContext:
+def default_overflow(config: ModelConfig) -> ContextOverflow:
     """What a search does past the context unless it is told: it goes on if it can, or ends."""
     rule = usual_for_one(config)
-    return rule if isinstance(rule, Continue) else Stop()
+    return rule if isinstance(rule, NoLimit) else StopAtLimit()
 
 
-class Reading:
+class PromptBeams:
     """Prompts that a `Decoder` reads, and versions of how they go on."""
 
     device = torch.device("cpu")  # of logits, wherever the model is
 
-    def __init__(self, writer: Writer, prompts: Sequence[Sequence[int]], most: int) -> None:
-        self.decoder = Decoder(writer)
+    def __init__(
+        self, model: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: int
+    ) -> None:
+        self.decoder = Decoder(model)
         self.prompts = prompts
-        self.most = most
+        self.max_tokens = max_tokens
         self.sentences = len(prompts)
         self.beams = 1
 
     def first(self) -> Tensor:
         """Logits (B, V) of the first token after each prompt."""
-        return self.decoder.read(self.prompts, self.most)
+        return self.decoder.prefill(self.prompts, self.max_tokens)
 
     def step(self, tokens: Tensor) -> Tensor:
         """Add a token to each row (R,); logits (R, V) of the one after it."""
@@ -134,19 +143,19 @@ class Reading:
 
 
 def _best(
-    writer: Writer,
+    model: LanguageModel,
     prompt: str | Sequence[int],
     ids: Sequence[int],
     found: Hypothesis,
     room: int,
-    most: int,
-) -> Best:
+    max_tokens: int,
+) -> BeamCompletion:
     text = ""
-    if writer.tokenizer is not None:
-        spelled = spelling(writer.tokenizer, ids)
-        text = "".join(map(spelled.add, found.tokens)) + spelled.rest()
-    reason: Literal["end", "length", "context", "interrupted"] = "end"
+    if model.tokenizer is not None:
+        spelled = detokenizer(model.tokenizer, ids)
+        text = "".join(map(spelled.add, found.tokens)) + spelled.flush()
+    finish_reason: Literal["end", "length", "context", "interrupted"] = "end"
     if not found.ended:
         cut = len(found.tokens) < room
-        reason = "interrupted" if cut else "context" if room < most else "length"
-    return Best(prompt, text, found.tokens, found.score, reason)
+        finish_reason = "interrupted" if cut else "context" if room < max_tokens else "length"
+    return BeamCompletion(prompt, text, found.tokens, found.score, finish_reason)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from clearformer.generate.detokenize import byte_level, one_byte, spelling
+from clearformer.generate.detokenize import byte_level, detokenizer, one_byte
 from clearformer.generate.regex_automaton import States, automaton, refused
 from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Characters, Tokenizer
 
@@ -36,7 +36,7 @@ class Constraint(Protocol):
     def after(self, state: Hashable, token: int) -> Hashable: ...
 
 
-class Choices:
+class ChoiceConstraint:
     """One of some texts, each spelled as the tokenizer spells it: a tree of tokens.
 
     Where a token is banned, only the choices without it are left.
@@ -49,7 +49,7 @@ class Choices:
     ) -> None:
         if not texts:
             raise ValueError("there are no choices: give at least one")
-        spelled = {continuation(text, tokenizer, "the choice") for text in texts}
+        spelled = {encode_continuation(text, tokenizer, "the choice") for text in texts}
         self.texts = {ids for ids in spelled if not set(ids) & set(banned)}
         if not self.texts:
             raise ValueError(
@@ -72,7 +72,7 @@ class Choices:
         return (*state, token)
 
 
-class Expression:
+class RegexConstraint:
     """A regular expression that the whole text must match, over every spelling by tokens.
 
     A state is a set of states of the automaton over bytes. Which tokens may follow it is found
@@ -192,12 +192,12 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
             )
 
 
-def continuation(text: str, tokenizer: Tokenizer, what: str) -> tuple[int, ...]:
+def encode_continuation(text: str, tokenizer: Tokenizer, what: str) -> tuple[int, ...]:
     """The ids that add exactly this text to one that is there."""
     ids: list[int] = tokenizer.encode_continuation(text).tolist()
     # Its own last token stands for any text that may come before.
-    speller = spelling(tokenizer, ids[-1:])
-    written = "".join(map(speller.add, ids)) + speller.rest()
+    speller = detokenizer(tokenizer, ids[-1:])
+    written = "".join(map(speller.add, ids)) + speller.flush()
     if not ids or written != text:
         near = ids and written.casefold().split() == text.casefold().split()
         advice = f"give {written!r}" if near else "no text could ever be it"

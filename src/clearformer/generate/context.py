@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from clearformer.config import Grid, HiddenMemory, Learned, ModelConfig
 from clearformer.generate.detokenize import Token
-from clearformer.generate.sequence import Row
+from clearformer.generate.sequence import GeneratedSequence
 
 
 @dataclass(frozen=True)
-class Slide:
+class SlidingWindow:
     """Keep the last `share` of the context and read it again."""
 
     share: float = 0.75
@@ -29,27 +29,31 @@ class Slide:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopAtLimit:
     """End the text where the context is full."""
 
 
 @dataclass(frozen=True)
-class Continue:
+class NoLimit:
     """Go on past the length that the model was trained with."""
 
 
-PastContext = Slide | Stop | Continue
-NAMES: dict[str, PastContext] = {"slide": Slide(), "stop": Stop(), "continue": Continue()}
+ContextOverflow = SlidingWindow | StopAtLimit | NoLimit
+OVERFLOW_BY_NAME: dict[str, ContextOverflow] = {
+    "slide": SlidingWindow(),
+    "stop": StopAtLimit(),
+    "continue": NoLimit(),
+}
 
 
-def usual(config: ModelConfig) -> PastContext:
+def default_overflow(config: ModelConfig) -> ContextOverflow:
     """A memory slides by itself; anything else must be told to."""
-    return Continue() if isinstance(config.past, HiddenMemory) else Slide()
+    return NoLimit() if isinstance(config.past, HiddenMemory) else SlidingWindow()
 
 
-def limit(rule: PastContext, config: ModelConfig) -> int | None:
+def context_limit(rule: ContextOverflow, config: ModelConfig) -> int | None:
     """How many tokens of a text the model may see at a time; none: any number."""
-    if not isinstance(rule, Continue):
+    if not isinstance(rule, NoLimit):
         return config.length
     if isinstance(config.position, Learned | Grid):
         raise ValueError(
@@ -59,7 +63,7 @@ def limit(rule: PastContext, config: ModelConfig) -> int | None:
     return None
 
 
-def require_room(length: int, config: ModelConfig, full: int | None) -> None:
+def check_prompt_length(length: int, config: ModelConfig, full: int | None) -> None:
     """A prompt that does not fit is not cut in silence."""
     if full is not None and length > full:
         raise ValueError(
@@ -68,15 +72,15 @@ def require_room(length: int, config: ModelConfig, full: int | None) -> None:
         )
 
 
-def room(rows: Sequence[Row], full: int | None) -> int:
+def remaining_tokens(sequences: Sequence[GeneratedSequence], full: int | None) -> int:
     """How many tokens may come after the longest of these rows before something must give."""
-    needed = max(row.task.most - len(row.text) for row in rows)
-    return needed if full is None else min(needed, full - max(map(len, rows)))
+    needed = max(sequence.config.max_tokens - len(sequence.generated) for sequence in sequences)
+    return needed if full is None else min(needed, full - max(map(len, sequences)))
 
 
-def slide(row: Row, rule: PastContext, full: int) -> list[Token]:
+def handle_overflow(sequence: GeneratedSequence, rule: ContextOverflow, full: int) -> list[Token]:
     """Make room in a row that has grown past the context, or end it."""
-    if isinstance(rule, Slide):
-        row.start += len(row) - rule.kept(full)
+    if isinstance(rule, SlidingWindow):
+        sequence.start += len(sequence) - rule.kept(full)
         return []
-    return row.finish("context")
+    return sequence.finish("context")

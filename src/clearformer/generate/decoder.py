@@ -17,7 +17,7 @@ from torch import Tensor
 from clearformer.build import resting_pasts
 from clearformer.config import HiddenMemory
 from clearformer.core.cache import KVCache, Past
-from clearformer.generate.writer import Writer
+from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.fast_decode import Flat, understands
 from clearformer.kernels.vocabulary_loss import at_least_float32
 
@@ -27,10 +27,10 @@ CHUNK = 2048  # tokens of a prompt read at a time: more would cost memory and sa
 class Decoder:
     """Reads, and gives the logits of what comes next."""
 
-    def __init__(self, writer: Writer, chunk: int | None = None) -> None:
-        self.model = writer.model
-        self.config = writer.config
-        self.compiled = writer.step
+    def __init__(self, model: LanguageModel, chunk: int | None = None) -> None:
+        self.model = model.module
+        self.config = model.config
+        self.compiled = model.step
         memory = self.config.past
         # A memory reads segments as it did in training; a cache takes what it is given.
         usual = self.config.length if isinstance(memory, HiddenMemory) else CHUNK
@@ -51,12 +51,12 @@ class Decoder:
         return self.length >= self.capacity
 
     @torch.inference_mode()
-    def read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+    def prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
         """Forget everything and read these texts, with room for so many tokens after the
         longest: logits (B, V) of what follows each.
         """
         different = list(dict.fromkeys(map(tuple, texts)))  # samples of one prompt read it once
-        logits = self._read(different, room)
+        logits = self._prefill(different, room)
         if len(different) < len(texts):
             rows = [different.index(tuple(text)) for text in texts]
             self.select(rows)
@@ -66,7 +66,7 @@ class Decoder:
         self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
         return logits
 
-    def _read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+    def _prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
         longest = max(map(len, texts))
         self.capacity = longest + room
         self.memory = resting_pasts(self.config, len(texts), self.capacity, self.dtype, self.device)
@@ -100,13 +100,13 @@ class Decoder:
         return _for_rules(logits)
 
     @torch.inference_mode()
-    def look(self, tokens: Sequence[int]) -> Tensor:
+    def extend(self, tokens: Sequence[int]) -> Tensor:
         """Several more tokens of a single text: logits (T, V) of what follows each of them."""
         if len(tokens) == 1:
             return self.step(tokens)
         return self._logits(self._hidden(torch.tensor([tokens], device=self.device))[0])
 
-    def forget(self, count: int) -> None:
+    def rollback(self, count: int) -> None:
         """Take back the last so many tokens."""
         self.length -= count
         for past in self.memory:

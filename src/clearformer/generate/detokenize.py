@@ -29,7 +29,7 @@ class Token:
     uniform: float  # the number that drew it
 
 
-class Spelling(Protocol):
+class Detokenizer(Protocol):
     """What each token adds to a text: together, what the tokenizer makes of all of them.
 
     A text is handed out as soon as no token that follows can change it.
@@ -41,22 +41,22 @@ class Spelling(Protocol):
 
     def add(self, token: int) -> str: ...
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """What waits for bytes that will not come."""
 
 
-def spelling(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Spelling:
+def detokenizer(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Detokenizer:
     """How this tokenizer's tokens spell a text that goes on from the tokens `before`."""
     match tokenizer:
         case Bytes() | BytePairs():
-            return ByBytes(tokenizer, before)
+            return ByteDetokenizer(tokenizer, before)
         case ByteFallbackPairs():
-            return ByRuns(tokenizer, before)
+            return ByteFallbackDetokenizer(tokenizer, before)
         case _:
-            return ByPieces(tokenizer, before)
+            return PieceDetokenizer(tokenizer, before)
 
 
-class ByPieces:
+class PieceDetokenizer:
     """Tokens with a text of their own, which depends on whether one comes before it (a space
     joins two words) and on nothing else.
     """
@@ -73,11 +73,11 @@ class ByPieces:
         self.previous = [token]
         return both[alone:]
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         return ""
 
 
-class ByBytes:
+class ByteDetokenizer:
     """Tokens that are bytes end to end; a character waits until all its bytes are there."""
 
     def __init__(self, tokenizer: Bytes | BytePairs, before: Sequence[int]) -> None:
@@ -93,11 +93,11 @@ class ByBytes:
     def add(self, token: int) -> str:
         return self.characters.decode(token_bytes(self.tokenizer, token))
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         return self.characters.decode(b"", final=True)
 
 
-class ByRuns:
+class ByteFallbackDetokenizer:
     """Tokens that are characters, and single bytes for others: a run of such bytes is a text as a
     whole, or each of them is broken, so all of it waits until it ends or is beyond repair.
     """
@@ -116,11 +116,11 @@ class ByRuns:
         (piece,) = self.tokenizer.pieces([token])
         byte = one_byte(piece)
         if byte is None:
-            return self.rest() + self._said(piece)
+            return self.flush() + self._said(piece)
         self.run += byte
         return "" if _may_be_text(self.run) else self._broken()
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         try:
             text = self._said(self.run.decode())
         except UnicodeDecodeError:
@@ -178,7 +178,7 @@ def _may_be_text(data: bytes) -> bool:
     return True
 
 
-class Stops:
+class StopStrings:
     """Lets tokens pass until their text has a stop string, wherever token borders lie.
 
     A token that may be the beginning of a stop string is held back until it is or is not. The
@@ -201,7 +201,7 @@ class Stops:
             return list(self._cut(min(places)))
         return self._release(len(text) - self._beginning(text))
 
-    def rest(self) -> list[Token]:
+    def flush(self) -> list[Token]:
         """What was held back for a string that did not come."""
         tokens, self.held = self.held, []
         return tokens

@@ -18,7 +18,7 @@ from clearformer.generate import logits_processors
 
 
 @dataclass(frozen=True)
-class Choice:
+class SampledToken:
     """A token, how likely it was after all rules, and the number that drew it."""
 
     id: int
@@ -34,11 +34,11 @@ class Sampling:
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
-    typical: float | None = None
-    repetition: float | None = None  # of tokens that prompt or text have
-    frequency: float | None = None  # for each time that the text has a token
-    banned: tuple[int, ...] = ()
-    forced: tuple[int, ...] = ()  # the text begins with these
+    typical_p: float | None = None
+    repetition_penalty: float | None = None  # of tokens that prompt or text have
+    frequency_penalty: float | None = None  # for each time that the text has a token
+    banned_ids: tuple[int, ...] = ()
+    forced_ids: tuple[int, ...] = ()  # the text begins with these
 
     def __post_init__(self) -> None:
         # Written so that NaN fails too.
@@ -48,51 +48,59 @@ class Sampling:
             )
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top-k is {self.top_k}, but at least 1 token must be kept")
-        for name, value in (("top-p", self.top_p), ("typical", self.typical)):
+        for name, value in (("top-p", self.top_p), ("typical", self.typical_p)):
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} is {value}, but it must be above 0 and at most 1")
         if self.min_p is not None and not 0 <= self.min_p <= 1:
             raise ValueError(f"min-p is {self.min_p}, but it must be between 0 and 1")
-        if self.repetition is not None and not 0 < self.repetition < float("inf"):
-            raise ValueError(f"repetition is {self.repetition}, but it must be above 0 (1: none)")
-        if self.frequency is not None and not abs(self.frequency) < float("inf"):
-            raise ValueError(f"frequency is {self.frequency}, but it must be a number (0: none)")
+        if self.repetition_penalty is not None and not 0 < self.repetition_penalty < float("inf"):
+            raise ValueError(
+                f"repetition is {self.repetition_penalty}, but it must be above 0 (1: none)"
+            )
+        if self.frequency_penalty is not None and not abs(self.frequency_penalty) < float("inf"):
+            raise ValueError(
+                f"frequency is {self.frequency_penalty}, but it must be a number (0: none)"
+            )
 
 
-def shaped(
-    logits: Tensor, how: Sampling, prompt: Sequence[int] = (), text: Sequence[int] = ()
+def process_logits(
+    logits: Tensor, sampling: Sampling, prompt: Sequence[int] = (), text: Sequence[int] = ()
 ) -> Tensor:
     """Logits (V,) after all rules but those of chance, given the prompt and the text so far."""
-    if how.repetition is not None:
-        logits = logits_processors.repeated(logits.double(), [*prompt, *text], how.repetition)
-    if how.frequency is not None:
-        logits = logits_processors.frequent(logits.double(), text, how.frequency)
-    if how.banned:
-        logits = logits_processors.banned(logits, how.banned)
-    if len(text) < len(how.forced):
-        forced = torch.tensor([how.forced[len(text)]])
-        logits = logits_processors.only(
-            torch.zeros_like(logits), forced
+    if sampling.repetition_penalty is not None:
+        logits = logits_processors.repetition_penalty(
+            logits.double(), [*prompt, *text], sampling.repetition_penalty
+        )
+    if sampling.frequency_penalty is not None:
+        logits = logits_processors.frequency_penalty(
+            logits.double(), text, sampling.frequency_penalty
+        )
+    if sampling.banned_ids:
+        logits = logits_processors.exclude(logits, sampling.banned_ids)
+    if len(text) < len(sampling.forced_ids):
+        forced_ids = torch.tensor([sampling.forced_ids[len(text)]])
+        logits = logits_processors.keep_only(
+            torch.zeros_like(logits), forced_ids
         )  # also if a rule has cut it
     return logits
 
 
-def cut(logits: Tensor, how: Sampling) -> Tensor:
+def warp_logits(logits: Tensor, sampling: Sampling) -> Tensor:
     """Logits (V,) after temperature and the cuts of the tail, for a temperature above 0."""
     # Double precision: a cumulative sum over 50,000 tokens must not lose the last ones.
-    logits = logits_processors.tempered(logits.double(), how.temperature)
-    if how.top_k is not None:
-        logits = logits_processors.top_k(logits, how.top_k)
-    if how.top_p is not None:
-        logits = logits_processors.top_p(logits, how.top_p)
-    if how.min_p is not None:
-        logits = logits_processors.min_p(logits, how.min_p)
-    if how.typical is not None:
-        logits = logits_processors.typical(logits, how.typical)
+    logits = logits_processors.scale_temperature(logits.double(), sampling.temperature)
+    if sampling.top_k is not None:
+        logits = logits_processors.top_k(logits, sampling.top_k)
+    if sampling.top_p is not None:
+        logits = logits_processors.top_p(logits, sampling.top_p)
+    if sampling.min_p is not None:
+        logits = logits_processors.min_p(logits, sampling.min_p)
+    if sampling.typical_p is not None:
+        logits = logits_processors.typical_p(logits, sampling.typical_p)
     return logits
 
 
-def draw(logits: Tensor, how: Sampling, uniform: float) -> Choice:
+def sample(logits: Tensor, sampling: Sampling, uniform: float) -> SampledToken:
     """Draw from shaped logits (V,) with one number from [0, 1)."""
     # NumPy's search compares many numbers at a time, torch's one: a tenth of the time.
     scores = logits.numpy()
@@ -102,26 +110,28 @@ def draw(logits: Tensor, how: Sampling, uniform: float) -> Choice:
             "the model's scores for the next token are no numbers (NaN): its weights are damaged, "
             "or overflow in the precision that they are read in"
         )
-    if scores[best] == logits_processors.CUT:
-        banned = f", {len(set(how.banned)):,} of them by a ban" if how.banned else ""
-        raise ValueError(
-            f"no token is left to choose: the rules together exclude every one{banned}"
+    if scores[best] == logits_processors.EXCLUDED:
+        banned_ids = (
+            f", {len(set(sampling.banned_ids)):,} of them by a ban" if sampling.banned_ids else ""
         )
-    if how.temperature == 0:
-        return Choice(best, 1.0, uniform)
-    probabilities = cut(logits, how).softmax(dim=0)
-    shares, ids = logits_processors.leading(probabilities, uniform)
+        raise ValueError(
+            f"no token is left to choose: the rules together exclude every one{banned_ids}"
+        )
+    if sampling.temperature == 0:
+        return SampledToken(best, 1.0, uniform)
+    probabilities = warp_logits(logits, sampling).softmax(dim=0)
+    shares, ids = logits_processors.top_until(probabilities, uniform)
     place = int(torch.searchsorted(shares.cumsum(0), uniform, right=True))
     place = min(place, int(shares.count_nonzero()) - 1)  # a sum may end below 1
-    return Choice(int(ids[place]), float(shares[place]), uniform)
+    return SampledToken(int(ids[place]), float(shares[place]), uniform)
 
 
-def choose(
+def next_token(
     logits: Tensor,
-    how: Sampling,
+    sampling: Sampling,
     uniform: float,
     prompt: Sequence[int] = (),
     text: Sequence[int] = (),
-) -> Choice:
+) -> SampledToken:
     """Draw a token from a model's logits (V,) with one number from [0, 1)."""
-    return draw(shaped(logits.detach(), how, prompt, text), how, uniform)
+    return sample(process_logits(logits.detach(), sampling, prompt, text), sampling, uniform)

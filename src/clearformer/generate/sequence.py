@@ -16,38 +16,38 @@ from torch import Tensor
 
 from clearformer.generate import logits_processors
 from clearformer.generate.constraints import Constraint
-from clearformer.generate.detokenize import Stops, Token, spelling
-from clearformer.generate.sampling import Sampling, draw, shaped
+from clearformer.generate.detokenize import StopStrings, Token, detokenizer
+from clearformer.generate.sampling import Sampling, process_logits, sample
 from clearformer.text import Tokenizer
 
-Reason = Literal["length", "end", "stop", "context", "complete"]
+FinishReason = Literal["length", "end", "stop", "context", "complete"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class GenerationConfig:
     """What is to be written, the same for all prompts."""
 
-    how: Sampling = field(default_factory=Sampling)
-    most: int = 256  # tokens
-    least: int = 0  # tokens before one that ends a text may come
-    ends: tuple[int, ...] = ()  # ids of such tokens
-    stops: tuple[str, ...] = ()  # texts that end the text, not part of it
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int = 256  # tokens
+    min_tokens: int = 0  # tokens before one that ends a text may come
+    eos_ids: tuple[int, ...] = ()  # ids of such tokens
+    stop: tuple[str, ...] = ()  # texts that end the text, not part of it
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise ValueError(f"length is {self.most}, but it must be at least 1")
-        if not 0 <= self.least <= self.most:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens is {self.max_tokens}, but it must be at least 1")
+        if not 0 <= self.min_tokens <= self.max_tokens:
             raise ValueError(
-                f"the least length is {self.least}, but it must be between 0 and the length, "
-                f"which is {self.most}"
+                f"min_tokens is {self.min_tokens}, but it must be between 0 and max_tokens "
+                f"({self.max_tokens})"
             )
-        if self.how.forced and self.constraint is not None:
+        if self.sampling.forced_ids and self.constraint is not None:
             raise ValueError(
                 "the task has forced tokens and a constraint, but each of them says how the text "
                 "begins: leave one out"
             )
-        Stops(self.stops)  # refuses an empty one
+        StopStrings(self.stop)  # refuses an empty one
 
 
 class Uniforms:
@@ -67,124 +67,126 @@ class Uniforms:
         return self.drawn[place]
 
 
-class Row:
+class GeneratedSequence:
     """A text that grows by one token for each logits that it is given."""
 
     def __init__(
         self,
         prompt: Sequence[int],
-        task: Task,
+        config: GenerationConfig,
         tokenizer: Tokenizer | None = None,
         seed: int = 0,
-        number: int = 0,
+        index: int = 0,
     ) -> None:
         self.prompt = list(prompt)
-        self.text: list[int] = []
+        self.generated: list[int] = []
         self.start = 0  # of what the model sees, in prompt + text
-        self.task = task
-        self.number = number
-        self.uniforms = Uniforms(seed, number)
-        self.spelling = None if tokenizer is None else spelling(tokenizer, self.prompt)
-        self.stops = Stops(task.stops)
+        self.config = config
+        self.index = index
+        self.uniforms = Uniforms(seed, index)
+        self.detokenizer = None if tokenizer is None else detokenizer(tokenizer, self.prompt)
+        self.stop_filter = StopStrings(config.stop)
         self.open: list[Token] = []  # the last one, while bytes of its character are missing
-        self.state = None if task.constraint is None else task.constraint.start
-        self.finished: Reason | None = None
+        self.state = None if config.constraint is None else config.constraint.start
+        self.finish_reason: FinishReason | None = None
 
     @property
     def ids(self) -> list[int]:
-        return self.prompt + self.text
+        return self.prompt + self.generated
 
     @property
-    def seen(self) -> list[int]:
+    def context(self) -> list[int]:
         """What the model sees of the text."""
         return self.ids[self.start :]
 
     def __len__(self) -> int:
         """How many tokens the model sees."""
-        return len(self.prompt) + len(self.text) - self.start
+        return len(self.prompt) + len(self.generated) - self.start
 
-    def take(self, logits: Tensor) -> list[Token]:
+    def advance(self, logits: Tensor) -> list[Token]:
         """Draw the next token from the model's logits (V,); what has become certain of the text."""
         token = self._draw(logits)
         if token is None:
-            self.finished = "complete"
-            return self.rest()
-        self.text.append(token.id)
-        if self.task.constraint is not None:
-            self.state = self.task.constraint.after(self.state, token.id)
-        if token.id in self.task.ends:
-            self.finished = "end"
-            return self.rest()
-        passed, self.open = self.open + self.stops.add(token), []
-        if self.stops.found:
-            self.finished = "stop"
+            self.finish_reason = "complete"
+            return self.flush()
+        self.generated.append(token.id)
+        if self.config.constraint is not None:
+            self.state = self.config.constraint.after(self.state, token.id)
+        if token.id in self.config.eos_ids:
+            self.finish_reason = "end"
+            return self.flush()
+        passed, self.open = self.open + self.stop_filter.add(token), []
+        if self.stop_filter.found:
+            self.finish_reason = "stop"
             return passed
         if self._complete():
-            self.finished = "complete"
-        elif len(self.text) >= self.task.most:
-            self.finished = "length"
-        if self.finished or (self.spelling is not None and self.spelling.waiting):
+            self.finish_reason = "complete"
+        elif len(self.generated) >= self.config.max_tokens:
+            self.finish_reason = "length"
+        if self.finish_reason or (self.detokenizer is not None and self.detokenizer.waiting):
             passed, self.open = passed[:-1], passed[-1:]
-        return passed + self.rest() if self.finished else passed
+        return passed + self.flush() if self.finish_reason else passed
 
-    def finish(self, reason: Reason) -> list[Token]:
+    def finish(self, reason: FinishReason) -> list[Token]:
         """End the text from outside."""
-        self.finished = reason
-        return self.rest()
+        self.finish_reason = reason
+        return self.flush()
 
-    def rest(self) -> list[Token]:
+    def flush(self) -> list[Token]:
         """The last tokens: held back for a stop string that has not come, or with a character of
         which not all bytes have come.
         """
-        tokens, self.open = self.open + self.stops.rest(), []
-        waiting = "" if self.spelling is None else self.spelling.rest()
+        tokens, self.open = self.open + self.stop_filter.flush(), []
+        waiting = "" if self.detokenizer is None else self.detokenizer.flush()
         if not tokens or not waiting:
             return tokens
         last = tokens[-1]
         tokens = [*tokens[:-1], replace(last, text=last.text + waiting)]
         # What waited may have a stop string, too.
-        passed = [token for each in tokens for token in self.stops.add(each)]
-        if self.stops.found:
-            self.finished = "stop"
-        return passed + self.stops.rest()
+        passed = [token for each in tokens for token in self.stop_filter.add(each)]
+        if self.stop_filter.found:
+            self.finish_reason = "stop"
+        return passed + self.stop_filter.flush()
 
     def _draw(self, logits: Tensor) -> Token | None:
         """The next token, or none where the form is complete and the model wants no more."""
-        how = self.task.how
-        scores = shaped(logits, how, self.prompt, self.text)
-        if len(self.text) < self.task.least:
-            scores = logits_processors.banned(scores, self.task.ends)
-        uniform = self.uniforms[len(self.text)]
-        constraint = self.task.constraint
+        sampling = self.config.sampling
+        scores = process_logits(logits, sampling, self.prompt, self.generated)
+        if len(self.generated) < self.config.min_tokens:
+            scores = logits_processors.exclude(scores, self.config.eos_ids)
+        uniform = self.uniforms[len(self.generated)]
+        constraint = self.config.constraint
         if constraint is None:
-            choice = draw(scores, how, uniform)
+            chosen = sample(scores, sampling, uniform)
         else:
             allowed = constraint.allowed(self.state)
-            free = constraint.may_end(self.state) and len(self.text) >= self.task.least
+            free = constraint.may_end(self.state) and len(self.generated) >= self.config.min_tokens
             if not free:
-                scores = logits_processors.only(scores, allowed)
-                if bool((scores == logits_processors.CUT).all()):
+                scores = logits_processors.keep_only(scores, allowed)
+                if bool((scores == logits_processors.EXCLUDED).all()):
                     raise ValueError(
-                        f"no token is left to choose: after {len(self.text)} tokens the form "
+                        f"no token is left to choose: after {len(self.generated)} tokens the form "
                         f"allows {len(allowed)}, and other rules exclude them all"
                     )
-            choice = draw(scores, how, uniform)
-            if free and choice.id not in allowed.tolist():
+            chosen = sample(scores, sampling, uniform)
+            if free and chosen.id not in allowed.tolist():
                 return None
-        surprise = -float(logits.log_softmax(0).numpy()[choice.id])
-        spelling = None if choice.id in self.task.ends else self.spelling  # an end is no text
-        text = "" if spelling is None else spelling.add(choice.id)
+        surprise = -float(logits.log_softmax(0).numpy()[chosen.id])
+        detokenizer = (
+            None if chosen.id in self.config.eos_ids else self.detokenizer
+        )  # an end is no text
+        text = "" if detokenizer is None else detokenizer.add(chosen.id)
         bits = max(0.0, surprise / math.log(2))
-        return Token(choice.id, text, choice.probability, bits, uniform)
+        return Token(chosen.id, text, chosen.probability, bits, uniform)
 
     def _complete(self) -> bool:
         """Whether the form has been filled and nothing may follow."""
-        constraint = self.task.constraint
+        constraint = self.config.constraint
         if constraint is None or len(constraint.allowed(self.state)):
             return False
         if not constraint.may_end(self.state):
             raise ValueError(
-                f"after {len(self.text)} tokens the form allows no token and no end: it cannot be "
-                f"filled with these tokens, so give another"
+                f"after {len(self.generated)} tokens the constraint allows neither a token nor the "
+                f"end: these tokens cannot satisfy it, so give another"
             )
         return True

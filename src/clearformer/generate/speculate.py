@@ -18,21 +18,27 @@ from typing import Protocol
 from torch import Tensor
 
 from clearformer.config import KVCache
-from clearformer.generate.context import PastContext, limit, require_room, room, slide
+from clearformer.generate.context import (
+    ContextOverflow,
+    check_prompt_length,
+    context_limit,
+    handle_overflow,
+    remaining_tokens,
+)
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.detokenize import Token
-from clearformer.generate.sampling import choose
-from clearformer.generate.sequence import Row
-from clearformer.generate.writer import Writer
+from clearformer.generate.language_model import LanguageModel
+from clearformer.generate.sampling import next_token
+from clearformer.generate.sequence import GeneratedSequence
 
 
 class Draft(Protocol):
     """Whoever guesses."""
 
-    def suit(self, writer: Writer) -> None:
+    def check_compatible(self, model: LanguageModel) -> None:
         """Refuse a model that this draft cannot guess for."""
 
-    def propose(self, row: Row) -> Sequence[int]:
+    def propose(self, sequence: GeneratedSequence) -> Sequence[int]:
         """How the row's text may go on; nothing, if there is no idea."""
 
 
@@ -50,11 +56,11 @@ class PromptLookup:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
 
-    def suit(self, writer: Writer) -> None:
+    def check_compatible(self, model: LanguageModel) -> None:
         pass  # it knows nothing but tokens
 
-    def propose(self, row: Row) -> Sequence[int]:
-        ids = row.seen
+    def propose(self, sequence: GeneratedSequence) -> Sequence[int]:
+        ids = sequence.context
         for length in range(min(self.longest, len(ids) - 1), 0, -1):
             ending = ids[-length:]
             for start in range(len(ids) - length - 1, -1, -1):
@@ -68,42 +74,44 @@ class PromptLookup:
 class DraftModel:
     """A smaller model of the same tokens, which draws with the very numbers that its elder will."""
 
-    writer: Writer
+    model: LanguageModel
     tokens: int = 4  # to propose
     decoder: Decoder = field(init=False)
     read: list[int] = field(init=False, default_factory=list)  # what the decoder knows
 
     def __post_init__(self) -> None:
-        require_cache(self.writer)
-        self.decoder = Decoder(self.writer)
+        require_cache(self.model)
+        self.decoder = Decoder(self.model)
 
-    def suit(self, writer: Writer) -> None:
-        own, wanted = self.writer.config.vocabulary, writer.config.vocabulary
+    def check_compatible(self, model: LanguageModel) -> None:
+        own, wanted = self.model.config.vocabulary, model.config.vocabulary
         if own != wanted:
             raise ValueError(
-                f"the draft has {own:,} tokens, but {writer.config.name} has {wanted:,}: a draft "
+                f"the draft has {own:,} tokens, but {model.config.name} has {wanted:,}: a draft "
                 f"needs the same tokenizer"
             )
 
-    def propose(self, row: Row) -> Sequence[int]:
-        room = self.writer.config.length
-        text, proposed = row.seen, list[int]()
-        if len(text) + self.tokens > room:
+    def propose(self, sequence: GeneratedSequence) -> Sequence[int]:
+        remaining_tokens = self.model.config.length
+        text, proposed = sequence.context, list[int]()
+        if len(text) + self.tokens > remaining_tokens:
             return ()
         while len(proposed) < self.tokens:
-            logits = self._after([*text, *proposed], room)
-            uniform = row.uniforms[len(row.text) + len(proposed)]
-            so_far = [*row.text, *proposed]
-            proposed.append(choose(logits, row.task.how, uniform, row.prompt, so_far).id)
+            logits = self._after([*text, *proposed], remaining_tokens)
+            uniform = sequence.uniforms[len(sequence.generated) + len(proposed)]
+            so_far = [*sequence.generated, *proposed]
+            proposed.append(
+                next_token(logits, sequence.config.sampling, uniform, sequence.prompt, so_far).id
+            )
         return proposed
 
-    def _after(self, text: list[int], room: int) -> Tensor:
+    def _after(self, text: list[int], remaining_tokens: int) -> Tensor:
         known = common(self.read, text[:-1])
         if not known:
-            logits = self.decoder.read([text], room - len(text))[0]
+            logits = self.decoder.prefill([text], remaining_tokens - len(text))[0]
         else:
-            self.decoder.forget(len(self.read) - known)
-            logits = self.decoder.look(text[known:])[-1]
+            self.decoder.rollback(len(self.read) - known)
+            logits = self.decoder.extend(text[known:])[-1]
         self.read = text
         return logits
 
@@ -114,39 +122,44 @@ def common(first: Sequence[int], second: Sequence[int]) -> int:
     return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-def speculate(writer: Writer, row: Row, draft: Draft, rule: PastContext) -> Iterator[Token]:
+def speculate(
+    model: LanguageModel, sequence: GeneratedSequence, draft: Draft, rule: ContextOverflow
+) -> Iterator[Token]:
     """The tokens of one row, with a draft's help."""
-    require_cache(writer)
-    draft.suit(writer)
-    full = limit(rule, writer.config)
-    require_room(len(row), writer.config, full)
-    decoder = Decoder(writer)
-    logits = decoder.read([row.seen], room([row], full))  # (1, V)
+    require_cache(model)
+    draft.check_compatible(model)
+    full = context_limit(rule, model.config)
+    check_prompt_length(len(sequence), model.config, full)
+    decoder = Decoder(model)
+    logits = decoder.prefill([sequence.context], remaining_tokens([sequence], full))  # (1, V)
     proposed: Sequence[int] = ()
     while True:
         right = 0
         for place, scores in enumerate(logits):  # each (V,)
-            yield from row.take(scores)
-            if row.finished is not None:
+            yield from sequence.advance(scores)
+            if sequence.finish_reason is not None:
                 return
-            if place == len(proposed) or row.text[-1] != proposed[place]:
+            if place == len(proposed) or sequence.generated[-1] != proposed[place]:
                 break
             right += 1
-        if full is not None and len(row) > full:
-            yield from slide(row, rule, full)
-            if row.finished is not None:
+        if full is not None and len(sequence) > full:
+            yield from handle_overflow(sequence, rule, full)
+            if sequence.finish_reason is not None:
                 return
-            logits, proposed = decoder.read([row.seen], room([row], full)), ()
+            logits, proposed = (
+                decoder.prefill([sequence.context], remaining_tokens([sequence], full)),
+                (),
+            )
             continue
-        decoder.forget(len(proposed) - right)
+        decoder.rollback(len(proposed) - right)
         most = decoder.capacity - decoder.length - 1  # beside the token just drawn
-        proposed = draft.propose(row)[:most]
-        logits = decoder.look([row.text[-1], *proposed])  # (1 + proposed, V)
+        proposed = draft.propose(sequence)[:most]
+        logits = decoder.extend([sequence.generated[-1], *proposed])  # (1 + proposed, V)
 
 
-def require_cache(writer: Writer) -> None:
-    if not isinstance(writer.config.past, KVCache):
+def require_cache(model: LanguageModel) -> None:
+    if not isinstance(model.config.past, KVCache):
         raise ValueError(
-            f"{writer.config.name} keeps hidden states and cannot take a token back, which a draft "
+            f"{model.config.name} keeps hidden states and cannot take a token back, which a draft "
             f"needs: write without one"
         )

@@ -37,16 +37,21 @@ class Translator:
     tokenizer: Tokenizer
 
     def translate(
-        self, texts: Sequence[str], how: Beam, *, batch: int = 32, most: int | None = None
+        self,
+        texts: Sequence[str],
+        beam: Beam,
+        *,
+        batch_size: int = 32,
+        max_tokens: int | None = None,
     ) -> list[list[Translation]]:
         """The best translations of each text; an empty text becomes an empty one."""
         sources = self.encode(texts)
         found: list[list[Translation]] = [[Translation("", (), 0.0)] for _ in texts]
         filled = [place for place, text in enumerate(texts) if text.strip()]
         filled.sort(key=lambda place: len(sources[place]))
-        for first in range(0, len(filled), batch):
-            places = filled[first : first + batch]
-            hypotheses = self.decode([sources[place] for place in places], how, most)
+        for first in range(0, len(filled), batch_size):
+            places = filled[first : first + batch_size]
+            hypotheses = self.decode([sources[place] for place in places], beam, max_tokens)
             for place, several in zip(places, hypotheses, strict=True):
                 found[place] = [
                     Translation(self.tokenizer.decode(each.tokens), each.tokens, each.score)
@@ -69,10 +74,10 @@ class Translator:
         return [[*ids.tolist(), end] for ids in encoded]
 
     def decode(
-        self, sources: Sequence[Sequence[int]], how: Beam, most: int | None = None
+        self, sources: Sequence[Sequence[int]], beam: Beam, max_tokens: int | None = None
     ) -> list[list[Hypothesis]]:
         """The best targets of each source, as ids."""
-        return decode(self.model, self.config, sources, how, most)
+        return decode(self.model, self.config, sources, beam, max_tokens)
 
     def seems_reversed(self, text: str) -> bool:
         """Whether a text has the tokens of what the model writes and not of what it reads."""
@@ -88,13 +93,13 @@ def decode(
     model: Seq2Seq,
     config: Seq2SeqConfig,
     sources: Sequence[Sequence[int]],
-    how: Beam,
-    most: int | None = None,
+    beam: Beam,
+    max_tokens: int | None = None,
 ) -> list[list[Hypothesis]]:
     """The best targets of each source, of at most so many tokens, as ids."""
     marks, rules = config.marks, config.target_rules
     assert marks is not None
-    limit = min(most or rules.most or config.length, config.length)
+    limit = min(max_tokens or rules.most or config.length, config.length)
     device = next(model.parameters()).device
     tokens, keep = pad(sources)
     with resting(model):
@@ -102,31 +107,31 @@ def decode(
         real = None if keep.all() else torch.from_numpy(keep).to(device)
         growing: Growing
         if understands(model):
-            growing = Branching(model, config, source, real, how.width)
+            growing = Branching(model, config, source, real, beam.width)
         else:
             growing = Translating(model, config, source, real)
-        if how.width == 1:
-            found = greedy(growing, end=marks.end, most=limit, rules=rules, how=how)
+        if beam.width == 1:
+            found = greedy(growing, end=marks.end, max_tokens=limit, rules=rules, beam=beam)
             return [[each] for each in found]
-        return search(growing, how, ends=(marks.end,), most=limit, rules=rules)
+        return search(growing, beam, eos_ids=(marks.end,), max_tokens=limit, rules=rules)
 
 
 def greedy(
-    growing: Growing, *, end: int, most: int, rules: TargetRules = TargetRules(), how: Beam
+    growing: Growing, *, end: int, max_tokens: int, rules: TargetRules = TargetRules(), beam: Beam
 ) -> list[Hypothesis]:
     """The most likely token, again and again, until the end mark or `most` tokens."""
     tokens: list[list[int]] = [[] for _ in range(growing.sentences)]
     totals = [0.0] * growing.sentences
     active = list(range(growing.sentences))
-    allow = Allowed(rules, (end,), most, growing.device)
+    allow = Allowed(rules, (end,), max_tokens, growing.device)
     logits = growing.first()  # (B, V)
-    for length in range(1, most + 1):
+    for length in range(1, max_tokens + 1):
         best, token = allow(logits, length).max(dim=1)  # (B,)
         for sentence, score, each in zip(active, best.tolist(), token.tolist(), strict=True):
             tokens[sentence].append(each)
             totals[sentence] += score
         left = (token != end).nonzero().flatten()
-        if not len(left) or length == most:
+        if not len(left) or length == max_tokens:
             break
         if len(left) < len(active):
             growing.select(left)
@@ -135,7 +140,7 @@ def greedy(
     return [
         Hypothesis(
             tuple(found[:-1] if found[-1] == end else found),
-            total / len(found) ** how.penalty,
+            total / len(found) ** beam.length_penalty,
             found[-1] == end,
         )
         for found, total in zip(tokens, totals, strict=True)

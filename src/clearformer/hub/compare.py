@@ -11,10 +11,10 @@ from torch import Tensor
 from clearformer.config import AnyModelConfig, NextToken, Seq2SeqConfig
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.beam import Beam
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.translate import decode
-from clearformer.generate.writer import Writer
 from clearformer.hub.importing import import_checkpoint
 
 GREEDY = 50  # tokens that must come out alike
@@ -87,5 +87,5 @@ def _greedy(model: Model, config: AnyModelConfig) -> list[int]:
         return [token for several in found for token in several[0].tokens]
     if not isinstance(config.head, NextToken) or config.past is None:
         return []
-    drawn = stream(Writer(model, config), [0], MOST_LIKELY, most=GREEDY)
+    drawn = stream(LanguageModel(model, config), [0], MOST_LIKELY, max_tokens=GREEDY)
     return [token.id for token in drawn]

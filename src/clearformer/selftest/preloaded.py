@@ -1,8 +1,8 @@
 """What a command needs, imported before it is forked: see nursery.py."""
 
 import clearformer.explore.figures
+import clearformer.generate.language_model
 import clearformer.generate.stream
-import clearformer.generate.writer
 import clearformer.hub.importing
 import clearformer.runs.card
 import clearformer.runs.run  # noqa: F401

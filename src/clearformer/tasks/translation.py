@@ -100,7 +100,7 @@ class Translation:
         # In full precision, as it will be used: caches are made for the weights' own.
         with torch.autocast(next(model.parameters()).device.type, enabled=False):
             found = translator.translate(
-                self.validation.sources, Beam(width=1), batch=128, most=most
+                self.validation.sources, Beam(width=1), batch_size=128, max_tokens=most
             )
         texts = [each[0].text for each in found]
         figures = overlap(texts, self.validation.targets)
@@ -120,7 +120,7 @@ class Translation:
         """A pair of the validation, and what the model says."""
         source = self.validation.sources[len(self.validation) // 2]
         translator = Translator(model, self.model_config, self.tokenizer)
-        found = translator.translate([source], Beam(width=1), most=2 * len(source) + 10)
+        found = translator.translate([source], Beam(width=1), max_tokens=2 * len(source) + 10)
         return f"{source} -> {found[0][0].text}"
 
     def chance(self) -> float:

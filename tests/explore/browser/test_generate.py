@@ -11,7 +11,7 @@ import torch
 
 from clearformer.explore.generation import Text
 from clearformer.explore.trace import trace
-from clearformer.generate.sampling import Sampling, choose
+from clearformer.generate.sampling import Sampling, next_token
 
 pytestmark = pytest.mark.xdist_group("explorer")
 PROMPT = "the cat sat"
@@ -61,8 +61,8 @@ def test_the_draw_is_the_stretch_that_holds_u(visit, explorer_server, temperatur
     page = visit.go("generate", model="gpt2", prompt=PROMPT, temperature=temperature, topk=top_k,
                     topp=top_p, seed=7, ready="#draw[data-id]")  # fmt: skip
     u = visit.numbers("#draw", "data-u")[0]
-    how = Sampling(temperature=temperature, top_k=top_k or None, top_p=top_p)
-    drawn = choose(logits(explorer_server, "gpt2"), how, u)
+    sampling = Sampling(temperature=temperature, top_k=top_k or None, top_p=top_p)
+    drawn = next_token(logits(explorer_server, "gpt2"), sampling, u)
     assert visit.numbers("#draw", "data-id") == [drawn.id]
     low, high = (float(part) for part in page.inner_text("#draw .mono:last-child")[1:-1].split(","))
     assert low - 1e-4 <= u < high + 1e-4

@@ -2,9 +2,9 @@
 
 import time
 
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
-from clearformer.generate.writer import Writer
 
 ASKED = {"model": "gpt2", "prompt": "the cat", "max_new_tokens": 10, "temperature": 0.8, "seed": 7}
 
@@ -14,8 +14,8 @@ def test_a_text_is_that_of_the_command_line(client, explorer_server):
     assert [name for name, _, _ in events] == ["token"] * 10 + ["done"]
     assert events[-1][1] == {"reason": "length"}
     subject = explorer_server.models["gpt2"]
-    writer = Writer(subject.model, subject.config, subject.tokenizer)
-    expected = stream(writer, "the cat", Sampling(temperature=0.8), most=10, seed=7)
+    writer = LanguageModel(subject.model, subject.config, subject.tokenizer)
+    expected = stream(writer, "the cat", Sampling(temperature=0.8), max_tokens=10, seed=7)
     assert "".join(data["text"] for _, data, _ in events[:-1]) == "".join(t.text for t in expected)
 
 

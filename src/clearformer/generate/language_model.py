@@ -22,10 +22,10 @@ Hidden = Callable[..., Tensor]  # as Transformer.hidden
 
 
 @dataclass(frozen=True)
-class Writer:
+class LanguageModel:
     """A generator, ready to write; without a tokenizer it writes ids alone."""
 
-    model: Transformer
+    module: Transformer
     config: ModelConfig
     tokenizer: Tokenizer | None = None
     step: Hidden | None = None  # what gives hidden states of one more token; none: the usual way
@@ -42,10 +42,10 @@ class Writer:
                     f"token look at later ones, so combine it with Causal()"
                 )
 
-    def compiled(self, backend: str = "inductor") -> Writer:
+    def compiled(self, backend: str = "inductor") -> LanguageModel:
         """The same writer, whose steps are compiled when the first one is made."""
         # Dynamic: the cache is longer at each step, and must not be compiled for each length.
-        step = torch.compile(self.model.hidden, dynamic=True, backend=backend)
+        step = torch.compile(self.module.hidden, dynamic=True, backend=backend)
         return replace(self, step=step)
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
@@ -76,7 +76,7 @@ class Writer:
             )
         return [begin[0]]
 
-    def ends(self) -> tuple[int, ...]:
+    def eos_ids(self) -> tuple[int, ...]:
         """Ids of the tokens that end a text."""
         head = self.config.head
         known = head.ends if isinstance(head, NextToken) else None

@@ -6,9 +6,9 @@ from torch._dynamo.utils import counters
 
 from clearformer.build import build
 from clearformer.config import Full, Local
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
-from clearformer.generate.writer import Writer
 from clearformer.text import BytePairs, Bytes
 from clearformer.text.specs import BytePairSpec, byte_characters
 
@@ -39,9 +39,9 @@ def test_ids_that_are_none_are_refused(wrong, writer):
 def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
     reader = writer(tokenizer=PUBLISHED, vocabulary=257)
     assert reader.encode("") == [256]
-    assert reader.ends() == (256,)
-    assert writer(tokenizer=PUBLISHED, vocabulary=256).ends() == ()  # a token it does not have
-    assert writer(tokenizer=Bytes()).ends() == ()
+    assert reader.eos_ids() == (256,)
+    assert writer(tokenizer=PUBLISHED, vocabulary=256).eos_ids() == ()  # a token it does not have
+    assert writer(tokenizer=Bytes()).eos_ids() == ()
     message = "the prompt is empty, and a bytes tokenizer has no token that begins a text"
     with pytest.raises(ValueError, match=f"^{message}: gpt2-small needs at least one token"):
         writer(tokenizer=Bytes()).encode("")
@@ -55,14 +55,14 @@ def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
 def test_only_generators_write(family, small):
     config = small(family)
     with pytest.raises(ValueError, match=r"is no generator: it has no next token to write"):
-        Writer(build(config), config)
+        LanguageModel(build(config), config)
 
 
 @pytest.mark.parametrize("pattern", [Full(), Local(window=3)])
 def test_a_pattern_that_looks_ahead_cannot_write(pattern, small):
     config = small("gpt2", patterns=(pattern,))
     with pytest.raises(ValueError, match=r"cannot write: its pattern .* combine it with Causal"):
-        Writer(build(config), config)
+        LanguageModel(build(config), config)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern"])
@@ -73,7 +73,7 @@ def test_compiled_steps_write_the_same(family, writer):
     # Without generated code, which takes a minute: what is tested is what reaches the compiler.
     compiled = made.compiled(backend="eager")
     texts = [
-        [token.id for token in stream(each, [3, 1, 4], Sampling(temperature=0), most=8)]
+        [token.id for token in stream(each, [3, 1, 4], Sampling(temperature=0), max_tokens=8)]
         for each in (made, compiled)
     ]
     assert texts[0] == texts[1]
