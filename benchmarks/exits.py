@@ -24,18 +24,18 @@ CONTROL = """
 import sys
 import torch.distributed as dist
 from clearformer.cli.main import main
-from clearformer.train import spread, together
+from clearformer.distributed import parallel, process_group
 
 kept = []
-apply = spread.Sharded.apply
-spread.Sharded.apply = lambda self, model: (apply(self, model), kept.append(self))[0]
+apply = parallel.FullySharded.apply
+parallel.FullySharded.apply = lambda self, model: (apply(self, model), kept.append(self))[0]
 
-def leave(self, code):
-    self.pulse.stop()
+def exit(self, code, say=None):
+    self.heartbeat.stop()
     dist.destroy_process_group()
     sys.exit(code)
 
-together.Together.leave = leave
+process_group.DistributedGroup.exit = exit
 main(sys.argv[1:])
 """
 

@@ -20,12 +20,13 @@ import torch
 from clearformer import data
 from clearformer.build import build
 from clearformer.cli.progress import Plain
-from clearformer.cli.train import own_config, parse, places
+from clearformer.cli.train import parse, places
 from clearformer.config import RunConfig, to_json
 from clearformer.data import DataFolders
 from clearformer.runs import checkpoint, finetune, state
 from clearformer.runs.load import open_run
 from clearformer.runs.run import Run
+from clearformer.runs.start import saved_config
 from clearformer.tasks.evaluate import predict, report
 
 
@@ -34,7 +35,7 @@ def train(
 ) -> Path:
     """What `clearformer train` would do with these words, without leaving the process."""
     read = parse(words)
-    known = own_config(folder)
+    known = saved_config(folder)
     begins = known.origin if known else finetune.read(source).origin if source else None
     config = RunConfig(model=read.model, data=read.data, train=read.train, origin=begins)
     shown = Plain()

@@ -34,7 +34,7 @@ from clearformer.families import gpt2
 from clearformer.kernels.vocabulary_loss import at_once, in_chunks
 from clearformer.plan.footprint import Ledger
 from clearformer.train import precision, recompute
-from clearformer.train.loss_scaling import suited
+from clearformer.train.loss_scaling import loss_scaling_for
 from clearformer.train.recompute import Recompute
 
 LAYERS, WIDTH, HEADS, LENGTH, VOCABULARY = 12, 256, 8, 512, 256
@@ -149,27 +149,27 @@ class Contestant:
     def start(self) -> None:
         torch.manual_seed(0)
         self.model, loss = self.make(self.what)
-        self.weigh: Any = precision.under(loss, self.half, CPU)  # type: ignore[arg-type]
-        self.rule = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
-        self.scaling = suited(self.half, CPU)
+        self.weigh: Any = precision.autocast_loss(loss, self.half, CPU)  # type: ignore[arg-type]
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        self.scaling = loss_scaling_for(self.half, CPU)
         self.tokens = torch.randint(VOCABULARY, (self.rows, LENGTH))
 
     def step(self, keep: bool = False) -> None:
-        self.rule.zero_grad(set_to_none=not keep)
+        self.optimizer.zero_grad(set_to_none=not keep)
         total = 0.0
         for part in self.tokens.chunk(self.parts):
             loss = self.weigh(part) / self.parts
-            self.scaling.enlarge(loss).backward()
+            self.scaling.scale_loss(loss).backward()
             total += loss.item()
-        self.scaling.restore([self.rule])
+        self.scaling.unscale([self.optimizer])
         self.scaling.overflowed()
-        self.rule.step()
+        self.optimizer.step()
         self.loss = total
 
     def count(self) -> None:
         # Gradients are there before, and filled in place: what is new is activations.
         there = [t for p in self.model.parameters() for t in (p, p.grad) if t is not None]
-        there += [t for slots in self.rule.state.values() for t in slots.values()]
+        there += [t for slots in self.optimizer.state.values() for t in slots.values()]
         self.activations = highest(there, lambda: self.step(keep=True))
 
 

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from clearformer.cli.train import parse
 from clearformer.config import RunConfig
-from clearformer.plan.planner import lengths_differ
 from clearformer.runs import metrics
+from clearformer.train.memory import lengths_differ
 
 PRESETS = [
     "modern-tiny", "modern-small", "generator-enwik8", "xl-tiny", "xl-small", "bert-tiny",

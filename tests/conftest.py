@@ -62,7 +62,7 @@ def fixed_seed():
 @pytest.fixture(autouse=True)
 def float32_unless_asked(monkeypatch):
     """Training in tests is the same on every machine, whatever it multiplies in."""
-    monkeypatch.setattr("clearformer.train.precision.multiplies_in_half", lambda device: False)
+    monkeypatch.setattr("clearformer.train.precision.supports_bfloat16", lambda device: False)
 
 
 @pytest.fixture(scope="session")

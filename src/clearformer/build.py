@@ -152,7 +152,7 @@ def pasts(
             assert_never(config.past)
 
 
-def resting_pasts(
+def inference_caches(
     config: c.AnyModelConfig,
     batch: int,
     capacity: int,

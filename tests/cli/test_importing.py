@@ -6,7 +6,6 @@ import shlex
 import pytest
 
 from clearformer.build import build
-from clearformer.cli.train import beginning
 from clearformer.config import (
     AnswerSpan,
     Classifier,
@@ -17,6 +16,7 @@ from clearformer.config import (
     TokenClassifier,
 )
 from clearformer.hub.exporting import to_huggingface
+from clearformer.runs.start import finetune_config
 from clearformer.text import Bytes, WordPieces
 
 
@@ -172,5 +172,5 @@ def test_another_head_is_given_to_what_was_imported(
 ):
     run = tmp_path / "run"
     assert clearformer("import", str(folder(family, head=head)), "--out", str(run)).code == 0
-    found = beginning("classify", run).model.head
+    found = finetune_config(run, classify=True).model.head
     assert found == Classifier(pool=pool)

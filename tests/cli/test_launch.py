@@ -14,12 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.cli.launch import LIFELINE, launch, loopback_interface, watch_launcher
+from clearformer.cli.launch import (
+    LIFELINE,
+    launch,
+    loopback_interface,
+    starts_processes,
+    watch_launcher,
+)
 from clearformer.cli.signals import Signals
-from clearformer.cli.train import require_another_end, starts_others
 from clearformer.runs import checkpoint, metrics
+from clearformer.runs.resume import require_finite_end
 from clearformer.selftest import ranks
-from clearformer.train.step import NotFiniteError
+from clearformer.train.step import NonFiniteError
 
 FLAGS = (
     "modern-tiny --layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch 4 "
@@ -327,21 +333,21 @@ def test_alone_nobody_is_watched():
 
 
 def test_who_starts_whom():
-    assert not starts_others(None, {})
-    assert starts_others(2, {})
-    assert not starts_others(2, {"WORLD_SIZE": "2"})
+    assert not starts_processes(None, {})
+    assert starts_processes(2, {})
+    assert not starts_processes(2, {"WORLD_SIZE": "2"})
     with pytest.raises(ValueError, match="torchrun has started 4 processes, but --processes says"):
-        starts_others(2, {"WORLD_SIZE": "4"})
+        starts_processes(2, {"WORLD_SIZE": "4"})
     with pytest.raises(ValueError, match="--processes is 0, but it must be at least 1"):
-        starts_others(0, {})
+        starts_processes(0, {})
     with pytest.raises(ValueError, match=r"--processes is 100000, but this machine of .* at most"):
-        starts_others(100_000, {})
+        starts_processes(100_000, {})
 
 
 def test_a_restart_does_not_run_into_the_same_wall(tmp_path):
-    require_another_end(tmp_path)
+    require_finite_end(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 0}\n')
-    require_another_end(tmp_path)
+    require_finite_end(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 3}\n')
-    with pytest.raises(NotFiniteError, match="ended at step 7 because a number was not finite"):
-        require_another_end(tmp_path)
+    with pytest.raises(NonFiniteError, match="ended at step 7 because a number was not finite"):
+        require_finite_end(tmp_path)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from clearformer.cli import resource_errors
-from clearformer.cli.resource_errors import lacking, require_address_space
+from clearformer.cli.resource_errors import require_address_space, resource_error
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from clearformer.cli.resource_errors import lacking, require_address_space
     ],
 )
 def test_what_is_lacking_is_said(problem, sentence):
-    said = lacking(problem)
+    said = resource_error(problem)
     assert said is None if sentence is None else said.startswith(sentence)
 
 
@@ -55,7 +55,7 @@ def test_too_little_address_space_is_one_sentence(megabytes):
 
 def test_where_nothing_is_limited_nothing_is_tried(monkeypatch):
     monkeypatch.setattr(resource_errors.subprocess, "run", None)
-    for limit in (None, resource_errors.CAREFUL_BELOW):
+    for limit in (None, resource_errors.PROBE_BELOW):
         monkeypatch.setattr(resource_errors, "_address_space", lambda limit=limit: limit)
         require_address_space()
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from clearformer.cli.signals import Signals, Stopping
+from clearformer.cli.signals import Signals, StopSignals
 
 
 @pytest.fixture(autouse=True)
@@ -18,9 +18,9 @@ def no_nohup():
 @pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_the_code_says_which_signal_it_was(which):
     before = signal.getsignal(which)
-    with Stopping() as stopping:
+    with StopSignals() as stopping:
         signal.raise_signal(which)
-    assert stopping.asked() == 128 + which
+    assert stopping.exit_code() == 128 + which
     assert signal.getsignal(which) == before
 
 
@@ -34,9 +34,9 @@ def test_signals_are_kept_in_their_order():
 def test_what_nohup_has_ignored_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Stopping() as stopping:
+        with StopSignals() as stopping:
             signal.raise_signal(signal.SIGHUP)
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        assert stopping.asked() == 0
+        assert stopping.exit_code() == 0
     finally:
         signal.signal(signal.SIGHUP, before)

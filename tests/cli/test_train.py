@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from clearformer.cli.signals import Stopping
+from clearformer.cli.signals import StopSignals
 from clearformer.cli.train import parse
 from clearformer.config import DataConfig
 
@@ -128,10 +128,10 @@ def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
 def test_f27_twice_ends_at_once(monkeypatch):
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    with Stopping() as stopping:
-        assert stopping.asked() == 0
+    with StopSignals() as stopping:
+        assert stopping.exit_code() == 0
         signal.raise_signal(signal.SIGINT)
-        assert (stopping.asked(), ended) == (130, [])
+        assert (stopping.exit_code(), ended) == (130, [])
         signal.raise_signal(signal.SIGINT)
     assert ended == [130]
 
@@ -218,10 +218,11 @@ def test_out_of_memory_is_one_clean_line(tmp_path):
     text.write_text("the cat sat on the mat. " * 2000)
     limit = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); "
-        # Trying out what fits takes half a minute; test_micro does it.
-        "from clearformer.train import micro, plan; micro.fewest_that_fit = lambda *rest: 2; "
+        "from clearformer.train import memory, microbatch; "
+        # Trying out what fits takes half a minute; test_microbatch does it.
+        "microbatch.fewest_fitting = lambda *rest: 2; "
         # Nor is it refused beforehand, as it would be where the machine says what it has.
-        "plan.available_bytes = lambda: None; "
+        "memory.available_bytes = lambda: None; "
         "from clearformer.cli.main import main; main(sys.argv[1:])"
     )
     words = ["train", "modern-tiny", "--data", str(text), "--length", "4096", "--batch", "4096"]

@@ -17,7 +17,7 @@ from clearformer.core.block import (
     pre_norm,
     recomputed,
 )
-from clearformer.core.cache import NOTHING, HiddenMemory
+from clearformer.core.cache import NO_CACHE, HiddenMemory
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 from clearformer.core.positions import RelativeXL
@@ -108,16 +108,16 @@ def test_a_decoder_stack_gives_each_layer_its_own_source(scrambled):
     expected = x
     for layer, source in zip(blocks, sources, strict=True):
         masks = Mask(Causal(), keep), Mask(Full(), source_keep)
-        expected = layer(expected, masks[0], NOTHING, masks[1], source)
+        expected = layer(expected, masks[0], NO_CACHE, masks[1], source)
     torch.testing.assert_close(stack(x, sources, source_keep, keep), stack.norm(expected))
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_pasts_must_be_one_for_each_layer(count):
     message = f"got {count} pasts for 2 layers: there must be one for each"
-    x, pasts = torch.randn(1, 3, WIDTH), [NOTHING] * count
+    x, pasts = torch.randn(1, 3, WIDTH), [NO_CACHE] * count
     for stack in (Stack([block(), block()]), DecoderStack([block(), block()])):
-        arguments = (x,) if type(stack) is Stack else (x, [NOTHING, NOTHING])
+        arguments = (x,) if type(stack) is Stack else (x, [NO_CACHE, NO_CACHE])
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             stack(*arguments, pasts=pasts)
 

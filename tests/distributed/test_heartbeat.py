@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from clearformer.distributed import heartbeat
-from clearformer.distributed.heartbeat import Pulse, meet
+from clearformer.distributed.heartbeat import Heartbeat, agree_on_token
 
 
 class Store(dict):
@@ -29,7 +29,7 @@ def test_ranks_meet_under_a_word_of_this_start():
     store, found = Store(), {}
 
     def come(rank):
-        found[rank] = meet(store, rank, 3, 30)
+        found[rank] = agree_on_token(store, rank, 3, 30)
 
     def start():
         found.clear()
@@ -45,40 +45,42 @@ def test_ranks_meet_under_a_word_of_this_start():
 
 
 def test_who_never_comes_is_not_waited_for_forever(monkeypatch):
-    monkeypatch.setattr(heartbeat, "LONGEST_MEETING", 0.1)
+    monkeypatch.setattr(heartbeat, "RENDEZVOUS_SECONDS", 0.1)
     with pytest.raises(ValueError, match="rank 0 waited in vain for the other 1 ranks"):
-        meet(Store(), 0, 2, 0.1)
+        agree_on_token(Store(), 0, 2, 0.1)
 
 
 def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
-    monkeypatch.setattr(heartbeat, "PULSE_SECONDS", 3600)  # nobody by himself: threads may be late
+    monkeypatch.setattr(
+        heartbeat, "HEARTBEAT_SECONDS", 3600
+    )  # nobody by himself: threads may be late
     store = Store()
-    beating = [Pulse(store, rank) for rank in range(3)]
+    beating = [Heartbeat(store, rank) for rank in range(3)]
 
     def beat(seconds):
         for each in beating:
-            if not each._over.is_set():
+            if not each._stopped.is_set():
                 each._beat()
 
     monkeypatch.setattr(heartbeat, "time", SimpleNamespace(sleep=beat))
     try:
         for rank, step in enumerate((20, 19, 20)):
             beating[rank].step = step
-        assert beating[0].silent(3) == "rank 1, still at step 19"
+        assert beating[0].describe_stalled(3) == "rank 1, still at step 19"
         beating[1].step = 20
-        assert beating[0].silent(3).startswith("another rank at step 20: all are alive")
+        assert beating[0].describe_stalled(3).startswith("another rank at step 20: all are alive")
         beating[2].stop()
-        assert beating[0].silent(3) == "rank 2, silent since step 20"
+        assert beating[0].describe_stalled(3) == "rank 2, silent since step 20"
         # Its own silence says nothing: whoever asks is alive.
         beating[0].stop()
-        assert beating[0].silent(3) == "rank 2, silent since step 20"
+        assert beating[0].describe_stalled(3) == "rank 2, silent since step 20"
     finally:
         for each in beating:
             each.stop()
 
 
 def test_a_sign_of_life_is_given_once_it_is_asked_for(monkeypatch):
-    monkeypatch.setattr(heartbeat, "PULSE_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.01)
     asked = threading.Event()
 
     class Quiet(Store):
@@ -88,23 +90,23 @@ def test_a_sign_of_life_is_given_once_it_is_asked_for(monkeypatch):
             return found
 
     store = Quiet()
-    alive = Pulse(store, 0)
+    alive = Heartbeat(store, 0)
     assert asked.wait(300)
     assert store == {}  # it has looked, and written nothing
-    store.set(heartbeat.ASKED, "yes")
-    while "pulse 0" not in store:
+    store.set(heartbeat.REQUESTED, "yes")
+    while "heartbeat 0" not in store:
         time.sleep(0.01)
-    first = store["pulse 0"]
-    while store["pulse 0"] == first:
+    first = store["heartbeat 0"]
+    while store["heartbeat 0"] == first:
         time.sleep(0.01)
     alive.stop()
 
 
 def test_who_never_answers_is_silent_since_our_own_step(monkeypatch):
-    monkeypatch.setattr(heartbeat, "PULSE_SECONDS", 0.01)
-    alive = Pulse(Store(), 0)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.01)
+    alive = Heartbeat(Store(), 0)
     alive.step = 7
-    assert alive.silent(2) == "rank 1, silent since step 7"
+    assert alive.describe_stalled(2) == "rank 1, silent since step 7"
     alive.stop()
 
 

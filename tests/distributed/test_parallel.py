@@ -25,7 +25,7 @@ from clearformer.families import gpt2, modern, original, xl
 from clearformer.runs import checkpoint
 from clearformer.runs.run import Run
 from clearformer.train.events import Skipped, Step
-from clearformer.train.step import NotFiniteError
+from clearformer.train.step import NonFiniteError
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60
 
@@ -57,7 +57,7 @@ def alone(config, folder, **more):
 
 def ranked(settings, folder, resume=False):
     """What one of several ranks does: the losses of each config, one run after the other."""
-    ranks = process_group.join(os.environ, seconds=300)
+    group = process_group.join(os.environ, timeout=300)
     found = []
     for name, each in settings:
         run = Run(
@@ -66,11 +66,11 @@ def ranked(settings, folder, resume=False):
             DataFolders(cache=folder / "cache"),
             resume=resume,
             say=lambda words: None,
-            ranks=ranks,
+            group=group,
         )
         found.append(losses(run))
     del run
-    ranks.pulse.stop()
+    group.heartbeat.stop()
     return found
 
 
@@ -162,28 +162,28 @@ def test_bits_survive_a_stop_of_several_ranks(tmp_path, several):
 
 def poisoned(settings, folder):
     """One rank computes nonsense in the third step, with blocks in parts and recomputed."""
-    ranks = process_group.join(os.environ, seconds=300)
+    group = process_group.join(os.environ, timeout=300)
 
     def make(config, seed):
         model = build(config, seed)
         model.stack.runs = (recomputed,)
 
         def spoil(module, inputs, output):
-            return output * float("nan") if ranks.rank == 1 and run.state.step == 2 else output
+            return output * float("nan") if group.rank == 1 and run.state.step == 2 else output
 
         model.stack.norm.register_forward_hook(spoil)
         return model
 
     places = DataFolders(cache=folder.parent / "cache")
-    run = Run(run_from_json(settings), folder, places, make=make, ranks=ranks)
+    run = Run(run_from_json(settings), folder, places, make=make, group=group)
     found = []
     try:
         found.extend(event.loss for event in run.events() if isinstance(event, Step))
-    except NotFiniteError as problem:
+    except NonFiniteError as problem:
         found.append(str(problem))
-    own = [run.spread.whole(each.detach()) for each in run.model.parameters()]
-    ranks.pulse.stop()
-    ranks.gather("done")
+    own = [run.parallel.full_tensor(each.detach()) for each in run.model.parameters()]
+    group.heartbeat.stop()
+    group.gather("done")
     return [found, all(bool(each.isfinite().all()) for each in own)]
 
 
@@ -203,24 +203,24 @@ def test_nonsense_on_one_rank_stops_all_before_a_weight_moves(tmp_path, several)
 
 def overflowing(settings, folder):
     """In the second step a part that one rank alone has of a gradient overflows float16."""
-    ranks = process_group.join(os.environ, seconds=300)
+    group = process_group.join(os.environ, timeout=300)
     places = DataFolders(cache=folder.parent / "cache")
-    run = Run(run_from_json(settings), folder, places, ranks=ranks)
+    run = Run(run_from_json(settings), folder, places, group=group)
     found = []
     for event in run.events():
         if isinstance(event, Step | Skipped):
             found.append([type(event).__name__, event.step])
-        if len(found) == 1 and ranks.rank == 1:
+        if len(found) == 1 and group.rank == 1:
             weight = run.model.stack.blocks[0].attention.output.weight
             spoil = weight.register_post_accumulate_grad_hook(
                 lambda weight: weight.grad.to_local().fill_(float("inf"))
             )
-        elif len(found) == 2 and ranks.rank == 1:
+        elif len(found) == 2 and group.rank == 1:
             spoil.remove()
-    own = [run.spread.whole(each.detach()) for each in run.model.parameters()]
+    own = [run.parallel.full_tensor(each.detach()) for each in run.model.parameters()]
     scale = run.state.scaling.scale
-    ranks.pulse.stop()
-    ranks.gather("done")
+    group.heartbeat.stop()
+    group.gather("done")
     return [found, scale, all(bool(each.isfinite().all()) for each in own)]
 
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from clearformer.distributed import process_group
-from clearformer.distributed.process_group import ALONE, Alone, join
+from clearformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, join
 
 
 def test_without_torchrun_there_is_nobody_else():
-    assert type(join({}, 60)) is Alone
-    assert ALONE.leads
-    assert ALONE.largest([1.0, 2.0]) == [1.0, 2.0]
-    assert ALONE.gather("x") == ["x"]
-    assert ALONE.in_turn(lambda told: [told], lambda result: result) == [None]
-    assert ALONE.explain(RuntimeError("Timed out")) is None
+    assert type(join({}, 60)) is ProcessGroup
+    assert SINGLE_PROCESS.is_main
+    assert SINGLE_PROCESS.max([1.0, 2.0]) == [1.0, 2.0]
+    assert SINGLE_PROCESS.gather("x") == ["x"]
+    assert SINGLE_PROCESS.main_first(lambda told: [told], lambda result: result) == [None]
+    assert SINGLE_PROCESS.explain(RuntimeError("Timed out")) is None
 
 
 def problem_of(act):
@@ -33,57 +33,44 @@ def problem_of(act):
 
 def talk():
     """Every question to the others, once."""
-    ranks = join(os.environ, seconds=300)
-    rank = ranks.rank
-    entered = []
-
-    class Door:
-        def __enter__(self):
-            entered.append(rank)
-
-        def __exit__(self, *problem):
-            entered.append(-1)
+    group = join(os.environ, timeout=300)
+    rank = group.rank
 
     def full():
         raise OSError("no space")
 
-    with ranks.leading(Door()):
-        pass
     found = {
-        "share": ranks.share({"from": rank}),
-        "gather": ranks.gather("x" * rank),
-        "largest": ranks.largest([rank, -rank]),
-        "mean": ranks.mean(torch.tensor(float(rank))).item(),
-        "stacked": ranks.stacked(torch.tensor([rank, 7])).tolist(),
-        "lead": ranks.lead(lambda: f"by {rank}"),
-        "full": problem_of(lambda: ranks.lead(full)),
-        "in turn": ranks.in_turn(lambda told: [rank, told], lambda result: f"{result[0]} first"),
-        "entered": entered,
-        "first": ranks.first_to_say("the same sentence"),
-        "gone": ranks.explain(RuntimeError("Connection closed by peer [127.0.0.1]:1")),
-        "own": ranks.explain(RuntimeError("a defect")),
+        "broadcast": group.broadcast({"from": rank}),
+        "gather": group.gather("x" * rank),
+        "max": group.max([rank, -rank]),
+        "mean": group.mean(torch.tensor(float(rank))).item(),
+        "stack": group.stack(torch.tensor([rank, 7])).tolist(),
+        "on_main": group.on_main(lambda: f"by {rank}"),
+        "full": problem_of(lambda: group.on_main(full)),
+        "in turn": group.main_first(lambda told: [rank, told], lambda result: f"{result[0]} first"),
+        "first": group.first_to_report("the same sentence"),
+        "gone": group.explain(RuntimeError("Connection closed by peer [127.0.0.1]:1")),
+        "own": group.explain(RuntimeError("a defect")),
     }
-    found["turn problem"] = problem_of(lambda: ranks.in_turn(lambda told: full(), str))
-    ranks.pulse.stop()
-    ranks.gather("done")  # rank 0 has the store here, and must not go first
+    found["turn problem"] = problem_of(lambda: group.main_first(lambda told: full(), str))
+    group.heartbeat.stop()
+    group.gather("done")  # rank 0 has the store here, and must not go first
     return found
 
 
 def test_ranks_agree(tmp_path, several):
     one, other = several.run(2, talk, tmp_path)
     for found in (one, other):
-        assert found["share"] == {"from": 0}
+        assert found["broadcast"] == {"from": 0}
         assert found["gather"] == ["", "x"]
-        assert found["largest"] == [1, 0]
+        assert found["max"] == [1, 0]
         assert found["mean"] == 0.5
-        assert found["stacked"] == [[0, 7], [1, 7]]
-        assert found["lead"] == "by 0"
+        assert found["stack"] == [[0, 7], [1, 7]]
+        assert found["on_main"] == "by 0"
         assert found["gone"].startswith("another rank has ended; what was saved is kept")
         assert found["own"] is None
     assert one["in turn"] == [0, None]
     assert other["in turn"] == [1, "0 first"]
-    assert one["entered"] == [0, -1]
-    assert other["entered"] == []
     assert sorted([one["first"], other["first"]]) == [False, True]
     # The leader's problem ends all of them, with the same sentence.
     assert (one["full"], other["full"]) == ("OSError: no space", "ValueError: no space")
@@ -97,7 +84,7 @@ FLAGS = (
 
 
 def command(folder, *more):
-    """`clearformer train` as one of several ranks."""
+    """`clearformer train` as one of several group."""
     from clearformer.cli.main import main
 
     data = Path(folder) / "text.txt"
@@ -125,7 +112,7 @@ def until_saved(folder, ranks):
 
 def patient_command(folder, *more):
     """On a busy machine the other rank may have its say late."""
-    process_group.LAST_WORDS = 60
+    process_group.LINGER_SECONDS = 60
     command(folder, *more)
 
 
@@ -164,12 +151,12 @@ def test_ranks_with_other_data_are_told(tmp_path, several):
 
 def last_words(folder):
     """The one who keeps the store asks at once, the other a little later; then both are gone."""
-    process_group.LAST_WORDS = 60  # on a busy machine a little later is a lot later
-    ranks = process_group.join(os.environ, 300)
-    while ranks.rank and not ranks.store.check(["asked"]):
+    process_group.LINGER_SECONDS = 60  # on a busy machine a little later is a lot later
+    group = process_group.join(os.environ, 300)
+    while group.rank and not group.store.check(["asked"]):
         time.sleep(0.02)
-    print(ranks.first_to_say("the same"))
-    ranks.leave(2)
+    print(group.first_to_report("the same"))
+    group.exit(2)
 
 
 def test_the_leader_hears_the_others_out(tmp_path, several):
@@ -206,7 +193,7 @@ def test_one_signal_stops_all_ranks_after_the_same_step(tmp_path, several):
     assert '"reason": "stopped"' in last
 
 
-def test_together_answers_every_question_that_alone_answers():
-    own = {name for name in vars(process_group.Together) if not name.startswith("_")}
-    inherited = {name for name in vars(Alone) if not name.startswith("_")}
-    assert inherited - own <= {"rank", "world", "restarts", "leads", "leading"}
+def test_a_distributed_group_overrides_every_method_of_a_single_process():
+    own = {name for name in vars(process_group.DistributedGroup) if not name.startswith("_")}
+    inherited = {name for name in vars(ProcessGroup) if not name.startswith("_")}
+    assert inherited - own <= {"rank", "world_size", "restarts", "is_main"}

@@ -22,7 +22,7 @@ def write(folder):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    ranks = process_group.join(os.environ, 300)
+    group = process_group.join(os.environ, 300)
     mesh = init_device_mesh("cpu", (2,))
     parts = {name: distribute_tensor(each, mesh, [Shard(0)]) for name, each in whole().items()}
     shards.write(folder, parts)
@@ -30,10 +30,10 @@ def write(folder):
     same = all(found[name].to_local().equal(parts[name].to_local()) for name in parts)
     refused = ""
     try:
-        shards.write(folder / "a.txt" if ranks.leads else folder, parts)
+        shards.write(folder / "a.txt" if group.is_main else folder, parts)
     except OSError as problem:
         refused = str(problem)
-    ranks.pulse.stop()
+    group.heartbeat.stop()
     return [same, refused]
 
 

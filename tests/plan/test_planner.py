@@ -23,23 +23,6 @@ def known_base(monkeypatch):
     monkeypatch.setattr(planner, "base_bytes", lambda: 100 * 10**6)
 
 
-def test_sizes():
-    assert planner.size("12GB") == 12 * 10**9
-    assert planner.size(" 1.5 gib") == 3 * 2**29
-    assert planner.size("500MB") == 5 * 10**8
-    assert [planner.shown(n) for n in (1.5e9, 4e6, 2.5e14)] == ["1.5 GB", "4.0 MB", "250 TB"]
-    for wrong in ("much", "12XB", "-1GB", "0", ""):
-        with pytest.raises(ValueError, match="no size of memory: write it as 12GB"):
-            planner.size(wrong)
-    assert planner.size("1000000TB") == 10**18
-    for large in ("9" * 400 + "GB", "1000001TB"):
-        with pytest.raises(ValueError, match="is more memory than there is: write at most 1000"):
-            planner.size(large)
-    with pytest.raises(ValueError, match="no size of memory") as problem:
-        planner.size("x" * 10_000)
-    assert len(str(problem.value)) < 200
-
-
 def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
     for batch, accumulate in ((12, 1), (12, 2), (16, 4), (7, 1), (1, 1)):
         train = replace(config.train, batch=batch, accumulate=accumulate)
@@ -101,8 +84,3 @@ def test_lengths_that_differ_cost_kernels_in_half_precision(config, small):
     assert planner.plan(hiding).base == planner.plan(config).base + planner.KERNELS
     whole = replace(texts, train=replace(texts.train, precision="float32"))
     assert planner.plan(whole).base == planner.plan(config).base
-
-
-def test_the_machine_tells_what_it_has():
-    available = planner.available_bytes()
-    assert available is None or available > 10**7

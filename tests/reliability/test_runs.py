@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearformer.distributed.process_group import ALONE
+from clearformer.distributed.process_group import SINGLE_PROCESS
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.faults import VARIABLE
 from clearformer.runs.lock import Lock
@@ -157,7 +157,7 @@ def test_f11_every_generator_goes_on_where_it_was():
     rng.seed(3)
     random.gauss(0, 1)
     np.random.standard_normal()
-    saved = rng.states(CPU, ALONE)
+    saved = rng.states(CPU, SINGLE_PROCESS)
     wanted = (random.gauss(0, 1), random.random(), np.random.standard_normal(3), torch.rand(2))
     rng.seed(4)
     rng.restore(saved, CPU, rank=0)

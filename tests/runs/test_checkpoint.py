@@ -82,7 +82,7 @@ def test_a_crash_at_any_point_leaves_a_valid_checkpoint(tmp_path, point):
     found, _ = newest(tmp_path)
     expected = {"after_rename": 9.0}.get(point, 2.0)
     assert found.tensors("model.safetensors")["weight"][0, 0] == expected
-    checkpoint.tidy(tmp_path, found, say=print)
+    checkpoint.clean_up(tmp_path, found, say=print)
     assert newest(tmp_path)[0].step == (3 if point == "after_rename" else 2)
     again = write(tmp_path, step, value=9)
     assert again.tensors("model.safetensors")["weight"][0, 0] == 9
@@ -171,7 +171,7 @@ def test_damaged_ones_are_put_aside_and_not_counted(tmp_path):
     found, _ = newest(tmp_path)
     assert found.step == 3
     said = []
-    checkpoint.tidy(tmp_path, found, said.append)
+    checkpoint.clean_up(tmp_path, found, said.append)
     assert len(said) == 4
     assert "step-9 is damaged, and is now damaged-step-9: delete it when you like" in " ".join(said)
     write(tmp_path, 4)
@@ -187,7 +187,7 @@ def test_one_whose_place_was_taken_has_it_back(tmp_path):
     (tmp_path / "before").rename(tmp_path / ".old-step-2")  # a swap that was cut off
     (tmp_path / "step-2" / "model.safetensors").write_bytes(b"cut")
     found, _ = newest(tmp_path)
-    checkpoint.tidy(tmp_path, found, say=print)
+    checkpoint.clean_up(tmp_path, found, say=print)
     again, passed_over = newest(tmp_path)
     assert not passed_over
     assert again.folder.name == "step-2"
@@ -317,7 +317,7 @@ def test_a_link_in_the_place_of_a_checkpoint_is_a_damaged_one(folder, outside):
     found, said = newest(folder)
     assert found.step == 2
     assert "step-9 is a symbolic link, but a directory is needed" in said[0]
-    checkpoint.tidy(folder, found, said.append)
+    checkpoint.clean_up(folder, found, said.append)
     assert (folder / "damaged-step-9").is_symlink()
     with pytest.raises(ValueError, match="is a symbolic link"):
         checkpoint.verify_in_run(folder / "damaged-step-9")
@@ -330,7 +330,7 @@ def test_a_link_in_the_place_of_all_checkpoints_is_refused(tmp_path, folder, out
     place.symlink_to(folder)
     for act in (
         lambda: newest(place),
-        lambda: checkpoint.tidy(place, None, print),
+        lambda: checkpoint.clean_up(place, None, print),
         lambda: checkpoint.prune(place, 2, None),
         lambda: checkpoint.numbered(place),
         lambda: write(place, 3),
@@ -347,7 +347,7 @@ def test_writing_and_pruning_leave_what_a_link_leads_to(folder, outside, name):
     checkpoint.prune(folder, 2, None)
     assert [step for step, _ in checkpoint.numbered(folder)] == [2, 3]
     assert newest(folder)[0].tensors("model.safetensors")["weight"][0, 0] == 3
-    checkpoint.tidy(folder, newest(folder)[0], print)
+    checkpoint.clean_up(folder, newest(folder)[0], print)
     assert sorted(each.name for each in folder.iterdir()) == ["step-2", "step-3"]
 
 
@@ -360,7 +360,7 @@ def test_leftovers_that_are_links_go_and_what_they_lead_to_stays(folder, outside
     (folder / "damaged-step-2").symlink_to(outside)
     (folder / "step-2" / "state.json").write_text("{}")  # is put aside under that name
     found, said = newest(folder)
-    checkpoint.tidy(folder, found, said.append)
+    checkpoint.clean_up(folder, found, said.append)
     assert sorted(each.name for each in folder.iterdir()) == ["damaged-step-2", "step-1"]
     assert not (folder / "damaged-step-2").is_symlink()
 
@@ -409,7 +409,7 @@ def test_what_only_looks_like_a_checkpoint_is_none(folder, name):
     found, said = newest(folder)
     assert (found.step, said) == (2, [])
     assert [step for step, _ in checkpoint.numbered(folder)] == [1, 2]
-    checkpoint.tidy(folder, found, said.append)
+    checkpoint.clean_up(folder, found, said.append)
     checkpoint.prune(folder, 2, None)
     write(folder, 3)
     assert newest(folder)[0].step == 3

@@ -117,4 +117,4 @@ def test_what_a_run_writes_is_what_is_read(trained):
     assert saved["last"]["step"] == 6
     assert saved["last"]["finished"] is True
     assert {"behind", "error", "value"} <= saved["last"].keys()
-    assert choose(saved, 6, run.config.train.schedule) == run.chosen
+    assert choose(saved, 6, run.config.train.schedule) == run.selected

@@ -3,13 +3,13 @@
 import pytest
 
 from clearformer.runs.exit_codes import exit_code
-from clearformer.train.step import NotFiniteError
+from clearformer.train.step import NonFiniteError
 
 
 @pytest.mark.parametrize(
     ("problem", "code"),
     [
-        (NotFiniteError("nan"), 3),
+        (NonFiniteError("nan"), 3),
         (ValueError("x"), 2),
         (OSError(28, "No space left on device"), 2),
         (MemoryError(), 2),

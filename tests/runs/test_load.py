@@ -31,7 +31,7 @@ def run(tmp_path):
 def test_the_opened_model_is_the_averaged_one(run):
     opened = open_run(run.folder)
     for name, parameter in opened.model.named_parameters():
-        assert parameter.equal(run.state.average.weights[name]), name
+        assert parameter.equal(run.state.ema.weights[name]), name
     assert opened.config == run.config
     assert opened.tokenizer.decode(opened.tokenizer.encode("round trip")) == "round trip"
     assert not opened.model.training

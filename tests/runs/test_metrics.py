@@ -8,7 +8,7 @@ import pytest
 from clearformer import limits
 from clearformer.runs.metrics import (
     BLOCK,
-    Records,
+    MetricsFile,
     evaluation_row,
     normalized,
     read,
@@ -22,7 +22,7 @@ from clearformer.train.events import Evaluation, Step
 def test_lines_are_appended(tmp_path):
     path = tmp_path / "metrics.jsonl"
     for start in (0, 2):
-        records = Records(path)
+        records = MetricsFile(path)
         records.append({"step": start + 1, "loss": 0.1})
         records.append({"step": start + 2, "loss": float("nan")})
         records.close()
@@ -34,14 +34,14 @@ def test_a_torn_line_is_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n{"step": 2, "lo')
     assert read(path) == [{"event": "step", "step": 1}]
-    records = Records(path)
+    records = MetricsFile(path)
     records.append({"step": 2})
     records.close()
     assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
 
 
 def test_after_a_resume_earlier_records_of_later_steps_do_not_count(tmp_path):
-    records = Records(tmp_path / "m")
+    records = MetricsFile(tmp_path / "m")
     for step in (1, 2, 3):
         records.append({"step": step, "try": 1})
     records.append({"event": "end", "step": 3, "reason": "stopped"})
@@ -60,7 +60,7 @@ def test_a_missing_file_has_no_records(tmp_path):
 
 
 def test_an_evaluation_that_a_resume_repeats_counts_once(tmp_path):
-    records = Records(tmp_path / "m.jsonl")
+    records = MetricsFile(tmp_path / "m.jsonl")
     evaluation = {"event": "evaluation", "step": 2, "validation_loss": 1.0}
     saved = {"event": "checkpoint", "step": 2}
     for record in ({"step": 2}, evaluation, saved, {"event": "resume", "step": 2}, evaluation):
@@ -109,7 +109,7 @@ def test_training_and_validation_share_no_name():
 
 
 def test_a_file_that_a_later_version_went_on_with_is_read_as_one(tmp_path):
-    records = Records(tmp_path / "m.jsonl")
+    records = MetricsFile(tmp_path / "m.jsonl")
     later = Step(4, 0.4, 0.1, 1.0, 700, 10.0, 0.3)
     for record in (
         OLD_STEP,
@@ -132,8 +132,8 @@ def test_a_file_that_a_later_version_went_on_with_is_read_as_one(tmp_path):
 def test_a_torn_line_is_cut_wherever_it_begins(tmp_path, before, length):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(before + b"x" * length)
-    with Records(path) as records:
-        assert records.begun == bool(before)
+    with MetricsFile(path) as records:
+        assert records.has_rows == bool(before)
     assert path.read_bytes() == before
 
 
@@ -141,12 +141,12 @@ def test_nothing_is_written_through_a_link(tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "metrics.jsonl"
     victim.write_text("precious, without an end of line")
     path.symlink_to(victim)
-    for use in (Records, read):
+    for use in (MetricsFile, read):
         with pytest.raises(ValueError, match=r"metrics\.jsonl is a symbolic link"):
             use(path)
     path.unlink()
     os.link(victim, path)
-    with Records(path) as records:
+    with MetricsFile(path) as records:
         records.append({"step": 1})
     assert victim.read_text() == "precious, without an end of line"
     assert read(path) == [{"event": "step", "step": 1}]

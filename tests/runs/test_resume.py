@@ -55,3 +55,13 @@ def test_the_rates_of_an_earlier_version_are_kept(config):
 def test_another_kind_is_one_difference():
     old, new = {"kind": "A", "x": 1}, {"kind": "B", "y": 2}
     assert list(differences({"kind": "R", "s": old}, {"kind": "R", "s": new})) == [("s", "A", "B")]
+
+
+def test_other_settings_are_refused_by_name(config):
+    other = replace(
+        config, model=replace(config.model, width=64), train=replace(config.train, seed=5, steps=99)
+    )
+    with pytest.raises(ValueError, match=r"model.width \(\d+ before, 64 now\); train.seed \(0 bef"):
+        continued(config, other)
+    longer = replace(config, train=replace(config.train, steps=99))
+    assert continued(config, longer).train.steps == 99

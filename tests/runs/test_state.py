@@ -19,9 +19,9 @@ from clearformer.runs.state import (
     tied,
     weights,
 )
-from clearformer.train.ema import Average
-from clearformer.train.optim import optimizers
-from clearformer.train.step import take
+from clearformer.train.ema import EMA
+from clearformer.train.optim import make_optimizers
+from clearformer.train.step import train_step
 
 TIED = replace(
     gpt2(), vocabulary=20, length=12, layers=2, width=16, heads=2, hidden=32
@@ -31,8 +31,8 @@ TIED = replace(
 def fresh(config):
     torch.manual_seed(config.train.seed)
     model = build(config.model, config.train.seed)
-    average = Average(model, config.train.ema) if config.train.ema else None
-    return State(model, optimizers(model, config.train), average)
+    average = EMA(model, config.train.ema) if config.train.ema else None
+    return State(model, make_optimizers(model, config.train), average)
 
 
 def advance(state, steps):
@@ -40,17 +40,17 @@ def advance(state, steps):
     for _ in range(steps):
         draw = torch.Generator().manual_seed(state.step)
         tokens = torch.randint(20, (4, 12), generator=draw)
-        outcome = take(
+        outcome = train_step(
             state.model.loss,
             state.model.parameters(),
-            state.rules,
+            state.optimizers,
             [Batch(tokens, tokens.roll(-1, 1))],
             torch.tensor([48]),
             1.0,
         )
         losses.append(outcome.loss)
-        if state.average:
-            state.average.update(state.model, state.step)
+        if state.ema:
+            state.ema.update(state.model, state.step)
         state.step += 1
     return losses
 
@@ -77,8 +77,8 @@ def test_resuming_is_bitwise(tmp_path, train_config, optimizer, ema):
     for name, value in weights(second.model).items():
         assert value.equal(weights(whole.model)[name]), name
     if ema:
-        for name, value in second.average.weights.items():
-            assert value.equal(whole.average.weights[name]), name
+        for name, value in second.ema.weights.items():
+            assert value.equal(whole.ema.weights[name]), name
 
 
 def test_a_tied_matrix_is_stored_once_and_stays_tied(tmp_path, train_config):

@@ -65,7 +65,7 @@ def test_batches_are_what_the_model_takes(source, tmp_path, size):
     batch = task.batch(0)
     model = build(task.config.model)
     sums, counts = model.loss(batch)
-    assert counts.tolist() == microbatch.counts(batch).tolist()
+    assert counts.tolist() == microbatch.count_targets(batch).tolist()
     assert len(counts) == (2 if size == "tiny" else 1)
     assert (batch.segments is None) == (size != "tiny")
     # Close to knowing nothing, before anything is learned.

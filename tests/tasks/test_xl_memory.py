@@ -33,7 +33,7 @@ def batches(count, rows=4, length=6):
 def losses(model, memories, several):
     found = []
     for batch in several:
-        parts = microbatch.cut(batch, len(memories.parts), CPU)
+        parts = microbatch.split(batch, len(memories.parts), CPU)
         loss = memories.using(model.loss, parts)
         found.append(sum(loss(part)[0] for part in parts))
         memories.advance()

@@ -2,12 +2,12 @@
 
 import torch
 
-from clearformer.train.ema import Average
+from clearformer.train.ema import EMA
 
 
 def test_it_is_the_formula_and_is_lent_only_for_a_while():
     model = torch.nn.Linear(2, 2)
-    average = Average(model, decay=0.9)
+    average = EMA(model, decay=0.9)
     expected = model.weight.detach().clone()
     for step in range(300):
         with torch.no_grad():
@@ -17,6 +17,6 @@ def test_it_is_the_formula_and_is_lent_only_for_a_while():
         expected = decay * expected + (1 - decay) * model.weight.detach()
     torch.testing.assert_close(average.weights["weight"], expected)
     own = model.weight.detach().clone()
-    with average.lent_to(model):
+    with average.applied_to(model):
         torch.testing.assert_close(model.weight.detach(), expected)
     assert model.weight.detach().equal(own)

@@ -13,9 +13,9 @@ from clearformer.runs import checkpoint, metrics
 from clearformer.runs.run import Run
 from clearformer.train import precision
 from clearformer.train.events import Skipped, Step
-from clearformer.train.loss_scaling import LossScaling, Scaling, suited
-from clearformer.train.optim import optimizers
-from clearformer.train.step import NotFiniteError, take
+from clearformer.train.loss_scaling import LossScaling, Scaling, loss_scaling_for
+from clearformer.train.optim import make_optimizers
+from clearformer.train.step import NonFiniteError, train_step
 
 CPU = torch.device("cpu")
 HUGE = {"scale": 2.0**30, "good_steps": 0, "skipped": 0, "in_a_row": 0}
@@ -28,30 +28,30 @@ def batch():
 
 
 def test_only_float16_is_scaled():
-    assert type(suited("float16", CPU)) is LossScaling
-    assert {type(suited(each, CPU)) for each in ("float32", "bfloat16")} == {Scaling}
+    assert type(loss_scaling_for("float16", CPU)) is LossScaling
+    assert {type(loss_scaling_for(each, CPU)) for each in ("float32", "bfloat16")} == {Scaling}
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(), Muon()])
 def test_an_infinite_gradient_moves_nothing_and_halves_the_scale(
     generator_model, train_config, batch, optimizer
 ):
-    rules = optimizers(generator_model, replace(train_config, optimizer=optimizer))
+    optimizers = make_optimizers(generator_model, replace(train_config, optimizer=optimizer))
     scaling = LossScaling(CPU)
     before = [p.detach().clone() for p in generator_model.parameters()]
     spoiled = next(generator_model.parameters())  # one of many; the others must not move either
     hook = spoiled.register_hook(lambda gradient: gradient * float("inf"))
-    outcome = take(
-        generator_model.loss, generator_model.parameters(), rules, [batch], torch.tensor([48]),
+    outcome = train_step(
+        generator_model.loss, generator_model.parameters(), optimizers, [batch], torch.tensor([48]),
         1.0, scaling,
     )  # fmt: skip
     assert outcome.skipped
     assert (scaling.scale, scaling.skipped, scaling.in_a_row) == (32768, 1, 1)
     assert all(p.equal(old) for p, old in zip(generator_model.parameters(), before, strict=True))
-    assert not any(rule.state for rule in rules)
+    assert not any(optimizer.state for optimizer in optimizers)
     hook.remove()
-    outcome = take(
-        generator_model.loss, generator_model.parameters(), rules, [batch], torch.tensor([48]),
+    outcome = train_step(
+        generator_model.loss, generator_model.parameters(), optimizers, [batch], torch.tensor([48]),
         1.0, scaling,
     )  # fmt: skip
     assert not outcome.skipped
@@ -65,12 +65,14 @@ def test_scaling_changes_no_gradient(modern_model, batch, train_config):
     """A power of two in, the same power out: exact, as long as nothing over- or underflows."""
 
     def gradients(scaling):
-        rules = optimizers(modern_model, train_config)
-        for rule in rules:
-            for group in rule.param_groups:
+        optimizers = make_optimizers(modern_model, train_config)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
                 group["lr"] = 0.0
-        loss = precision.under(modern_model.loss, "float32", CPU)
-        take(loss, modern_model.parameters(), rules, [batch], torch.tensor([48]), None, scaling)
+        loss = precision.autocast_loss(modern_model.loss, "float32", CPU)
+        train_step(
+            loss, modern_model.parameters(), optimizers, [batch], torch.tensor([48]), None, scaling
+        )
         return [p.grad.clone() for p in modern_model.parameters()]
 
     for one, other in zip(gradients(Scaling()), gradients(LossScaling(CPU)), strict=True):
@@ -79,19 +81,25 @@ def test_scaling_changes_no_gradient(modern_model, batch, train_config):
 
 def test_twenty_in_a_row_are_enough(generator_model, train_config, batch):
     scaling = LossScaling(CPU)
-    rules = optimizers(generator_model, train_config)
+    optimizers = make_optimizers(generator_model, train_config)
 
     def broken(batch):
         sums, counts = generator_model.loss(batch)
         return sums * float("nan"), counts
 
     def one_step():
-        return take(
-            broken, generator_model.parameters(), rules, [batch], torch.tensor([48]), 1.0, scaling
+        return train_step(
+            broken,
+            generator_model.parameters(),
+            optimizers,
+            [batch],
+            torch.tensor([48]),
+            1.0,
+            scaling,
         )
 
     assert all(one_step().skipped for _ in range(19))
-    with pytest.raises(NotFiniteError, match=r"20 steps in a row overflowed float16.*bfloat16"):
+    with pytest.raises(NonFiniteError, match=r"20 steps in a row overflowed float16.*bfloat16"):
         one_step()
 
 
@@ -102,7 +110,7 @@ def test_the_numbers_come_back():
     assert one.numbers() == kept
     other.load(one.numbers())
     assert other.numbers() == kept
-    assert other.enlarge(torch.ones(())).item() == 512
+    assert other.scale_loss(torch.ones(())).item() == 512
 
 
 # --- in a run ------------------------------------------------------------------------------
@@ -165,7 +173,7 @@ def test_skipped_steps_are_counted_and_kept_over_a_resume(config, tmp_path):
 def test_a_run_that_only_overflows_ends(config, tmp_path):
     run = start(config, tmp_path / "run")
     run.state.scaling.load({**HUGE, "scale": 2.0**120})
-    with pytest.raises(NotFiniteError, match="step 20: 20 steps in a row overflowed float16"):
+    with pytest.raises(NonFiniteError, match="step 20: 20 steps in a row overflowed float16"):
         list(run.events())
     assert told(tmp_path / "run")[-1] == {
         "event": "end", "step": 19, "reason": "error", "exit": 3,

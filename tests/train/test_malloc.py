@@ -10,9 +10,9 @@ from clearformer.train import malloc
 
 CHILD = """
 import sys, torch
-from clearformer.train.malloc import keep_small
+from clearformer.train.malloc import limit_fragmentation
 if sys.argv[1] == "tidy":
-    assert keep_small()
+    assert limit_fragmentation()
 torch.zeros(2**22).clone()  # teaches the C library that 16 MB belong into the heap
 big = [torch.ones(2**19) for _ in range(64)]
 stays = big[1::2]
@@ -42,5 +42,5 @@ def test_few_kernels_are_kept_unless_somebody_chose_another_number(monkeypatch):
     del os.environ[malloc.CAPACITIES[0]]
     monkeypatch.setenv(malloc.CAPACITIES[1], "7")
     monkeypatch.setattr(sys, "platform", "other")  # this process keeps its heap as it is
-    assert not malloc.keep_small()
+    assert not malloc.limit_fragmentation()
     assert [os.environ[name] for name in malloc.CAPACITIES] == [str(malloc.KERNELS), "7"]

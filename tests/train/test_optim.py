@@ -1,4 +1,4 @@
-"""Every parameter is moved by exactly one rule, and decay falls on matrices alone."""
+"""Every parameter is moved by exactly one optimizer, and decay falls on matrices alone."""
 
 from dataclasses import replace
 
@@ -6,21 +6,23 @@ import pytest
 import torch
 
 from clearformer.config import AdamW, Muon
-from clearformer.train.optim import group, optimizers, set_rate
+from clearformer.train.optim import group_parameters, make_optimizers, set_lr
 
 
-def moved(rules):
-    return [id(p) for rule in rules for each in rule.param_groups for p in each["params"]]
+def moved(optimizers):
+    return [
+        id(p) for optimizer in optimizers for each in optimizer.param_groups for p in each["params"]
+    ]
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(), Muon()])
 def test_every_parameter_is_moved_once(modern_model, train_config, optimizer):
-    rules = optimizers(modern_model, replace(train_config, optimizer=optimizer))
-    assert sorted(moved(rules)) == sorted(id(p) for p in modern_model.parameters())
+    optimizers = make_optimizers(modern_model, replace(train_config, optimizer=optimizer))
+    assert sorted(moved(optimizers)) == sorted(id(p) for p in modern_model.parameters())
 
 
 def test_roles(generator_model):
-    groups = group(generator_model)
+    groups = group_parameters(generator_model)
     assert {name for name, _ in groups.outer} == {
         "embedding.token.weight",
         "embedding.position.table.weight",
@@ -31,20 +33,20 @@ def test_roles(generator_model):
 
 
 def test_decay_falls_on_matrices_alone(generator_model, train_config):
-    (rule,) = optimizers(generator_model, train_config)
-    for each in rule.param_groups:
+    (optimizer,) = make_optimizers(generator_model, train_config)
+    for each in optimizer.param_groups:
         for parameter in each["params"]:
             assert each["weight_decay"] == (0.1 if parameter.dim() == 2 else 0.0)
 
 
 def test_muon_moves_the_matrices_of_the_blocks(generator_model, train_config):
     config = replace(train_config, lr=0.02, optimizer=Muon(adam_lr=0.003))
-    muon, adam = optimizers(generator_model, config)
+    muon, adam = make_optimizers(generator_model, config)
     assert isinstance(muon, torch.optim.Muon)
     assert {id(p) for p in muon.param_groups[0]["params"]} == {
-        id(parameter) for _, parameter in group(generator_model).matrices
+        id(parameter) for _, parameter in group_parameters(generator_model).matrices
     }
-    set_rate([muon, adam], 0.5)
+    set_lr([muon, adam], 0.5)
     assert muon.param_groups[0]["lr"] == 0.01
     assert {each["lr"] for each in adam.param_groups} == {0.0015}
 
@@ -55,8 +57,8 @@ def test_what_is_frozen_has_no_rule(generator_model, train_config, optimizer):
     config = replace(train_config, optimizer=optimizer)
     moved = {
         name
-        for rule in optimizers(generator_model, config)
-        for group in rule.param_groups
+        for optimizer in make_optimizers(generator_model, config)
+        for group in optimizer.param_groups
         for name in group["names"]
     }
     assert moved == {n for n, _ in generator_model.named_parameters() if not n.startswith("stack")}

@@ -33,13 +33,13 @@ def test_what_is_asked_for_is_taken_and_auto_follows_the_hardware(monkeypatch):
 
 def test_float32_is_the_loss_itself(modern_model, batch):
     plain, _ = modern_model.loss(batch)
-    same, _ = precision.under(modern_model.loss, "float32", CPU)(batch)
+    same, _ = precision.autocast_loss(modern_model.loss, "float32", CPU)(batch)
     assert torch.equal(plain, same)
 
 
 def test_bfloat16_is_close_and_its_loss_and_gradients_have_32_bits(modern_model, batch):
     plain, _ = modern_model.loss(batch)
-    half, _ = precision.under(modern_model.loss, "bfloat16", CPU)(batch)
+    half, _ = precision.autocast_loss(modern_model.loss, "bfloat16", CPU)(batch)
     assert half.dtype == torch.float32
     assert not torch.equal(plain, half), "the products were not in bfloat16"
     assert torch.allclose(plain, half, rtol=0.01)

@@ -18,7 +18,7 @@ def gradients(model, batch, what, context="float32", wrap=lambda loss: loss):
     recompute.apply(model, what)
     model.zero_grad()
     torch.manual_seed(1)
-    sums, _ = precision.under(wrap(model.loss), context, torch.device("cpu"))(batch)
+    sums, _ = precision.autocast_loss(wrap(model.loss), context, torch.device("cpu"))(batch)
     sums.sum().backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 

@@ -7,8 +7,8 @@ import torch
 
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch
-from clearformer.train.optim import optimizers
-from clearformer.train.step import NotFiniteError, take
+from clearformer.train.optim import make_optimizers
+from clearformer.train.step import NonFiniteError, train_step
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def cut(batch, parts):
 
 def gradients(model, batches, counts, train_config):
     model = copy.deepcopy(model)
-    rules = optimizers(model, train_config)
-    outcome = take(model.loss, model.parameters(), rules, batches, counts, clip=None)
+    optimizers = make_optimizers(model, train_config)
+    outcome = train_step(model.loss, model.parameters(), optimizers, batches, counts, clip=None)
     return outcome, [parameter.grad.clone() for parameter in model.parameters()]
 
 
@@ -63,25 +63,32 @@ def test_the_mean_of_means_would_be_another_gradient(generator_model, train_conf
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 def test_what_is_not_finite_never_reaches_a_weight(generator_model, train_config, ragged, poison):
-    rules = optimizers(generator_model, train_config)
+    optimizers = make_optimizers(generator_model, train_config)
     before = [parameter.detach().clone() for parameter in generator_model.parameters()]
 
     def loss(batch):
         sums, counts = generator_model.loss(batch)
         return sums * poison, counts
 
-    with pytest.raises(NotFiniteError, match=r"the loss is (nan|inf), the gradient norm"):
-        take(loss, generator_model.parameters(), rules, [ragged], torch.tensor([43]), clip=1.0)
+    with pytest.raises(NonFiniteError, match=r"the loss is (nan|inf), the gradient norm"):
+        train_step(
+            loss, generator_model.parameters(), optimizers, [ragged], torch.tensor([43]), clip=1.0
+        )
     for own, old in zip(generator_model.parameters(), before, strict=True):
         assert own.detach().equal(old)
 
 
 def test_a_batch_without_targets_moves_nothing(generator_model, train_config, ragged):
-    rules = optimizers(generator_model, train_config)
+    optimizers = make_optimizers(generator_model, train_config)
     before = [parameter.detach().clone() for parameter in generator_model.parameters()]
     empty = Batch(ragged.tokens, torch.full_like(ragged.targets, IGNORE))
-    outcome = take(
-        generator_model.loss, generator_model.parameters(), rules, [empty], torch.tensor([0]), 1.0
+    outcome = train_step(
+        generator_model.loss,
+        generator_model.parameters(),
+        optimizers,
+        [empty],
+        torch.tensor([0]),
+        1.0,
     )
     assert (outcome.loss, outcome.targets) == (0.0, 0)
     for own, old in zip(generator_model.parameters(), before, strict=True):
@@ -89,11 +96,11 @@ def test_a_batch_without_targets_moves_nothing(generator_model, train_config, ra
 
 
 def test_clipping_bounds_the_norm(generator_model, train_config, ragged):
-    rules = optimizers(generator_model, train_config)
-    outcome = take(
+    optimizers = make_optimizers(generator_model, train_config)
+    outcome = train_step(
         generator_model.loss,
         generator_model.parameters(),
-        rules,
+        optimizers,
         [ragged],
         torch.tensor([43]),
         clip=1e-3,

@@ -1,4 +1,4 @@
-"""`--processes N`: start N copies of this command on this machine, and look after them.
+"""Launcher of `--processes N`: N copies of this command on this machine.
 
 The ranks meet at a file in a folder that only their user can open, and exchange tensors over the
 loopback interface, so nothing listens to the network. The first rank that fails ends the others,
@@ -19,17 +19,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
+from clearformer import limits
 from clearformer.cli.output import tell
 from clearformer.cli.signals import Signals
 from clearformer.distributed.heartbeat import STORE
 from clearformer.runs import metrics
 
 LIFELINE = "CLEARFORMER_LIFELINE"  # the rank's end of the pipe
-LOOK_SECONDS = 0.05  # between two looks at the ranks
-GRACE_SECONDS = 30.0  # for a rank to end, before it is killed
+POLL_SECONDS = 0.05  # between two looks at the ranks
+LINGER_SECONDS = 10.0  # for a rank to exit by itself, once another has
+GRACE_SECONDS = 30.0  # for a rank to exit after SIGTERM, before it is killed
 
 
 def launch(processes: int, words: Sequence[str], folder: Path) -> int:
@@ -40,8 +42,7 @@ def launch(processes: int, words: Sequence[str], folder: Path) -> int:
         ranks.start(processes, words)
         rank, code = ranks.first_failure()
         passed_on = -code in signals.received
-        # Who stops for a signal has agreed on it with the others; after a failure nobody goes on.
-        ranks.end(at_once=code <= 128 and not passed_on)
+        ranks.end()
     if code >= 0:
         return code
     if not passed_on:
@@ -49,6 +50,28 @@ def launch(processes: int, words: Sequence[str], folder: Path) -> int:
         if _size(written) > before:  # otherwise it was not training yet
             _record_killed(written, rank, 128 - code)
     return 128 - code
+
+
+def starts_processes(processes: int | None, environment: Mapping[str, str]) -> bool:
+    """Whether this process is the launcher, and not one of the processes that were started."""
+    if processes is None:
+        return False
+    if processes < 1:
+        raise ValueError(f"--processes is {processes}, but it must be at least 1")
+    cores = os.cpu_count() or 1
+    most = min(limits.MAX_PROCESSES, max(8, 4 * cores))
+    if processes > most:
+        raise ValueError(
+            f"--processes is {processes!r:.60}, but this machine of {cores} cores is of use to at "
+            f"most {most}: start fewer"
+        )
+    started = environment.get("WORLD_SIZE")
+    if started not in (None, str(processes)):
+        raise ValueError(
+            f"torchrun has started {started} processes, but --processes says {processes}: leave it "
+            f"out"
+        )
+    return started is None
 
 
 def watch_launcher(environment: MutableMapping[str, str]) -> None:
@@ -127,7 +150,7 @@ class Ranks:
     def first_failure(self) -> tuple[int, int]:
         """The first rank that failed, and its code; 0 and 0 once all have succeeded."""
         while True:
-            codes = self._look()
+            codes = self._poll()
             failed = [(rank, code) for rank, code in enumerate(codes) if code]
             if failed:
                 # A rank that was killed is why others failed at the same moment.
@@ -135,18 +158,25 @@ class Ranks:
             if None not in codes:
                 return 0, 0
 
-    def end(self, *, at_once: bool) -> None:
-        """Wait until all have ended; whoever lingers is asked to, and then killed."""
-        for asked in (True,) if at_once else (False, True):
-            for each in self.processes if asked else ():
-                each.send_signal(signal.SIGTERM)
-            until = time.monotonic() + GRACE_SECONDS
-            while None in self._look() and time.monotonic() < until:
-                pass
+    def end(self) -> None:
+        """Wait until all have exited; send SIGTERM to those that do not.
 
-    def _look(self) -> list[int | None]:
+        Usually they exit by themselves: ranks agree to stop, and notice a rank that is gone. One
+        of them may be about to report why.
+        """
+        self._wait(LINGER_SECONDS)
+        for each in self.processes:
+            each.send_signal(signal.SIGTERM)
+        self._wait(GRACE_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while None in self._poll() and time.monotonic() < deadline:
+            pass
+
+    def _poll(self) -> list[int | None]:
         """The codes of those that have ended; passes on to the others what signals came."""
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         for number in self.signals.received[self._passed_on :]:
             self._passed_on += 1
             for each in self.processes:
@@ -182,7 +212,7 @@ def _name(number: int) -> str:
 
 def _record_killed(path: Path, rank: int, code: int) -> None:
     """The end of the run: the rank that would write it down may be the one that was killed."""
-    with contextlib.suppress(OSError, ValueError), metrics.Records(path) as file:
+    with contextlib.suppress(OSError, ValueError), metrics.MetricsFile(path) as file:
         step = max((each.get("step", 0) for each in metrics.read(path)), default=0)
         file.append({"event": "end", "step": step, "reason": "killed", "exit": code, "rank": rank})
 

@@ -33,7 +33,7 @@ from clearformer.cli.output import Help, say, tell
 from clearformer.cli.plan import Plan
 from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
-from clearformer.cli.resource_errors import lacking, require_address_space
+from clearformer.cli.resource_errors import require_address_space, resource_error
 from clearformer.cli.selftest import Selftest
 from clearformer.cli.standard_streams import settle_streams, silence
 from clearformer.cli.train import Train
@@ -81,11 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         silence(sys.stdout.fileno())
         sys.exit(141)
     except OSError as mistake:
-        fail(lacking(mistake) or by_the_system(mistake))
+        fail(resource_error(mistake) or by_the_system(mistake))
     except ValueError as mistake:
         fail(str(mistake))
     except (MemoryError, ImportError, RuntimeError) as problem:
-        if (sentence := lacking(problem)) is None:
+        if (sentence := resource_error(problem)) is None:
             raise
         fail(sentence)
     except KeyboardInterrupt:

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import tyro
 
 from clearformer.cli import train as train_verb
 from clearformer.cli.output import say
-from clearformer.cli.overrides import at, kinds, name
+from clearformer.cli.overrides import at, name
 from clearformer.config import (
-    Classifier,
     DataConfig,
     ModelConfig,
     RunConfig,
-    Seq2SeqConfig,
     TrainConfig,
 )
 
 if TYPE_CHECKING:
-    from clearformer.plan.footprint import Sides
-    from clearformer.plan.planner import Plan as Found
+    pass
 
-UNTIDIED = (
-    "there is room to spare: without --fit a step takes less time, up to half of it in a small "
-    "model, and memory up to twice what its tensors take"
-)
-TOLD_BY_DATA = ("--model.vocabulary", "--model.marks", "--model.sides", "--model.head.names")
-BUDGETS = tuple(f"--train.{each}" for each in train_verb.BUDGETS)
 
 # Beyond these nothing is there to plan, and arithmetic would end before the numbers do.
 MOST = {
@@ -72,42 +62,61 @@ class Plan:
         self._require()
         config = RunConfig(model=self.model, data=self.data, train=self.train)
         if self.gpus is not None:
-            for line in on_paper(config, self):
-                say(line)
+            self._on_gpus(config, self.gpus)
             return
-        from clearformer.plan import planner
+        from clearformer.cli.plan_report import memory_lines, work_lines
+        from clearformer.plan import data_sizes, planner
+        from clearformer.plan.fit import FITS_EASILY
         from clearformer.train import malloc
+        from clearformer.train.memory import available_bytes, format_bytes, parse_bytes
 
-        config, notes = known(config, self.data_dir, exact=Path(self.preset).exists())
-        limit = planner.available_bytes() if self.memory is None else planner.size(self.memory)
+        places = train_verb.places(self.data_dir)
+        notes: list[str] = []
+        if not Path(self.preset).exists():  # a run has recorded its vocabulary
+            config, notes = data_sizes.with_vocabulary(config, places)
+        limit = available_bytes() if self.memory is None else parse_bytes(self.memory)
         if config.train.threads is not None:
             from clearformer.train.device import set_threads
 
             set_threads(config.train.threads)
-        # As the run will be: what it takes is then what its tensors take.
-        malloc.keep_small()
-        largest, usual_sides, more = known_sides(config, self.data_dir)
-        found = planner.plan(config, limit, sides=largest)
-        usual, unknown = at_usual_length(found, usual_sides, self.data_dir)
-        for line in (*memory(found, limit), *work(usual, self.data_dir)):
+        malloc.limit_fragmentation()  # as in the run that is planned
+        largest, typical, more = data_sizes.pair_lengths(config, places)
+        plan = planner.plan(config, limit, sides=largest)
+        timed, unknown = data_sizes.at_typical_length(plan, typical, places)
+        for line in (*memory_lines(plan, limit), *work_lines(timed, places)):
             say(line)
         notes += more + unknown
-        if limit is not None and found.fits_untidied(limit):
-            notes.append(UNTIDIED)
+        if limit is not None and plan.fits_fragmented(limit):
+            notes.append(FITS_EASILY)
         for note in notes:
             say(f"note: {note}")
         say()
         say("run it:")
+        shown_limit = None if limit is None else self.memory or format_bytes(limit).replace(" ", "")
+        for line in self._command(plan.config.train, shown_limit):
+            say(f"  {line}")
+
+    def _command(self, train: TrainConfig, limit: str | None) -> list[str]:
+        """The command that starts the planned run, after what it cannot express."""
+        from clearformer.cli.plan_command import command
+
         try:
-            words, unsaid = command(self, found)
+            words, missing = command(self, train)
         except ValueError as problem:
-            say(f"  (no command begins this run: {problem})")
-            return
-        if unsaid:
-            say(f"  (no flag can say {', '.join(unsaid)}: there the run differs from the plan)")
+            return [f"(no command begins this run: {problem})"]
         if limit is not None:
-            words += ["--fit", self.memory or planner.shown(limit).replace(" ", "")]
-        say(f"  clearformer train {shlex.join(words)}")
+            words += ["--fit", limit]
+        note = f"(no flag can say {', '.join(missing)}: there the run differs from the plan)"
+        return [*([note] if missing else []), f"clearformer train {shlex.join(words)}"]
+
+    def _on_gpus(self, config: RunConfig, gpus: int) -> None:
+        from clearformer.cli.plan_report import gpu_lines
+        from clearformer.plan.cluster import Gpu
+        from clearformer.train.memory import parse_bytes
+
+        gpu = Gpu(parse_bytes(self.gpu_memory), self.gpu_tflops, self.utilisation)
+        for line in gpu_lines(config, gpus, gpu, self.tokens):
+            say(line)
 
     def _require(self) -> None:
         for place, most in MOST.items():
@@ -133,311 +142,6 @@ class Plan:
                     f"--{name(field)} is {getattr(self, field)}, but it counts with --gpus alone: "
                     f"add how many, or leave it out{instead}"
                 )
-
-
-def memory(found: Found, limit: int | None) -> list[str]:
-    """By part, and the seed's arithmetic for the tables of scores (eq. 28)."""
-    from clearformer.config import HiddenMemory
-    from clearformer.plan.planner import shown
-    from clearformer.train import recompute
-
-    model, counted, train = found.config.model, found.counted, found.config.train
-    past = model.past.length if isinstance(model.past, HiddenMemory) else 0
-    table = 4 * found.rows * model.heads * model.length * (model.length + past)
-    of = "" if limit is None else f" of {shown(limit)}"
-    return [
-        f"{model.name}: {counted.parameters:,} parameters",
-        f"\nmemory, {found.rows} at a time, in {train.precision}, recomputing "
-        f"{recompute.name(train.recompute)}",
-        f"  weights           {shown(counted.weights):>10}",
-        f"  gradients         {shown(counted.gradients):>10}",
-        f"  optimizer         {shown(counted.optimizer):>10}",
-        *([f"  average           {shown(counted.average):>10}"] if counted.average else []),
-        f"  activations       {shown(counted.activations):>10}   (left by the forward pass: "
-        f"{shown(counted.kept)})",
-        f"  Python and torch  {shown(found.base):>10}",
-        f"  in all            {shown(found.total):>10}{of}",
-        f"  tables of scores  {shown(4 * table * model.layers):>10}   if they were kept: 4 × "
-        f"{model.layers} layers × {shown(table)} ({model.length} × {model.length + past}, "
-        f"{model.heads} heads)",
-    ]
-
-
-def work(found: Found, data_dir: Path | None) -> list[str]:
-    """Operations, speed here, and how long it takes or how far it comes."""
-    from clearformer.cli.progress import clock
-    from clearformer.plan import planner, throughput
-
-    config, counted = found.config, found.counted
-    train = config.train
-    sides = found.given.sides
-    reached = throughput.measure(config, found.rows, train.recompute, counted, sides)
-    seconds = reached.seconds(counted, train.accumulate)
-    tokens = planner.micro_tokens(config, sides) * train.accumulate
-    how = "the model itself" if reached.whole else "a part of it"
-    lines = [
-        "\nwork",
-        f"  a step            {counted.operations * train.accumulate / 1e9:,.1f} GFLOP, "
-        f"{tokens:,} tokens, {seconds:.3g} s",
-        f"  speed here        {tokens / seconds:,.0f} tokens/s, {reached.rate / 1e9:,.0f} GFLOP/s "
-        f"(measured on {how})",
-    ]
-    if train.minutes is not None:
-        steps = int(60 * train.minutes / seconds)
-        lines.append(
-            f"  {train.minutes:g} minutes{'':>{10 - len(f'{train.minutes:g}')}} {steps:,} steps, "
-            f"{steps * tokens:,} tokens, {steps * tokens / counted.parameters:.2g} for each "
-            f"parameter"
-        )
-        if steps == 0:
-            lines.append("  not even one step is done in that time: a smaller batch or model")
-    else:
-        steps = train.steps or epoch_steps(config, data_dir)
-        lines.append(
-            f"  to the end        {clock(steps * seconds)} for {steps:,} steps, evaluations "
-            f"not counted"
-        )
-    return lines
-
-
-def known_sides(config: RunConfig, data_dir: Path | None) -> tuple[Sides, Sides, list[str]]:
-    """Tokens of a pair in the largest batch and in the usual one, as the data has them."""
-    from clearformer.plan.footprint import ASSUMED
-    from clearformer.tasks import translation
-
-    if not isinstance(config.model, Seq2SeqConfig):
-        return ASSUMED, ASSUMED, []
-    try:
-        return *translation.sides(config, train_verb.places(data_dir)), []
-    except (ValueError, OSError) as problem:
-        source, target = ASSUMED
-        return ASSUMED, ASSUMED, [f"pairs of {source} and {target} tokens are assumed: {problem}"]
-
-
-def at_usual_length(
-    found: Found, usual_sides: Sides, data_dir: Path | None
-) -> tuple[Found, list[str]]:
-    """The plan for the batches that most of the time goes into, where rows have their own
-    lengths: memory is for the longest, time for the usual."""
-    from clearformer.plan import footprint
-    from clearformer.plan.planner import lengths_differ, micro_rows
-    from clearformer.tasks import objectives
-
-    config, train = found.config, found.config.train
-    if not lengths_differ(config):
-        return found, []
-    if isinstance(config.model.head, Classifier):
-        try:
-            length = objectives.mean_length(config, train_verb.places(data_dir))
-        except (ValueError, OSError) as problem:
-            return found, [f"times are for texts of {config.model.length} tokens: {problem}"]
-        config = replace(config, model=replace(config.model, length=length))
-    rows = micro_rows(config, usual_sides)
-    counted = footprint.footprint(
-        config, rows, train.recompute, accumulated=train.accumulate > 1, sides=usual_sides
-    )
-    given = replace(found.given, sides=usual_sides)
-    return replace(found, config=config, counted=counted, given=given), []
-
-
-def epoch_steps(config: RunConfig, data_dir: Path | None) -> int:
-    """Steps of a budget in epochs: only the data itself can tell."""
-    from clearformer.tasks import objectives
-
-    assert config.train.epochs is not None
-    task = objectives.load(config, train_verb.places(data_dir))
-    return max(1, round(config.train.epochs * task.steps_per_epoch))
-
-
-def known(
-    config: RunConfig, data_dir: Path | None, exact: bool = False
-) -> tuple[RunConfig, list[str]]:
-    """The config with the vocabulary that its data will have, without reading all of it."""
-    from clearformer.tasks import objectives
-
-    data = config.data
-    notes: list[str] = []
-    if exact:  # a run has written it down
-        return config, notes
-    vocabulary = config.model.vocabulary
-    largest = objectives.LARGEST_VOCABULARY.get(data.tokenizer)
-    if data.tokenizer == "bytes":
-        vocabulary = 256
-    elif data.vocabulary is not None:
-        vocabulary = data.vocabulary
-    elif largest is not None:
-        try:
-            text, _ = objectives.texts(data, train_verb.places(data_dir), config.model.length)
-        except (ValueError, OSError) as problem:
-            notes.append(f"a vocabulary of {vocabulary:,} is assumed: {problem}")
-        else:
-            suited = text.size // objectives.BYTES_PER_TOKEN
-            vocabulary = min(largest, max(objectives.SMALLEST_VOCABULARY, suited))
-    return replace(config, model=replace(config.model, vocabulary=vocabulary)), notes
-
-
-def on_paper(config: RunConfig, asked: Plan) -> list[str]:
-    """Many GPUs: memory of each, days, and where the limits are."""
-    from clearformer.build import outline
-    from clearformer.plan import cluster
-    from clearformer.plan.planner import shown, size
-    from clearformer.train import recompute
-
-    gpu = cluster.Gpu(size(asked.gpu_memory), asked.gpu_tflops, asked.utilisation)
-    parameters = sum(p.numel() for p in outline(config.model).parameters())
-    tokens = cluster.TOKENS_PER_PARAMETER * parameters if asked.tokens is None else asked.tokens
-    assert asked.gpus is not None
-    lines = [
-        f"{config.model.name}: {parameters:,} parameters, {tokens:.3g} tokens "
-        f"({tokens / parameters:.3g} for each), on {asked.gpus} GPUs, on paper",
-        f"assumed: {shown(gpu.memory)} and {gpu.teraflops:g} TFLOP/s each, of which training "
-        f"reaches {gpu.utilisation:.0%}; bfloat16 with float32 weights",
-    ]
-    fits = False
-    ways: tuple[Literal["ddp", "fsdp2"], ...] = ("ddp", "fsdp2")
-    for distribute in ways:
-        found = cluster.on_paper(config, asked.gpus, distribute, gpu, tokens)
-        fits |= found.rows > 0
-        way = {"ddp": "a copy on each (ddp)", "fsdp2": "shared out (fsdp2)"}[distribute]
-        if not found.rows:
-            lines.append(
-                f"\n{way}: does not fit; each GPU would need "
-                f"{shown(found.memory)} for one sequence with every block recomputed"
-            )
-            continue
-        needed = found.traffic / found.step_seconds
-        lines += [
-            f"\n{way}, recomputing {recompute.name(found.recompute)}",
-            f"  on each GPU       {shown(found.memory)}: weights, gradients and optimizer "
-            f"{shown(found.states)}, activations {shown(found.activations)} "
-            f"({found.rows} sequences), CUDA {shown(cluster.CONTEXT)}",
-            f"  a step            {found.step_tokens:,} tokens, {found.step_seconds:.3g} s, "
-            f"{shown(found.traffic)} sent by each GPU: hidden behind the work from "
-            f"{shown(needed)}/s on",
-            f"  in all            {tokens / found.step_tokens:,.0f} steps, {found.days:,.1f} days",
-        ]
-    if not fits:
-        raise ValueError(
-            f"{config.model.name} does not fit on {asked.gpus} GPUs of {shown(gpu.memory)}, "
-            f"shared out or not: use more (--gpus {2 * asked.gpus}), larger ones (--gpu-memory), "
-            f"or a shorter --model.length"
-        )
-    most = cluster.LARGEST_BATCH // config.model.length
-    lines.append(
-        f"\nlimits: a step of more than {cluster.LARGEST_BATCH:,} tokens is not planned, so "
-        f"beyond {most:,} GPUs (one sequence each) more of them do not help without splitting "
-        f"the model itself, which clearformer does not do"
-    )
-    return lines
-
-
-def command(asked: Plan, found: Found) -> tuple[list[str], list[str]]:
-    """The words with which `clearformer train` begins just this run, and what no word can say.
-
-    A model that is no preset can be begun from alone; where that cannot be, a ValueError.
-    """
-    begin = beginning(asked)
-    base = train_verb.defaults(begin)
-    if "--from" in begin:
-        from clearformer.runs.finetune import require_same_body
-
-        require_same_body(base.model, asked.model, asked.preset)
-    choices = kinds(base)
-    words, unsaid = list(begin), []
-    for part, own, usual in (
-        ("--model", asked.model, base.model),
-        ("--data", asked.data, base.data),
-        ("--train", found.config.train, base.train),
-    ):
-        for place, flags in differences(part, own, usual, choices):
-            words += flags
-            unsaid += [] if flags else [place]
-    if "--train.optimizer" in words and "--train.lr" not in words:
-        words += ["--train.lr", str(asked.train.lr)]  # which another optimizer asks for
-    if asked.data_dir is not None:
-        words += ["--data-dir", str(asked.data_dir)]
-    return words, unsaid
-
-
-def beginning(asked: Plan) -> list[str]:
-    """What `train` begins with: a preset, or what lies in a folder."""
-    from clearformer.families import preset, presets
-
-    path, own = Path(asked.preset), asked.model.name
-    if not path.exists():
-        return [asked.preset]
-    if own in presets() and type(preset(own)) is type(asked.model):
-        return [own]
-    return ["--from", str(path if path.is_dir() else path.parent)]
-
-
-def differences(
-    path: str, own: Any, usual: Any, choices: Mapping[str, Any]
-) -> Iterator[tuple[str, list[str]]]:
-    """Every setting that is not as usual, and the words that say it; none: no words can.
-
-    What the data tells by itself is left out. `choices` are the places whose kind can be chosen.
-    """
-    for field in fields(own):
-        flag = f"{path}.{name(field.name)}"
-        one, other = getattr(own, field.name), getattr(usual, field.name)
-        if one == other or flag in TOLD_BY_DATA:
-            continue
-        if one is None and flag in BUDGETS:
-            continue  # one budget takes the place of another
-        if flag[2:] in choices and type(one) is not type(other):
-            words, other = choice(flag, one)
-            yield flag[2:], words
-            if not words:
-                continue
-        if is_dataclass(one) and type(one) is type(other):
-            yield from differences(flag, one, other, choices)
-        elif _alike(one, other):
-            for place, pair in enumerate(zip(one, other, strict=True)):
-                yield from differences(f"{flag}.{place}", *pair, choices)
-        elif one != other:
-            yield flag[2:], setting(flag, one)
-
-
-def choice(flag: str, value: Any) -> tuple[list[str], Any]:
-    """Words that put a value of this kind in a place, and the value that they put there; none
-    where it cannot be without a number that is not whole."""
-    if value is None:
-        return [flag, "none"], None
-    needed = {
-        each.name: getattr(value, each.name)
-        for each in fields(value)
-        if each.default is MISSING and each.default_factory is MISSING
-    }
-    if any(not 0 <= each < 2**53 or each != int(each) for each in needed.values()):
-        return [], None
-    kind = re.sub("(?<=[a-z])(?=[A-Z][a-z]{2})", "-", type(value).__name__).lower()
-    words = [flag, kind]
-    for field, each in needed.items():
-        words += [f"{flag}.{name(field)}", str(int(each))]
-    return words, type(value)(**needed)
-
-
-def setting(flag: str, value: Any) -> list[str]:
-    """A flag and what follows it; nothing where the parser would read something else."""
-    if isinstance(value, bool):
-        place, _, last = flag.rpartition(".")
-        return [flag if value else f"{place}.no-{last}"]
-    if isinstance(value, tuple):
-        return [flag, *map(str, value)] if all(type(each) is int for each in value) else []
-    if is_dataclass(value) or value == "None":
-        return []
-    if isinstance(value, str) and (value.startswith("-") or value.lower() == "none"):
-        return [f"{flag}={value}"]
-    return [flag, str(value)]
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two rows of settings differ in numbers alone, which then have flags."""
-    if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
-        return False
-    translation = zip(one, other, strict=True)
-    return all(is_dataclass(a) and type(a) is type(b) for a, b in translation)
 
 
 def parse(arguments: Sequence[str]) -> Plan:

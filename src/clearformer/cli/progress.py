@@ -58,8 +58,8 @@ class Reporter:
             output.say(f"{run.folder}: {result(run)}")
 
 
-class Nobody(Reporter):
-    """Of several processes one speaks, and the others are silent."""
+class Silent(Reporter):
+    """Prints nothing: of several processes, the main one alone reports."""
 
     def say(self, sentence: str) -> None:
         pass
@@ -91,9 +91,9 @@ class JsonLines(Reporter):
                 self.write({"event": type(event).__name__.lower(), **fields})
 
     def write(self, row: Mapping[str, Any]) -> None:
-        from clearformer.runs.metrics import plain_row
+        from clearformer.runs.metrics import json_row
 
-        output.write_json(plain_row(row))
+        output.write_json(json_row(row))
 
     def samples(self, step: int, ids: list[int]) -> None:
         self.write({"event": "samples", "step": step, "ids": ids})
@@ -225,11 +225,11 @@ def summary(run: Run) -> list[str]:
 
 def result(run: Run) -> str:
     """The figure of the checkpoint that every verb will use, and how it was found."""
-    now, chosen = run.state, run.chosen
+    now, chosen = run.state, run.selected
     assert now.best is not None
     last = chosen.step != now.best["step"] and now.last is not None
     value = now.last["value"] if last and now.last else now.best["value"]
-    weights = "averaged weights (train.ema)" if now.average is not None else "weights as trained"
+    weights = "averaged weights (train.ema)" if now.ema is not None else "weights as trained"
     protocol = f"; {run.protocol}" if run.protocol else ""
     return (
         f"validation {run.task.figure.replace('_', ' ')} {value:.4f} at step {chosen.step}, "

@@ -1,6 +1,6 @@
-"""What the system does not give: memory, threads, open files. Said in a sentence.
+"""Errors of missing resources (memory, threads, open files) as sentences.
 
-Without torch, since loading it may be what fails.
+Without torch, since importing it may be what fails.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import subprocess
 import sys
 
 NO_MEMORY = "out of memory: use a smaller file, batch or model"
-# Below this much address space loading torch may fail in a way that ends the process.
-CAREFUL_BELOW = 4 * 2**30
-# What every command needs: the libraries, and threads that compute.
+# Below this much address space, importing torch may abort the process.
+PROBE_BELOW = 4 * 2**30
+# What every command needs: the libraries, and threads.
 PROBE = "import numpy, torch; x = torch.ones(512, 512); (x @ x).exp().sum().item()"
 
 
 def require_address_space() -> None:
-    """Where address space is limited (`ulimit -v`), find out in another process whether torch runs.
+    """Where address space is limited (`ulimit -v`), try in another process whether torch runs.
 
-    A library that gets no memory while it is loaded may end the process, and nothing can be said
-    any more.
+    A library that gets no memory while it is loaded may abort the process without a message.
     """
     limit = _address_space()
-    if limit is None or limit >= CAREFUL_BELOW:
+    if limit is None or limit >= PROBE_BELOW:
         return
     tried = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=False)
     if tried.returncode:
@@ -35,7 +34,7 @@ def require_address_space() -> None:
 
 
 def _address_space() -> int | None:
-    """Bytes that this process may address; None: as many as it likes."""
+    """Limit on the bytes that this process may address; None without a limit."""
     try:
         import resource
     except ImportError:  # not on this system
@@ -44,8 +43,8 @@ def _address_space() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def lacking(problem: BaseException) -> str | None:
-    """Which means were lacking, and what to do; None if the problem is another one."""
+def resource_error(problem: BaseException) -> str | None:
+    """Which resource is missing and what to do; None for any other error."""
     text = str(problem)
     if isinstance(problem, OSError) and problem.errno in (errno.EMFILE, errno.ENFILE):
         return "too many files are open: raise the limit (ulimit -n)"

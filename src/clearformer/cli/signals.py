@@ -1,26 +1,26 @@
-"""Signals that end a run: it saves at the next step, and leaves with 128 + N."""
+"""Signals that end a run: it saves at the next step and exits with 128 + N."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 
 class Signals:
-    """Collects SIGINT, SIGTERM and SIGHUP while it is entered, in the order in which they came."""
+    """Collects SIGINT, SIGTERM and SIGHUP inside its context, in order of arrival."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
         self._before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
 
-    def __enter__(self) -> Signals:
-        heeded = [signal.SIGINT, signal.SIGTERM]
-        # `nohup` has a command ignore that its terminal is closed, and so it stays.
+    def __enter__(self) -> Self:
+        handled = [signal.SIGINT, signal.SIGTERM]
+        # Under `nohup` SIGHUP stays ignored.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            heeded.append(signal.SIGHUP)
-        self._before = {each: signal.signal(each, self._receive) for each in heeded}
+            handled.append(signal.SIGHUP)
+        self._before = {each: signal.signal(each, self._receive) for each in handled}
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -31,11 +31,11 @@ class Signals:
         self.received.append(which)
 
 
-class Stopping(Signals):
-    """The first signal ends a run at the next step; a second one ends it now."""
+class StopSignals(Signals):
+    """The first signal ends a run at the next step; a second one ends the process."""
 
-    def asked(self) -> int:
-        """The code to leave with at the next step; 0 as long as nobody asked."""
+    def exit_code(self) -> int:
+        """The exit code of the first signal; 0 without one."""
         return 128 + self.received[0] if self.received else 0
 
     def _receive(self, which: int, frame: object) -> None:

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
-from clearformer import limits
 from clearformer.cli.inputs import announce
-from clearformer.cli.memory_fit import fitted, out_of_memory
 from clearformer.cli.output import tell, tell_text
 from clearformer.cli.overrides import choose, expand, given, spelled
-from clearformer.cli.resource_errors import lacking
-from clearformer.cli.signals import Stopping
+from clearformer.cli.resource_errors import resource_error
+from clearformer.cli.signals import StopSignals
 from clearformer.cli.standard_streams import optional_output
-from clearformer.config import DataConfig, ModelConfig, Origin, RunConfig, TrainConfig
+from clearformer.config import (
+    DataConfig,
+    ModelConfig,
+    RunConfig,
+    TrainConfig,
+    run_from_json,
+    to_json,
+)
 
 if TYPE_CHECKING:
+    from clearformer.cli.progress import Reporter
     from clearformer.data import DataFolders
-    from clearformer.distributed.process_group import Alone
+    from clearformer.distributed.process_group import ProcessGroup
     from clearformer.runs.run import Model, Run
 
 V = TypeVar("V")
@@ -79,162 +84,135 @@ class Train:
         announce(self.data.source, "data")
         with optional_output():
             with writable(self.folder):  # before torch is imported: a mistake is said at once
-                ranks, code = self._outcome()
-            # By now nothing holds the model any more, as `leave` asks.
-            ranks.leave(code, tell)
+                group, code = self._outcome()
+            # Here nothing refers to the model any more, as `exit` requires.
+            group.exit(code, tell)
 
-    def _outcome(self) -> tuple[Alone, int]:
-        """Who has trained, and the exit code; a process that starts others leaves with theirs."""
-        if starts_others(self.processes, os.environ):
-            from clearformer.cli.launch import launch
+    def _outcome(self) -> tuple[ProcessGroup, int]:
+        """The process group that trained, and the exit code; a launcher exits here."""
+        from clearformer.cli.launch import launch, starts_processes
 
+        if starts_processes(self.processes, os.environ):
             assert self.processes is not None
             sys.exit(launch(self.processes, ("train", *self.words), self.folder))
         from clearformer.distributed import process_group
-        from clearformer.train.step import NotFiniteError
+        from clearformer.runs.exit_codes import DEFECT, MISTAKE, exit_code
+        from clearformer.train.step import NonFiniteError
 
-        ranks = process_group.join(os.environ, self.train.wait_seconds)
+        group = process_group.join(os.environ, self.train.wait_seconds)
         try:
-            return ranks, self._train(ranks)
-        except (ValueError, OSError, NotFiniteError) as mistake:
-            if ranks.first_to_say(str(mistake)):
-                tell(f"clearformer: {mistake}")
-            return ranks, 3 if isinstance(mistake, NotFiniteError) else 2
+            return group, self._train(group)
+        except (ValueError, OSError, NonFiniteError) as problem:
+            sentence, code = str(problem), exit_code(problem)
         except Exception as problem:
-            if sentence := lacking(problem):
-                if ranks.first_to_say(sentence):
-                    tell(f"clearformer: {sentence}")
-                return ranks, 2
-            tell_text(traceback.format_exc())
-            return ranks, 1
+            if not (known := resource_error(problem)):
+                tell_text(traceback.format_exc())
+                return group, DEFECT
+            sentence, code = known, MISTAKE
+        if group.first_to_report(sentence):
+            tell(f"clearformer: {sentence}")
+        return group, code
 
     @property
     def folder(self) -> Path:
         return self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
 
-    def _train(self, ranks: Alone) -> int:
-        from clearformer.cli.progress import Nobody, reporter
-        from clearformer.runs import faults
-        from clearformer.runs.run import Run
-        from clearformer.train.events import Ended, Step
+    def _train(self, group: ProcessGroup) -> int:
+        from clearformer.cli.progress import Silent, reporter
+        from clearformer.runs.memory_check import out_of_memory
+        from clearformer.runs.resume import require_finite_end
+        from clearformer.runs.start import saved_config
         from clearformer.train.step import is_out_of_memory
 
-        out = self.folder
-        planned = faults.parse(os.environ.get(faults.VARIABLE))
-        config = RunConfig(
-            model=self.model,
-            data=found_from_anywhere(self.data),
-            train=self.train,
-            origin=self._origin(out),
-        )
-        report = reporter(quiet=self.quiet, json=self.json) if ranks.leads else Nobody()
-        if ranks.restarts:
-            require_another_end(out)
-        if self.fit is not None:
-            saved = own_config(out) if self.resume else None
-            config = fitted(config, self.fit, self.data_dir, report.say, saved)
-        stopping = Stopping()
-        full, fitting, code = "", None, 0
+        report: Reporter = Silent()
+        if group.is_main:
+            report = reporter(quiet=self.quiet, json=self.json)
+        if group.restarts:
+            require_finite_end(self.folder)
+        saved = saved_config(self.folder) if self.resume else None
+        config = self._fitted(self._config(saved), saved, group, report.say)
+        run, code, memory_error = None, 0, ""
         try:
-            run = Run(
-                config,
-                out,
-                places(self.data_dir),
-                resume=self.resume,
-                say=report.say,
-                sample=sample,
-                ranks=ranks,
-                faults=planned,
-                allow_changed_data=self.allow_changed_data,
-            )
-            # Where others wait for every step, nothing is tried out.
-            fitting = run.fitting if ranks.world == 1 else None
+            run = self._open(config, group, report.say)
             report.start(run)
-            with stopping:
-                for event in run.events(stopping.asked):
-                    report.event(event)
-                    if isinstance(event, Ended):
-                        code = event.exit
-                    if self.log.samples and isinstance(event, Step):
-                        report.samples(event.step, run.sample_ids(event.step))
+            code = self._events(run, report)
         except (RuntimeError, MemoryError) as problem:
-            if explained := ranks.explain(problem):
+            if explained := group.explain(problem):
                 raise ValueError(explained) from None
             if not is_out_of_memory(problem):
                 raise
-            full = str(problem) or "no memory"
+            memory_error = str(problem) or "no memory"
         finally:
             report.close()
-        if full:  # out of the handler, which keeps the step that did not fit alive
-            fits = (fitting() or 0) if fitting else None
-            raise ValueError(out_of_memory(config, full, fits))
-        if ranks.leads:
-            picture(run)
+        if memory_error:  # outside the handler, which keeps the failed step alive
+            # With several ranks nothing is tried out: the others wait for every step.
+            tries = run is not None and group.world_size == 1
+            fitting = (run.fewest_micro_batches() or 0) if run and tries else None
+            raise ValueError(out_of_memory(config, memory_error, fitting))
+        if group.is_main and run is not None:
+            write_summary(run)
             report.end(run)
         return code
 
-    def _origin(self, out: Path) -> Origin | None:
-        """What the run begins from; one that goes on knows it already."""
-        saved = own_config(out) if self.resume else None
-        if saved is not None:
-            return saved.origin
-        if self.from_ is None:
-            return None
+    def _config(self, saved: RunConfig | None) -> RunConfig:
         from clearformer.runs import finetune
+        from clearformer.runs.start import with_absolute_paths
 
-        return finetune.read(self.from_).origin
+        origin = None if saved is None else saved.origin
+        if saved is None and self.from_ is not None:
+            origin = finetune.read(self.from_).origin
+        data = with_absolute_paths(self.data)
+        return RunConfig(model=self.model, data=data, train=self.train, origin=origin)
 
+    def _fitted(
+        self,
+        config: RunConfig,
+        saved: RunConfig | None,
+        group: ProcessGroup,
+        say: Callable[[str], None],
+    ) -> RunConfig:
+        """The config with what --fit changes; planned by one rank, since memory use differs."""
+        if self.fit is None:
+            return config
+        from clearformer.plan.fit import fit_to_memory
+        from clearformer.train import malloc
 
-def starts_others(processes: int | None, environment: Mapping[str, str]) -> bool:
-    """Whether this process is to start the others, and is not itself one that was started."""
-    if processes is None:
-        return False
-    if processes < 1:
-        raise ValueError(f"--processes is {processes}, but it must be at least 1")
-    cores = os.cpu_count() or 1
-    most = min(limits.MAX_PROCESSES, max(8, 4 * cores))
-    if processes > most:
-        raise ValueError(
-            f"--processes is {processes!r:.60}, but this machine of {cores} cores is of use to at "
-            f"most {most}: start fewer"
+        limit = self.fit
+        malloc.limit_fragmentation()
+        fitted = group.on_main(
+            lambda: to_json(fit_to_memory(config, limit, places(self.data_dir), say, saved))
         )
-    started = environment.get("WORLD_SIZE")
-    if started not in (None, str(processes)):
-        raise ValueError(
-            f"torchrun has started {started} processes, but --processes says {processes}: leave it "
-            f"out"
-        )
-    return started is None
+        return run_from_json(fitted)
 
+    def _open(self, config: RunConfig, group: ProcessGroup, say: Callable[[str], None]) -> Run:
+        from clearformer.runs import faults
+        from clearformer.runs.run import Run
 
-def require_another_end(folder: Path) -> None:
-    """A run that torchrun starts again must not run into the same wall: that changes nothing."""
-    from clearformer.runs.metrics import read
-    from clearformer.train.step import NotFiniteError
-
-    records = read(folder / "metrics.jsonl")
-    if records and records[-1].get("exit") == 3:
-        raise NotFiniteError(
-            f"{folder} ended at step {records[-1]['step']} because a number was not finite, and "
-            f"would again: change its settings, or start without torchrun's restarts"
+        return Run(
+            config,
+            self.folder,
+            places(self.data_dir),
+            resume=self.resume,
+            say=say,
+            sample=sample,
+            group=group,
+            faults=faults.parse(os.environ.get(faults.VARIABLE)),
+            allow_changed_data=self.allow_changed_data,
         )
 
+    def _events(self, run: Run, report: Reporter) -> int:
+        """Report the events of a run; its exit code."""
+        from clearformer.train.events import Ended, Step
 
-def found_from_anywhere(data: DataConfig) -> DataConfig:
-    """The data with its files by their whole path, so that a run goes on from any folder."""
-    from clearformer.data import CORPORA
-
-    def whole(source: str) -> str:
-        if source == "-" or source in CORPORA:
-            return source
-        if Path(source).exists() or glob.has_magic(source):
-            return os.path.abspath(source)
-        parts = source.split(",")  # the two sides of pairs
-        there = len(parts) > 1 and all(Path(part).exists() for part in parts)
-        return ",".join(map(os.path.abspath, parts)) if there else source
-
-    held_back = None if data.validation is None else whole(data.validation)
-    return replace(data, source=whole(data.source), validation=held_back)
+        code = 0
+        with StopSignals() as signals:
+            for event in run.events(signals.exit_code):
+                report.event(event)
+                if isinstance(event, Ended):
+                    code = event.exit
+                if self.log.samples and isinstance(event, Step):
+                    report.samples(event.step, run.sample_ids(event.step))
+        return code
 
 
 def sample(run: Run, model: Model) -> str | None:
@@ -266,16 +244,15 @@ def sample(run: Run, model: Model) -> str | None:
     return begun + "".join(token.text for token in drawn)
 
 
-def picture(run: Run) -> None:
-    """The run's curve and its card, beside the checkpoints: the run is over, and no trouble with
-    them makes it another one."""
+def write_summary(run: Run) -> None:
+    """Write the loss curve and the card of a finished run; an error is a note."""
     try:
-        _picture(run)
+        _write_summary(run)
     except Exception as problem:
         run.say(f"note: its curve or its card could not be written: {problem}")
 
 
-def _picture(run: Run) -> None:
+def _write_summary(run: Run) -> None:
     from clearformer import safe_files
     from clearformer.explore import figures
     from clearformer.runs.card import card
@@ -292,9 +269,7 @@ def places(folder: Path | None) -> DataFolders:
     """Where to look for corpora: the flag, the environment, the user's cache."""
     from clearformer.data import DataFolders
 
-    given = os.environ.get("CLEARFORMER_DATA")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
-    return DataFolders(folder or (Path(given) if given else None), cache)
+    return DataFolders.from_environment(folder)
 
 
 def parse(arguments: Sequence[str]) -> Train:
@@ -339,69 +314,27 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
 
 
 def defaults(words: Sequence[str]) -> Train:
-    """What the flags change: the run that goes on, the one to begin from, or a preset."""
-    from clearformer.families import preset
-    from clearformer.families.recipes import recipe
+    """The settings that flags change: of the run to resume, the one to begin from, or a preset."""
+    from clearformer.runs.start import finetune_config, preset_config, saved_config
 
     name = words[0] if words and not words[0].startswith("-") else None
     source, out = (given(words, flag) for flag in ("--from", "--out"))
     if "--resume" in words and out is not None and (name is None or source is not None):
-        own = own_config(Path(out))
-        if own is not None:
-            name = name or own.model.name
-            return Train(preset=name, model=own.model, data=own.data, train=own.train)
+        saved = saved_config(Path(out))
+        if saved is not None:
+            return from_config(name or saved.model.name, saved)
     if source is not None:
-        return beginning(name, Path(source))
+        if name not in (None, CLASSIFY):
+            raise ValueError(
+                f"with --from the model is that of {source}: leave out {name!r}, or say classify"
+            )
+        config = finetune_config(Path(source), classify=name == CLASSIFY)
+        return from_config(name or config.model.name, config)
     if name == CLASSIFY:
         raise ValueError("classify gives a trained model a new head: say which with --from RUN")
     name = DEFAULT if name is None else name
-    model = preset(name)
-    data, train = recipe(model)
-    return Train(preset=name, model=model, data=data, train=train)
+    return from_config(name, preset_config(name))
 
 
-def beginning(name: str | None, source: Path) -> Train:
-    """The model of `source`, going on as it is, or with the head of a classifier."""
-    from clearformer.config import (
-        Classifier,
-        Features,
-        MultipleChoice,
-        NextSentence,
-        NextToken,
-        Pretraining,
-    )
-    from clearformer.families.recipes import going_on
-    from clearformer.runs import finetune
-
-    if name not in (None, CLASSIFY):
-        raise ValueError(
-            f"with --from the model is that of {source}: leave out {name!r}, or say classify"
-        )
-    found = finetune.read(source)
-    model = found.config.model
-    if name == CLASSIFY and not isinstance(model.head, Classifier):
-        # BERT learned what its pooled first token is for; behind a generator's first token
-        # there is nothing yet.
-        pooled = (Pretraining, NextSentence, MultipleChoice)
-        pools = {NextToken: "mean", **dict.fromkeys(pooled, "pooler")}
-        usual = "first" if model.past is None else "mean"
-        own = model.head.pool if isinstance(model.head, Features) else usual
-        pool: Any = pools.get(type(model.head), own)
-        model = replace(model, head=Classifier(pool=pool))
-    data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
-    return Train(preset=name or model.name, model=model, data=data, train=train)
-
-
-def own_config(folder: Path) -> RunConfig | None:
-    """The config that the run in this folder wrote down, if there is one."""
-    from clearformer.config import run_from_json
-    from clearformer.safe_json import read_run_json
-
-    path = folder / "config.json"
-    if not os.path.lexists(path):
-        return None
-    found = read_run_json(path)
-    try:
-        return run_from_json(found)
-    except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{path} cannot be read: {problem}") from None
+def from_config(name: str, config: RunConfig) -> Train:
+    return Train(preset=name, model=config.model, data=config.data, train=config.train)

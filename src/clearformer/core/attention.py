@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.cache import NOTHING, FrozenKV, Heads, Past
+from clearformer.core.cache import NO_CACHE, FrozenKV, Heads, Past
 from clearformer.core.kernels import Kernel, fused
 from clearformer.core.masks import Mask
 from clearformer.core.positions import Position
@@ -67,7 +67,7 @@ class Attention(nn.Module):
         self.kernel = kernel
         self.dropout = dropout
 
-    def forward(self, x: Tensor, mask: Mask, past: Past = NOTHING) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask, past: Past = NO_CACHE) -> Tensor:
         self._require_vectors("x", x)
         q, k, v = past.read(x, self)  # (B, H, T, D), (B, G, K, D), (B, G, K, D)
         q, bias = self.position.score(q, k)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from clearformer.core.attention import Attention
-from clearformer.core.cache import NOTHING, Past
+from clearformer.core.cache import NO_CACHE, Past
 from clearformer.core.masks import Mask
 
 Activation = Callable[[Tensor], Tensor]
@@ -135,7 +135,7 @@ class Block(nn.Module):
         self.residual = residual
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Mask, past: Past = NOTHING) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask, past: Past = NO_CACHE) -> Tensor:
         def attend(x: Tensor) -> Tensor:
             return self.run(self.attention, x, mask, past)
 

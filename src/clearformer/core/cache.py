@@ -58,7 +58,7 @@ class Nothing(Past):
     """No past: keys and values are those of the tokens at hand."""
 
 
-NOTHING = Nothing()
+NO_CACHE = Nothing()
 
 
 class KVCache(Past):

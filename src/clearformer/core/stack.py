@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from clearformer.core.block import Run, plainly
-from clearformer.core.cache import NOTHING, Past
+from clearformer.core.cache import NO_CACHE, Past
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Full, Pattern
 
@@ -77,7 +77,7 @@ class DecoderStack(Stack):
 
 def _one_for_each_layer(pasts: Sequence[Past] | None, layers: int) -> Sequence[Past]:
     if pasts is None:
-        return [NOTHING] * layers
+        return [NO_CACHE] * layers
     if len(pasts) != layers:
         raise ValueError(f"got {len(pasts)} pasts for {layers} layers: there must be one for each")
     return pasts

@@ -1,6 +1,9 @@
 """The corpora that are files: where they are, what they must be, how they are read."""
 
+from __future__ import annotations
+
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +23,13 @@ class DataFolders:
     folder: Path | None = None
     cache: Path | None = None
     progress: Progress | None = None
+
+    @classmethod
+    def from_environment(cls, folder: Path | None = None) -> DataFolders:
+        """`folder` or else CLEARFORMER_DATA, and the user's cache."""
+        named = os.environ.get("CLEARFORMER_DATA")
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearformer"
+        return cls(folder or (Path(named) if named else None), cache)
 
 
 SHAKESPEARE = Pinned(

@@ -1,8 +1,8 @@
-"""How a model is spread over the ranks: not at all, copied to each, or cut in parts.
+"""Parallelism of a model over ranks: none, data parallel (DDP), or fully sharded (FSDP2).
 
-The three have the same methods; the loop that trains does not know which it has. Gradients
-come out as the mean over the ranks, so a rank multiplies its share of the loss by the number
-of ranks; names of parameters never change.
+The three classes have the same methods, so that the training loop has no branch. Gradients are
+the mean over the ranks; a rank therefore multiplies its share of the loss by the number of ranks.
+Names of parameters never change.
 """
 
 from __future__ import annotations
@@ -15,173 +15,174 @@ from typing import Any, Literal, TypeVar
 from torch import Tensor, nn
 
 from clearformer.core.block import DecoderBlock
+from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.stack import Stack
-from clearformer.distributed.process_group import ALONE, Alone
+from clearformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 
 Loss = Callable[..., tuple[Tensor, Tensor]]
-Compiled = Callable[[nn.Module], Loss]  # a model to its loss, compiled
-Model = TypeVar("Model", bound=nn.Module)
+Model = Transformer | Seq2Seq
+Compiled = Callable[[Model], Loss]  # a model to its loss, compiled
+M = TypeVar("M", bound=nn.Module)
 
 
-class Single:
-    """One process has the whole model."""
+class Parallelism:
+    """No parallelism: one process has the whole model."""
 
-    compiles = True  # if nobody says whether to
+    compile_by_default = True
 
-    def __init__(self, ranks: Alone) -> None:
-        self.ranks = ranks
-        self.world = ranks.world
+    def __init__(self, group: ProcessGroup) -> None:
+        self.group = group
+        self.world_size = group.world_size
 
     def apply(self, model: nn.Module) -> None:
-        """Spread the model, before anything holds its parameters."""
+        """Wrap the model, before anything else refers to its parameters."""
 
-    def loss(self, model: nn.Module, compiled: Compiled | None) -> Loss:
+    def loss(self, model: Model, compiled: Compiled | None) -> Loss:
         """The model's loss, whose backward pass gives every rank the mean gradient."""
-        own: Loss = model.loss  # type: ignore[assignment]
-        return compiled(model) if compiled else own
+        return compiled(model) if compiled else model.loss
 
-    def exchanging(self, last: bool) -> AbstractContextManager[Any]:
-        """Around a micro-batch: gradients are exchanged with the last one of a step alone."""
+    def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
+        """Context of a micro-batch: gradients are reduced with the last one of a step."""
         return nullcontext()
 
-    def whole(self, tensor: Tensor) -> Tensor:
-        """All of a tensor of which this rank may have a part; every rank must ask."""
+    def full_tensor(self, tensor: Tensor) -> Tensor:
+        """The full tensor; all ranks must call this."""
         return tensor
 
-    def own(self, tensor: Tensor) -> Tensor:
-        """What this rank has of a tensor."""
+    def local_tensor(self, tensor: Tensor) -> Tensor:
+        """The part of a tensor that is on this rank."""
         return tensor
 
-    def collect(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Whole tensors for the leader to write."""
+    def full_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Full tensors, on the main process."""
         return dict(tensors)
 
-    def part(self, whole: Tensor, like: Tensor) -> Tensor:
-        """What this rank keeps of a whole tensor, if it keeps it as it keeps `like`."""
+    def shard(self, whole: Tensor, like: Tensor) -> Tensor:
+        """This rank's shard of a full tensor that is sharded as `like` is."""
         return whole
 
-    def gathered(self, model: Model, outline: Callable[[], Model]) -> Model:
-        """The model whole and plain, to be looked at; `outline` is one without weights."""
+    def full_model(self, model: M, outline: Callable[[], M]) -> M:
+        """An unsharded model for evaluation; `outline` makes one without weights."""
         return model
 
-    def in_parts(
+    def split_sharded(
         self, tensors: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Those of which each rank has a part, and those that all have alike."""
+        """Split into the sharded tensors and the replicated ones."""
         return {}, dict(tensors)
 
 
-SINGLE = Single(ALONE)
+NOT_PARALLEL = Parallelism(SINGLE_PROCESS)
 
 
-class Replicated(Single):
-    """Every rank has a copy, and gradients are averaged: DistributedDataParallel."""
+class DataParallel(Parallelism):
+    """Every rank has a replica, and gradients are averaged: DistributedDataParallel."""
 
-    def loss(self, model: nn.Module, compiled: Compiled | None) -> Loss:
-        self.copies = nn.parallel.DistributedDataParallel(
-            _Losses(model, super().loss(model, compiled))
+    def loss(self, model: Model, compiled: Compiled | None) -> Loss:
+        self.replica = nn.parallel.DistributedDataParallel(
+            _LossModule(model, super().loss(model, compiled))
         )
-        return self.copies
+        return self.replica
 
-    def exchanging(self, last: bool) -> AbstractContextManager[Any]:
-        return nullcontext() if last else self.copies.no_sync()
+    def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
+        return nullcontext() if last else self.replica.no_sync()
 
 
-class Sharded(Single):
-    """Every rank has a part of each block, and has a block whole only to use it: FSDP2."""
+class FullySharded(Parallelism):
+    """Every rank has a shard of each block, which is gathered only while it is used: FSDP2."""
 
-    compiles = False  # block by block it gains little, and takes long to begin
+    compile_by_default = False  # block by block it gains little and starts slowly
 
     def apply(self, model: nn.Module) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-        mesh = init_device_mesh(next(model.parameters()).device.type, (self.world,))
+        mesh = init_device_mesh(next(model.parameters()).device.type, (self.world_size,))
         self.model = model
-        self.pieces = [piece for block in _blocks(model) for piece in pieces(block)]
-        for piece in self.pieces:
-            fully_shard(piece, mesh=mesh)
-        # What is outside the blocks is used at both ends of a pass: it stays until the backward.
+        self.units = [unit for block in _blocks(model) for unit in shard_units(block)]
+        for unit in self.units:
+            fully_shard(unit, mesh=mesh)
+        # Parameters outside the blocks are used at both ends of a pass: kept until the backward.
         fully_shard(model, mesh=mesh, reshard_after_forward=False)
         register_fsdp_forward_method(model, "loss")
-        # It warns of changing a loss in place, which nobody does.
+        # FSDP2 warns about changing a loss in place, which nothing here does.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
 
-    def loss(self, model: nn.Module, compiled: Compiled | None) -> Loss:
+    def loss(self, model: Model, compiled: Compiled | None) -> Loss:
         if compiled:
-            # Between the pieces ranks exchange weights, which no compiler can look into.
-            for piece in self.pieces:
-                piece.compile()
-        return model.loss  # type: ignore[return-value]
+            # Ranks exchange weights between the units, which the compiler cannot trace.
+            for unit in self.units:
+                unit.compile()
+        return model.loss
 
     @contextmanager
-    def exchanging(self, last: bool) -> Iterator[None]:
-        self.model.set_requires_gradient_sync(last)  # type: ignore[operator]
+    def gradient_sync(self, last: bool) -> Iterator[None]:
+        from torch.distributed.fsdp import FSDPModule
+
+        assert isinstance(self.model, FSDPModule)
+        self.model.set_requires_gradient_sync(last)
         yield
 
-    def whole(self, tensor: Tensor) -> Tensor:
+    def full_tensor(self, tensor: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor
 
         return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
-    def own(self, tensor: Tensor) -> Tensor:
+    def local_tensor(self, tensor: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor
 
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
-    def collect(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def full_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found = {}
         for name, tensor in tensors.items():
-            whole = self.whole(tensor)
-            if self.ranks.leads:
+            whole = self.full_tensor(tensor)
+            if self.group.is_main:
                 found[name] = whole.cpu()
         return found
 
-    def part(self, whole: Tensor, like: Tensor) -> Tensor:
+    def shard(self, whole: Tensor, like: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor, distribute_tensor
 
         if not isinstance(like, DTensor) or whole.shape != like.shape:
             return whole
-        # Every rank has read all of it and takes its part: nothing is sent.
+        # Every rank has read the full tensor and takes its shard: nothing is sent.
         return distribute_tensor(
             whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None
         )
 
-    def gathered(self, model: Model, outline: Callable[[], Model]) -> Model:
-        # Another model and not this one for a while: whoever looks at a model uses it in ways of
-        # his own, and a rank that runs a sharded one more often than the others waits for ever.
-        whole = outline()
-        own = {id(each): name for name, each in whole.named_parameters()}
+    def full_model(self, model: M, outline: Callable[[], M]) -> M:
+        # A copy: an evaluation may call the model a different number of times on each rank, and
+        # a sharded model would then deadlock.
+        full = outline()
+        names = {id(each): name for name, each in full.named_parameters()}
         weights = {
-            name: nn.Parameter(self.whole(each.detach()), requires_grad=False)
+            name: nn.Parameter(self.full_tensor(each.detach()), requires_grad=False)
             for name, each in model.named_parameters()
         }
-        for module in whole.modules():
+        for module in full.modules():
             for name, each in module.named_parameters(recurse=False, remove_duplicate=False):
-                setattr(module, name, weights[own[id(each)]])
-        return whole.to(next(model.parameters()).device)
+                setattr(module, name, weights[names[id(each)]])
+        return full.to(next(model.parameters()).device)
 
-    def in_parts(
+    def split_sharded(
         self, tensors: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         from torch.distributed.tensor import DTensor
 
-        mine = {name for name, each in tensors.items() if isinstance(each, DTensor)}
-        return (
-            {name: each for name, each in tensors.items() if name in mine},
-            {name: each for name, each in tensors.items() if name not in mine},
-        )
+        sharded = {name: each for name, each in tensors.items() if isinstance(each, DTensor)}
+        return dict(sharded), {name: tensors[name] for name in tensors if name not in sharded}
 
 
-def spread(ranks: Alone, distribute: Literal["ddp", "fsdp2"]) -> Single:
-    """The way that the config asks for; alone there is only one."""
-    if type(ranks) is Alone:
-        return Single(ranks)
-    return {"ddp": Replicated, "fsdp2": Sharded}[distribute](ranks)
+def parallelism(group: ProcessGroup, distribute: Literal["ddp", "fsdp2"]) -> Parallelism:
+    """The parallelism that a config asks for; none in a group of one process."""
+    if type(group) is ProcessGroup:
+        return Parallelism(group)
+    return {"ddp": DataParallel, "fsdp2": FullySharded}[distribute](group)
 
 
-class _Losses(nn.Module):
-    """A module whose forward pass is a model's loss: what a wrapper can wrap."""
+class _LossModule(nn.Module):
+    """A module whose forward pass is a model's loss, since DDP wraps modules."""
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__()
@@ -196,9 +197,12 @@ def _blocks(model: nn.Module) -> Sequence[nn.Module]:
     return [b for m in model.modules() if isinstance(m, Stack) for b in m.blocks]
 
 
-def pieces(block: nn.Module) -> Sequence[Any]:
-    """What of a block is gathered together. A decoder's cross-attention is used before its
-    block is, to read the source, so it stays with what is outside the blocks."""
+def shard_units(block: nn.Module) -> Sequence[Any]:
+    """Parts of a block that are gathered together.
+
+    A decoder's cross-attention reads the source before its block runs, so it stays with the
+    parameters outside the blocks.
+    """
     if isinstance(block, DecoderBlock):
         return [block.attention, block.feed_forward]
     return [block]

@@ -1,9 +1,9 @@
-"""Who else takes part in a run: nobody, or other processes that `--processes` or torchrun started.
+"""Process group of a run: a single process, or the ranks of `--processes` or torchrun.
 
-`Alone` and `Together` answer the same questions, and whoever trains asks without knowing which
-one it has: who leads, what do all agree on, what is the mean. Rank 0 leads: it alone reads
-the folder, writes and prints; what it found or why it failed is told to all, so that either
-every rank goes on or every rank ends. What ranks tell each other is JSON and tensors.
+`ProcessGroup` is a group of one, in which every collective is the identity; `DistributedGroup`
+has the same methods for several processes, so that training code needs no branch. Rank 0, the
+main process, alone reads and writes the run folder and prints. Its results and errors are
+broadcast, so that all ranks continue or all end. Ranks exchange JSON and tensors, never pickles.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,227 +23,235 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from clearformer.distributed.heartbeat import Pulse, meet, open_store
+from clearformer.distributed.heartbeat import Heartbeat, agree_on_token, open_store
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 Result = TypeVar("Result")
-LAST_WORDS = 2.0  # seconds that the leader stays after a failure, at most
-PREPARING = timedelta(days=1)  # the leader may tokenize for hours before all begin
-# What gloo says of a peer that ended, and of one that does not answer.
-BROKEN = ("closed by peer", "reset by peer", "Broken pipe", "Connection refused", "Socket closed")
-LATE = ("Timed out", "timed out", "timeout")
+LINGER_SECONDS = 2.0  # that the main process stays after a failure, at most
+PREPARE_TIMEOUT = timedelta(days=1)  # tokenizing on the main process may take hours
+# Messages of gloo about a peer that ended, and about one that does not answer.
+DISCONNECTED = (
+    "closed by peer",
+    "reset by peer",
+    "Broken pipe",
+    "Connection refused",
+    "Socket closed",
+)
+TIMED_OUT = ("Timed out", "timed out", "timeout")
 
 
-class Alone:
-    """One process: nobody to ask, nothing to wait for."""
+class ProcessGroup:
+    """A single process: every collective is the identity."""
 
     rank = 0
-    world = 1
+    world_size = 1
     restarts = 0
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         return self.rank == 0
 
     @property
     def threads(self) -> int:
-        """CPU threads for this process, unless it is told."""
+        """Default number of CPU threads of this process."""
         return torch.get_num_threads()
 
     def device(self, device: torch.device) -> torch.device:
         return device
 
-    def lead(self, act: Callable[[], Any]) -> Any:
-        """What the leader's `act` returned, on every rank; or its problem, on every rank."""
+    def on_main(self, act: Callable[[], Any]) -> Any:
+        """Call `act` on the main process; every rank returns its result, or raises its error."""
         return act()
 
-    @contextmanager
-    def leading(self, context: AbstractContextManager[Any]) -> Iterator[None]:
-        """Inside a context that the leader alone enters, for all."""
-        with ExitStack() as stack:
+    def main_first(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
+        """Call `act` on every rank: the main process, then one rank per machine, then the rest.
 
-            def enter() -> None:
-                stack.enter_context(context)
-
-            self.lead(enter)
-            yield
-
-    def in_turn(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
-        """`act` on every rank: the leader first, then one on each machine, then the others.
-
-        The leader's `act` gets None, the others' what the leader tells of its result.
+        `act` gets None on the main process; elsewhere `tell` of the main process's result.
         """
         return act(None)
 
-    def share(self, value: Any) -> Any:
-        """The leader's value, on every rank."""
+    def broadcast(self, value: Any) -> Any:
+        """The main process's value, on every rank."""
         return value
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, by rank."""
+        """The values of all ranks, in order of rank."""
         return [value]
 
-    def largest(self, values: Sequence[float]) -> list[float]:
-        """The largest of each over the ranks."""
+    def max(self, values: Sequence[float]) -> list[float]:
+        """The element-wise maximum over the ranks."""
         return list(values)
 
     def mean(self, value: Tensor) -> Tensor:
+        """The mean over the ranks."""
         return value
 
-    def stacked(self, value: Tensor) -> Tensor:
-        """Tensors of one shape by rank: (world, ...)."""
+    def stack(self, value: Tensor) -> Tensor:
+        """The tensors of all ranks, stacked: (world_size, ...)."""
         return value[None]
 
-    def reached(self, step: int) -> None:
-        """Let the others know how far this rank is."""
+    def report_step(self, step: int) -> None:
+        """Publish the step of this rank for the heartbeat."""
 
     @property
-    def deserted(self) -> bool:
-        """Whether the process that started this one, to look after it, is gone."""
+    def orphaned(self) -> bool:
+        """Whether the process that launched this one is gone."""
         return False
 
     def explain(self, problem: Exception) -> str | None:
-        """In a sentence, if the problem is another rank's."""
+        """A sentence about the problem if another rank caused it, else None."""
         return None
 
-    def first_to_say(self, sentence: str) -> bool:
-        """Whether no other rank has said this yet: what all found out is said once."""
+    def first_to_report(self, sentence: str) -> bool:
+        """Whether no other rank has reported this sentence: each error is printed once."""
         return True
 
-    def leave(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:
-        """End the process."""
+    def exit(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:
+        """Exit the process."""
         sys.exit(code)
 
 
-ALONE = Alone()
+SINGLE_PROCESS = ProcessGroup()
 
 
-class Together(Alone):
+@dataclass(frozen=True)
+class Machine:
+    """The machine of a rank."""
+
+    local_rank: int
+    ranks: int  # on this machine
+    number: int
+
+
+class DistributedGroup(ProcessGroup):
     """One of several processes, each with its share of every batch."""
 
     def __init__(
         self,
         rank: int,
-        world: int,
-        machine: Mapping[str, int],
+        world_size: int,
+        machine: Machine,
         restarts: int,
-        seconds: float,
+        timeout: float,
         store: Store,
     ) -> None:
-        """`machine` has this rank's place on its machine, the number of ranks there, and the
-        number of the machine; a rank that keeps the others waiting for `seconds` ends the job."""
+        """Join the group; a rank that keeps the others waiting for `timeout` seconds ends it."""
         from torch._C._distributed_c10d import PrefixStore  # absent where torch lacks all of it
 
         self.parent = os.getppid()
         self.rank = rank
-        self.world = world
+        self.world_size = world_size
         self.machine = machine
         self.restarts = restarts
-        self.seconds = seconds
+        self.timeout = timeout
         self.turns = 0
-        wait = timedelta(seconds=seconds)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        self.store = PrefixStore(meet(store, rank, world, seconds), store)
-        group = PrefixStore("group", self.store)
-        dist.init_process_group(backend, store=group, rank=rank, world_size=world, timeout=wait)
-        self.pulse = Pulse(self.store, rank)
+        self.store = PrefixStore(agree_on_token(store, rank, world_size, timeout), store)
+        dist.init_process_group(
+            backend,
+            store=PrefixStore("group", self.store),
+            rank=rank,
+            world_size=world_size,
+            timeout=timedelta(seconds=timeout),
+        )
+        self.heartbeat = Heartbeat(self.store, rank)
 
     @property
     def threads(self) -> int:
-        # Not what torch takes: torchrun leaves each process a single one.
-        return max(1, (os.cpu_count() or 1) // self.machine["ranks"])
+        # torch.get_num_threads() is 1 under torchrun, which sets OMP_NUM_THREADS.
+        return max(1, (os.cpu_count() or 1) // self.machine.ranks)
 
     def device(self, device: torch.device) -> torch.device:
         if device == torch.device("cuda"):
-            device = torch.device("cuda", self.machine["place"])
+            device = torch.device("cuda", self.machine.local_rank)
             torch.cuda.set_device(device)
         return device
 
-    def lead(self, act: Callable[[], Any]) -> Any:
+    def on_main(self, act: Callable[[], Any]) -> Any:
         outcome = None
-        if self.leads:
+        if self.is_main:
             try:
                 outcome = {"result": act()}
             except Exception as problem:
-                self.share({"problem": str(problem)})
+                self.broadcast({"problem": str(problem)})
                 raise
-        outcome = self.share(outcome)
+        outcome = self.broadcast(outcome)
         if "problem" in outcome:
             raise ValueError(outcome["problem"])
         return outcome["result"]
 
-    def in_turn(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
-        # By the store and not by a collective: this may take longer than any step.
+    def main_first(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
+        # Through the store: a collective would time out, since this may take long.
         self.turns += 1
-        leader = f"turn {self.turns}: leader"
-        machine = f"turn {self.turns}: machine {self.machine['number']}"
-        told = None if self.leads else self._await(leader)
-        if not self.leads and self.machine["place"] != 0:
+        main = f"turn {self.turns}: main process"
+        machine = f"turn {self.turns}: machine {self.machine.number}"
+        told = None if self.is_main else self._await(main)
+        if not self.is_main and self.machine.local_rank != 0:
             self._await(machine)
-        waited_for = [leader] * self.leads + [machine] * (self.machine["place"] == 0)
+        keys = [main] * self.is_main + [machine] * (self.machine.local_rank == 0)
         try:
             result = act(told)
-            outcome = {"result": tell(result) if self.leads else None}
+            outcome = {"result": tell(result) if self.is_main else None}
         except Exception as problem:
             outcome = {"problem": str(problem)}
             raise
         finally:
-            for key in waited_for:
+            for key in keys:
                 self.store.set(key, json.dumps(outcome))
         return result
 
     def _await(self, key: str) -> Any:
-        # Asked again and again, so that a signal gets through meanwhile.
-        until = time.monotonic() + PREPARING.total_seconds()
+        # Polled, so that a signal is handled meanwhile.
+        deadline = time.monotonic() + PREPARE_TIMEOUT.total_seconds()
         while not self.store.check([key]):
-            if time.monotonic() > until:
-                raise ValueError(f"rank {self.rank} waited {PREPARING} for the {key} in vain")
+            if time.monotonic() > deadline:
+                raise ValueError(f"rank {self.rank} waited {PREPARE_TIMEOUT} for the {key} in vain")
             time.sleep(0.02)
         outcome = json.loads(self.store.get(key))
         if "problem" in outcome:
             raise ValueError(outcome["problem"])
         return outcome["result"]
 
-    def share(self, value: Any) -> Any:
-        words = as_bytes(value) if self.leads else torch.empty(0, dtype=torch.uint8)
-        size = torch.tensor([len(words)])
+    def broadcast(self, value: Any) -> Any:
+        data = as_bytes(value) if self.is_main else torch.empty(0, dtype=torch.uint8)
+        size = torch.tensor([len(data)])
         dist.broadcast(size, 0)
-        words = words if self.leads else torch.empty(int(size), dtype=torch.uint8)
-        dist.broadcast(words, 0)
-        return from_bytes(words)
+        data = data if self.is_main else torch.empty(int(size), dtype=torch.uint8)
+        dist.broadcast(data, 0)
+        return from_bytes(data)
 
     def gather(self, value: Any) -> list[Any]:
-        words = as_bytes(value)
-        sizes = self.stacked(torch.tensor(len(words)))  # (world,)
-        room = torch.zeros(int(sizes.max()), dtype=torch.uint8)
-        room[: len(words)] = words
+        data = as_bytes(value)
+        sizes = self.stack(torch.tensor(len(data)))  # (world_size,)
+        padded = torch.zeros(int(sizes.max()), dtype=torch.uint8)
+        padded[: len(data)] = data
         return [
             from_bytes(row[:size])
-            for row, size in zip(self.stacked(room), sizes.tolist(), strict=True)
+            for row, size in zip(self.stack(padded), sizes.tolist(), strict=True)
         ]
 
-    def largest(self, values: Sequence[float]) -> list[float]:
-        found = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        return found.tolist()
+    def max(self, values: Sequence[float]) -> list[float]:
+        largest = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return largest.tolist()
 
     def mean(self, value: Tensor) -> Tensor:
         total = value.double()
         dist.all_reduce(total)
-        return (total / self.world).to(value.dtype)
+        return (total / self.world_size).to(value.dtype)
 
-    def stacked(self, value: Tensor) -> Tensor:
-        found = [torch.empty_like(value) for _ in range(self.world)]
-        dist.all_gather(found, value.contiguous())
-        return torch.stack(found)
+    def stack(self, value: Tensor) -> Tensor:
+        tensors = [torch.empty_like(value) for _ in range(self.world_size)]
+        dist.all_gather(tensors, value.contiguous())
+        return torch.stack(tensors)
 
-    def reached(self, step: int) -> None:
-        self.pulse.step = step
+    def report_step(self, step: int) -> None:
+        self.heartbeat.step = step
 
     @property
-    def deserted(self) -> bool:
+    def orphaned(self) -> bool:
         return os.getppid() != self.parent
 
     def explain(self, problem: Exception) -> str | None:
@@ -251,40 +259,39 @@ class Together(Alone):
             return None
         text = str(problem)
         after = "what was saved is kept: go on with --resume"
-        if any(word in text for word in LATE):
-            return f"waited {self.seconds:g} s for {self.pulse.silent(self.world)}; {after}"
-        if any(word in text for word in BROKEN):
+        if any(word in text for word in TIMED_OUT):
+            stalled = self.heartbeat.describe_stalled(self.world_size)
+            return f"waited {self.timeout:g} s for {stalled}; {after}"
+        if any(word in text for word in DISCONNECTED):
             return f"another rank has ended; {after}"
         return None
 
-    def first_to_say(self, sentence: str) -> bool:
+    def first_to_report(self, sentence: str) -> bool:
         key = hashlib.sha256(sentence.encode()).hexdigest()
-        first = self.leads
+        first = self.is_main
         try:
             first = self.store.add(key, 1) == 1
             self.store.add("asked", 1)
-            # The store may live in the leader's process: others who have something to say, too,
-            # would find it gone.
-            until = time.monotonic() + LAST_WORDS
-            while self.leads and self.store.add("asked", 0) < self.world:
-                if time.monotonic() > until:
+            # The store may live in the main process: it stays until the others have asked too.
+            deadline = time.monotonic() + LINGER_SECONDS
+            while self.is_main and self.store.add("asked", 0) < self.world_size:
+                if time.monotonic() > deadline:
                     break
                 time.sleep(0.02)
         except RuntimeError:
-            pass  # the store is gone, and with it whoever could tell
+            pass  # the store is gone, and nobody can tell
         return first
 
-    def leave(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:
-        """End the process; after success only once all ranks are here.
+    def exit(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:
+        """Exit the process; after success, once all ranks have reached this point.
 
-        A process group that is torn down under a living model, or while another rank still
-        uses it, now and then aborts a process that had succeeded: whoever calls this has let
-        go of model and optimizer. After a failure nobody is waited for. `say` is told if another
-        rank is gone.
+        Destroying a process group while a model or another rank still uses it now and then aborts
+        a process that had succeeded, so the caller must have released model and optimizer. After
+        a failure there is no barrier. `say` reports a rank that is gone.
         """
         sys.stdout.flush()
         sys.stderr.flush()
-        self.pulse.stop()
+        self.heartbeat.stop()
         if 0 < code < 128:
             os._exit(code)
         gc.collect()
@@ -297,28 +304,26 @@ class Together(Alone):
         sys.exit(code)
 
 
-def join(environment: Mapping[str, str], seconds: float) -> Alone:
-    """Take part in what a launcher started, by the variables that it sets; alone without them."""
+def join(environment: Mapping[str, str], timeout: float) -> ProcessGroup:
+    """Join the group of a launcher, by its environment variables; without them, a group of one."""
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
-        return Alone()
+        return ProcessGroup()
 
-    def number(name: str, otherwise: int) -> int:
-        return int(environment.get(name, otherwise))
+    def number(name: str, default: int) -> int:
+        return int(environment.get(name, default))
 
-    rank, world = number("RANK", 0), number("WORLD_SIZE", 1)
-    machine = {
-        "place": number("LOCAL_RANK", rank),
-        "ranks": number("LOCAL_WORLD_SIZE", world),
-        "number": number("GROUP_RANK", 0),
-    }
+    rank, world_size = number("RANK", 0), number("WORLD_SIZE", 1)
+    machine = Machine(
+        number("LOCAL_RANK", rank), number("LOCAL_WORLD_SIZE", world_size), number("GROUP_RANK", 0)
+    )
     restarts = number("TORCHELASTIC_RESTART_COUNT", 0)
-    store = open_store(environment, rank, world, PREPARING)
-    return Together(rank, world, machine, restarts, seconds, store)
+    store = open_store(environment, rank, world_size, PREPARE_TIMEOUT)
+    return DistributedGroup(rank, world_size, machine, restarts, timeout, store)
 
 
 def as_bytes(value: Any) -> Tensor:
     return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
 
 
-def from_bytes(words: Tensor) -> Any:
-    return json.loads(bytes(words.numpy()))
+def from_bytes(data: Tensor) -> Any:
+    return json.loads(bytes(data.numpy()))

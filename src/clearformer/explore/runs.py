@@ -20,7 +20,7 @@ from typing import Any
 from clearformer.explore.errors import Problem
 from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
 from clearformer.explore.safe_text import clean
-from clearformer.runs.checkpoint import MOST, numbered
+from clearformer.runs.checkpoint import MAX_STEPS, numbered
 from clearformer.runs.metrics import VALIDATION, content, normalized, opened, targets
 from clearformer.runs.stop_request import request
 
@@ -141,7 +141,7 @@ def _samples(texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _step(record: Mapping[str, Any]) -> int:
     step = record.get("step", 0)
-    return step if type(step) is int and 0 <= step < MOST else 0
+    return step if type(step) is int and 0 <= step < MAX_STEPS else 0
 
 
 # --- curves --------------------------------------------------------------------------------

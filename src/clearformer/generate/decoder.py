@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clearformer.build import resting_pasts
+from clearformer.build import inference_caches
 from clearformer.config import HiddenMemory
 from clearformer.core.cache import KVCache, Past
 from clearformer.generate.language_model import LanguageModel
@@ -69,7 +69,9 @@ class Decoder:
     def _prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
         longest = max(map(len, texts))
         self.capacity = longest + room
-        self.memory = resting_pasts(self.config, len(texts), self.capacity, self.dtype, self.device)
+        self.memory = inference_caches(
+            self.config, len(texts), self.capacity, self.dtype, self.device
+        )
         self.length = 0
         lengths = torch.tensor([len(text) for text in texts])
         tokens = torch.zeros(len(texts), longest, dtype=torch.long)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from clearformer.build import resting_pasts
+from clearformer.build import inference_caches
 from clearformer.config import ModelConfig, Seq2SeqConfig
 from clearformer.core.cache import KVCache
 from clearformer.core.heads import NextToken
@@ -40,7 +40,7 @@ class Growing:
         self.device = weight.device
         self.sentences = sentences
         self.beams = 1
-        self.memory = resting_pasts(config, sentences, ROOM, weight.dtype, weight.device)
+        self.memory = inference_caches(config, sentences, ROOM, weight.dtype, weight.device)
 
     def first(self) -> Tensor:
         """Logits (B, V) of the first token of each sentence."""

@@ -94,18 +94,18 @@ def _counted(
             if isinstance(head, Head):
                 head.smoothing = config.train.smoothing
         learning = [p for p in model.parameters() if p.requires_grad]
-        rules = optim.optimizers(model, config.train)
+        optimizers = optim.make_optimizers(model, config.train)
         for parameter in learning:
             parameter.grad = torch.zeros_like(parameter)
         gradients = ledger.now - weights
-        for rule in rules:
-            rule.step()
+        for optimizer in optimizers:
+            optimizer.step()
         always = ledger.now - gradients  # weights and optimizer
         half = precision.resolve(config.train.precision, CPU)
-        loss: Any = precision.under(model.loss, half, CPU)
+        loss: Any = precision.autocast_loss(model.loss, half, CPU)
         if not accumulated:
-            for rule in rules:
-                rule.zero_grad()
+            for optimizer in optimizers:
+                optimizer.zero_grad()
         batch, pasts = example(config, rows, sides)
         before, ledger.highest, ledger.operations = ledger.now, ledger.now, 0
         sums, _ = loss(batch, pasts) if pasts else loss(batch)
@@ -114,8 +114,8 @@ def _counted(
         operations = ledger.operations
         del sums, batch, pasts
         nn.utils.clip_grad_norm_(learning, config.train.clip or 1.0)
-        for rule in rules:
-            rule.step()
+        for optimizer in optimizers:
+            optimizer.step()
         highest = ledger.highest
         evaluation = _evaluation(config, model, ledger)
     return Footprint(

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import gc
 import math
-import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import torch
 
-from clearformer.config import Classifier, RunConfig, Seq2SeqConfig
+from clearformer.config import RunConfig, Seq2SeqConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED, Footprint, Sides
 from clearformer.train import precision
+from clearformer.train.memory import format_bytes, lengths_differ
 from clearformer.train.recompute import Recompute
 
-UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 10**3, "M": 10**6}
-UNITS |= {"G": 10**9, "T": 10**12}
-LARGEST = 10**18  # bytes of a size
 # What a run loads as it goes (kernels, samples, the curve at its end) and gaps between small
 # tensors, as measured.
 LATER = 90 * 10**6
-# The same, and kernels in half precision, where batches differ in length (`tidy`).
+# The same, and kernels in half precision, where batches differ in length (`malloc`).
 KERNELS = 80 * 10**6
 RESERVE = 1.1  # times what is planned must fit: plans were off by up to a tenth (docs/results.md)
 GAPS = 2  # times what the tensors take, with the gaps between them: the most that was measured
@@ -69,8 +65,8 @@ class Plan:
         """Bytes with which it fits even if the plan is off by as much as any was."""
         return math.ceil(RESERVE * self.total)
 
-    def fits_untidied(self, limit: int) -> bool:
-        """Whether there is room for the gaps of a heap that is left alone (`tidy`), too."""
+    def fits_fragmented(self, limit: int) -> bool:
+        """Whether it also fits with the fragmentation of an unlimited heap (`malloc`)."""
         return self.base + GAPS * self.counted.total <= limit
 
 
@@ -131,52 +127,16 @@ def micro_tokens(config: RunConfig, sides: Sides) -> int:
     return micro_rows(config, sides) * length
 
 
-def lengths_differ(config: RunConfig) -> bool:
-    """Whether batches are padded to their longest, not filled."""
-    return isinstance(config.model, Seq2SeqConfig) or isinstance(config.model.head, Classifier)
-
-
-def size(text: str) -> int:
-    """Bytes of "12GB", "500 MB" or "4GiB"."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    unit = None if found is None else UNITS.get(found[2].upper())
-    if found is None or unit is None or not float(found[1]) * unit >= 1:
-        raise ValueError(f"{text!r:.60} is no size of memory: write it as 12GB, 500MB or 4GiB")
-    if float(found[1]) * unit > LARGEST:
-        raise ValueError(f"{text!r:.60} is more memory than there is: write at most 1000000TB")
-    return round(float(found[1]) * unit)
-
-
-def shown(count: float) -> str:
-    """Bytes as people say them; the reverse of `size`."""
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
-        if count >= unit:
-            if count >= 99.95 * unit:
-                return f"{count / unit:.0f} {name}"
-            text = f"{count / unit:.{2 if count < 9.995 * unit else 1}f}"  # three digits
-            return f"{text[:-1] if text.endswith('0') and text[-3] == '.' else text} {name}"
-    return f"{count / 1000:.1f} KB"
-
-
-def available_bytes() -> int | None:
-    """Memory that this machine could give now; None where it does not say."""
-    try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    except OSError:
-        return None
-    return None if found is None else int(found[1]) * 1024
-
-
 def base_bytes() -> int:
     """What this process takes before there is a model, once torch has loaded what it needs."""
     import torch._subclasses.fake_tensor  # which planning itself brings along
 
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-    rule = torch.optim.AdamW(layer.parameters(), fused=True)
+    optimizer = torch.optim.AdamW(layer.parameters(), fused=True)
     with torch.random.fork_rng(devices=[]):
         layer(torch.zeros(2, 3, 16)).sum().backward()
-    rule.step()
-    del layer, rule
+    optimizer.step()
+    del layer, optimizer
     gc.collect()
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 + LATER
@@ -221,8 +181,8 @@ def _impossible(config: RunConfig, limit: int, given: Given, limit_flag: str) ->
     more = f"{limit_flag} {math.ceil(found.safe / 10**8) / 10:g}GB or more"
     if limit <= base:  # no other model would help
         return (
-            f"{model.name} does not fit into {shown(limit)}: Python and torch alone take "
-            f"{shown(base)}, whatever the model. It would with {more}"
+            f"{model.name} does not fit into {format_bytes(limit)}: Python and torch alone take "
+            f"{format_bytes(base)}, whatever the model. It would with {more}"
         )
     ways = [more]
     cycle = len(model.patterns)
@@ -237,11 +197,16 @@ def _impossible(config: RunConfig, limit: int, given: Given, limit_flag: str) ->
         ways.append(f"--model.length {shorter.model.length}")
     ways.append("a smaller preset or --model.width")
     ways.append("several GPUs that share the weights (plan --gpus 8)")
+    sizes = {
+        "weights": parts.weights,
+        "gradients": parts.gradients,
+        "optimizer": parts.optimizer,
+        "activations": parts.activations,
+        "Python and torch": base,
+    }
+    by_part = ", ".join(f"{name} {format_bytes(count)}" for name, count in sizes.items())
     return (
-        f"{model.name} does not fit into {shown(limit)}: with one sequence at a time and every "
-        f"block recomputed it takes {shown(found.total)} (weights {shown(parts.weights)}, "
-        f"gradients {shown(parts.gradients)}, optimizer {shown(parts.optimizer)}, activations "
-        f"{shown(parts.activations)}, Python and torch {shown(base)}), and a tenth more must be "
-        f"free. It would with "
-        f"{'; or '.join(ways)}"
+        f"{model.name} does not fit into {format_bytes(limit)}: with one sequence at a time and "
+        f"every block recomputed it takes {format_bytes(found.total)} ({by_part}), and a tenth "
+        f"more must be free. It would with {'; or '.join(ways)}"
     )

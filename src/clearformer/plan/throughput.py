@@ -100,24 +100,24 @@ def _times(config: RunConfig, rows: int, what: Recompute, sides: Sides) -> tuple
         model = build(config.model)
         model.train()
         recompute.apply(model, what)
-        rules = optim.optimizers(model, config.train)
+        optimizers = optim.make_optimizers(model, config.train)
         device = torch.device("cpu")
         half = precision.resolve(config.train.precision, device)
-        loss: Any = precision.under(model.loss, half, device)
+        loss: Any = precision.autocast_loss(model.loss, half, device)
         passes: list[float] = []
         updates: list[float] = []
         began = time.perf_counter()
         while _too_few(len(passes), time.perf_counter() - began):
-            for rule in rules:
-                rule.zero_grad()
+            for optimizer in optimizers:
+                optimizer.zero_grad()
             batch, pasts = footprint.example(config, rows, sides)
             start = time.perf_counter()
             sums, _ = loss(batch, pasts) if pasts else loss(batch)
             sums.sum().backward()
             middle = time.perf_counter()
             nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)
-            for rule in rules:
-                rule.step()
+            for optimizer in optimizers:
+                optimizer.step()
             passes.append(middle - start)
             updates.append(time.perf_counter() - middle)
     # The first ones pay for what is only done once, and for memory that is asked for until a heap

@@ -33,8 +33,8 @@ def card(run: Run) -> str:
     minutes = run.state.seconds / 60
     reached = "not evaluated"
     if now.best is not None:
-        used = now.best if now.last is None or run.chosen.step == now.best["step"] else now.last
-        reached = f"{figure} {used['value']:.4f} at step {used['step']}, {run.chosen.why}"
+        used = now.best if now.last is None or run.selected.step == now.best["step"] else now.last
+        reached = f"{figure} {used['value']:.4f} at step {used['step']}, {run.selected.why}"
         reached += f"; {run.protocol}" if run.protocol else ""
     folder = escape_line(shlex.quote(run.folder.name))
     return f"""# {_plain(model.name)} on {_plain(Path(run.config.data.source).name)}

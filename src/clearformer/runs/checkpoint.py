@@ -34,7 +34,7 @@ ASIDE = "damaged-"  # begins the name of a folder that does not hold and is in n
 MARGIN = 2**20  # bytes for what is no tensor
 # What a run writes, and nothing that merely looks like it: \d knows digits of all scripts.
 STEP = re.compile(r"step-(0|[1-9][0-9]{0,14})")
-MOST = 10**15  # no run has as many steps
+MAX_STEPS = 10**15  # no run has as many steps
 FOLDER = re.compile(rf"(?:\.old-)?{STEP.pattern}")
 Reached = Callable[[str], None]
 
@@ -163,7 +163,12 @@ def verify(folder: Path) -> Checkpoint:
         version, step, files = manifest["format"], manifest["step"], dict(manifest["files"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ValueError(f"{folder} has no readable manifest.json ({problem!r:.200})") from None
-    if type(version) is not int or type(step) is not int or version < 1 or not 0 <= step < MOST:
+    if (
+        type(version) is not int
+        or type(step) is not int
+        or version < 1
+        or not 0 <= step < MAX_STEPS
+    ):
         raise ValueError(
             f"{path} has format {version!r:.20} and step {step!r:.20}, no numbers of ours"
         )
@@ -229,7 +234,7 @@ def numbered(folder: Path) -> list[tuple[int, Path]]:
     )
 
 
-def tidy(folder: Path, chosen: Checkpoint | None, say: Callable[[str], None]) -> None:
+def clean_up(folder: Path, chosen: Checkpoint | None, say: Callable[[str], None]) -> None:
     """Remove what an interrupted write left behind. Once a checkpoint was chosen and read, put
     damaged ones aside, too: they would be counted as some of those that are kept."""
     _remove_leftovers(folder, ".tmp-")

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import signal
 
-from clearformer.train.step import NotFiniteError, is_out_of_memory
+from clearformer.train.step import NonFiniteError, is_out_of_memory
 
-DEFECT, MISTAKE, NOT_FINITE = 1, 2, 3
-DESERTED = 128 + signal.SIGTERM  # the launcher was killed: as if it had ended its processes
+DEFECT, MISTAKE, NON_FINITE = 1, 2, 3
+ORPHANED = 128 + signal.SIGTERM  # the launcher was killed: as if it had ended its processes
 
 
 def exit_code(problem: BaseException) -> int:
     """The code for an error that ends a run."""
-    if isinstance(problem, NotFiniteError):
-        return NOT_FINITE
+    if isinstance(problem, NonFiniteError):
+        return NON_FINITE
     if isinstance(problem, ValueError | OSError) or is_out_of_memory(problem):
         return MISTAKE
     return DEFECT

@@ -1,34 +1,67 @@
-"""Steps that no memory holds, refused before anything is allocated for them."""
+"""Memory of a training step: refused before it is allocated, explained after it failed."""
 
 from __future__ import annotations
 
+import re
+
 from clearformer.config import RunConfig
-from clearformer.plan import planner
+from clearformer.train import memory
 from clearformer.train.device import device_of
 
-# Activations of the width of the model that a block keeps of each token for the backward pass, in
-# bytes of half precision: less than any model keeps.
+# Bytes per token, block and unit of width that are kept for the backward pass, in half precision;
+# a lower bound for any model.
 KEPT, KEPT_RECOMPUTED = 2 * 10, 2 * 1
-IN_A_BATCH = 2 * 8  # bytes of a token: itself and its target
+BATCH_BYTES = 2 * 8  # of a token and its target
 
 
-def require_room(config: RunConfig, rows: int) -> None:
+def require_memory(config: RunConfig, rows: int) -> None:
     """Refuse a micro-batch of `rows` sequences that takes more memory than this machine has left.
 
-    The count is a lower bound, so that nothing is refused that would run; `plan` counts exactly. A
-    system that is out of memory ends a process without a word.
+    The count is a lower bound, so that nothing is refused that would run; `plan` counts exactly.
+    Without this check the system may kill the process without a message.
     """
     model, train = config.model, config.train
-    available = planner.available_bytes()
+    available = memory.available_bytes()
     # Rows of a table may be shorter than the context, and fewer than a batch.
-    if available is None or planner.lengths_differ(config) or device_of(train.device).type != "cpu":
+    if available is None or memory.lengths_differ(config) or device_of(train.device).type != "cpu":
         return
     each = KEPT if train.recompute is None else KEPT_RECOMPUTED
     blocks = model.layers if not isinstance(train.recompute, int) else 1
-    least = model.length * (rows * each * blocks * model.width + train.batch * IN_A_BATCH)
+    least = model.length * (rows * each * blocks * model.width + train.batch * BATCH_BYTES)
     if least > available:
         raise ValueError(
             f"{rows:,} sequences of {model.length:,} tokens at a time take more than "
-            f"{planner.shown(least)}, but {planner.shown(available)} of memory are left: use a "
-            f"smaller --batch, or a larger --accumulate (the same gradient in more parts)"
+            f"{memory.format_bytes(least)}, but {memory.format_bytes(available)} of memory are "
+            f"left: use a smaller --batch, or a larger --accumulate (the same gradient in more "
+            f"parts)"
         )
+
+
+def out_of_memory(config: RunConfig, problem: str, fits: int | None) -> str:
+    """The sentence for a step that did not fit, with what to change.
+
+    `fits` is a number of micro-batches that was found to fit, 0 if none does, None if none was
+    tried.
+    """
+    train, model = config.train, config.model
+    match = re.search(r"allocate (\d+) bytes", problem)
+    more = "" if match is None else f" ({int(match[1]) / 1e6:,.0f} MB more were asked for)"
+    parts = [n for n in range(train.accumulate + 1, train.batch + 1) if train.batch % n == 0]
+    if fits:
+        smaller = f"--accumulate {fits} (the same gradient; {train.batch // fits} at a time fit)"
+    elif fits is None and parts:
+        smaller = f"--accumulate {parts[0]} (the same gradient in {parts[0]} parts)"
+    else:
+        smaller = f"a shorter --length than {model.length} (not even one sequence fits)"
+    ways = [
+        smaller,
+        "--recompute 1 (every block twice, the same gradient)"
+        if train.recompute != 1
+        else "a smaller --width",
+        f"fewer --layers than {model.layers}",
+    ]
+    return (
+        f"out of memory{more} with {train.batch // train.accumulate} sequences of {model.length} "
+        f"tokens at a time, {model.layers} layers of width {model.width}: use "
+        f"{', or '.join(ways)}; clearformer plan tells before what fits, and what was saved is kept"
+    )

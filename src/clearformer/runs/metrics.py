@@ -41,7 +41,7 @@ NUMBERED = ("resume", "evaluation")  # events that mean nothing without a step
 BLOCK = 2**16  # bytes that are looked at in one piece for the end of the last line
 
 
-class Records:
+class MetricsFile:
     """An append-only file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
@@ -49,17 +49,17 @@ class Records:
         descriptor = safe_files.open_in_place(path)
         self._file = os.fdopen(descriptor, "ab", buffering=0)
         _cut_torn_tail(descriptor)
-        self.begun = os.fstat(descriptor).st_size > 0  # by an earlier start
+        self.has_rows = os.fstat(descriptor).st_size > 0  # by an earlier start
 
     def append(self, record: Mapping[str, Any]) -> None:
-        data = json.dumps(plain_row(record)).encode() + b"\n"
+        data = json.dumps(json_row(record)).encode() + b"\n"
         if self._file.write(data) != len(data):  # a disk that fills up takes a part
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {self.path}")
 
     def sync(self) -> None:
         os.fsync(self._file.fileno())
 
-    def require_there(self) -> None:
+    def require_in_place(self) -> None:
         """Refuse to go on if the file was removed, or the run folder moved: nothing would be
         kept."""
         safe_files.require_same(self._file.fileno(), self.path)
@@ -67,18 +67,18 @@ class Records:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Records:
+    def __enter__(self) -> MetricsFile:
         return self
 
     def __exit__(self, *problem: object) -> None:
         self.close()
 
 
-class Unwritten(Records):
+class NoFile(MetricsFile):
     """What a process keeps that is not the one to write."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_rows = False
 
     def append(self, record: Mapping[str, Any]) -> None:
         pass
@@ -86,14 +86,14 @@ class Unwritten(Records):
     def sync(self) -> None:
         pass
 
-    def require_there(self) -> None:
+    def require_in_place(self) -> None:
         pass
 
     def close(self) -> None:
         pass
 
 
-def plain_row(record: Mapping[str, Any]) -> dict[str, Any]:
+def json_row(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record with words for numbers that JSON does not have."""
     return {name: _plain(value) for name, value in record.items()}
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from clearformer.config import RunConfig, TrainConfig, run_from_json, to_json
+from clearformer.runs import metrics
+from clearformer.runs.exit_codes import NON_FINITE
+from clearformer.train.step import NonFiniteError
 
 # How long, how often looked at, how often saved. Where the data lies may change too: that it is
 # the same data is known by its hash and not by its name.
@@ -70,3 +74,13 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, 
 
 def _short(value: Any) -> Any:
     return value["kind"] if isinstance(value, dict) else value
+
+
+def require_finite_end(folder: Path) -> None:
+    """Refuse to restart a run that ended with NaN: the same steps would end the same way."""
+    rows = metrics.read(folder / "metrics.jsonl")
+    if rows and rows[-1].get("exit") == NON_FINITE:
+        raise NonFiniteError(
+            f"{folder} ended at step {rows[-1]['step']} because a number was not finite, and "
+            f"would again: change its settings, or start without torchrun's restarts"
+        )

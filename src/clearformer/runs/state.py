@@ -20,12 +20,12 @@ from torch.optim import Optimizer
 from clearformer import __version__
 from clearformer.config import RunConfig, to_json
 from clearformer.distributed import shards
-from clearformer.distributed.parallel import SINGLE, Single
+from clearformer.distributed.parallel import NOT_PARALLEL, Parallelism
 from clearformer.runs import checkpoint
 from clearformer.runs.checkpoint import Checkpoint, Reached, nothing_happens
 from clearformer.tasks.xl_memory import Memories
 from clearformer.train import rng
-from clearformer.train.ema import Average
+from clearformer.train.ema import EMA
 from clearformer.train.loss_scaling import Scaling
 
 COUNTS = ("since_best", "evaluated", "empty", "targets")
@@ -37,8 +37,8 @@ class State:
     """The moving parts of a run, and how far it is."""
 
     model: nn.Module
-    rules: Sequence[Optimizer]
-    average: Average | None
+    optimizers: Sequence[Optimizer]
+    ema: EMA | None
     memory: Memories | None = None  # of a model that goes on from step to step
     scaling: Scaling = field(default_factory=Scaling)  # of the loss, in float16
     step: int = 0
@@ -58,7 +58,7 @@ class State:
     def bytes(self) -> int:
         """About what a checkpoint takes: the weights, two slots for each, and an average."""
         weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
-        return weights * (3 if self.average is None else 4)
+        return weights * (3 if self.ema is None else 4)
 
 
 def save(
@@ -68,14 +68,14 @@ def save(
     tokenizer: Mapping[str, Any],
     facts: Mapping[str, Any],
     reached: Reached = nothing_happens,
-    spread: Single = SINGLE,
+    parallel: Parallelism = NOT_PARALLEL,
 ) -> Checkpoint:
     """Write a checkpoint of `state` into the folder of checkpoints; the leader does, for all."""
-    parts, slots = spread.in_parts(_slots(state.rules))
+    parts, slots = parallel.split_sharded(_slots(state.optimizers))
     tensors = {
-        "model.safetensors": spread.collect(weights(state.model)),
+        "model.safetensors": parallel.full_tensors(weights(state.model)),
         "optimizer.safetensors": slots,
-        "state.safetensors": _others(state, spread),
+        "state.safetensors": _others(state, parallel),
     }
     documents = {
         "state.json": {**state.numbers(), "scaling": state.scaling.numbers()},
@@ -99,14 +99,16 @@ def save(
             ).manifest
         )
 
-    return Checkpoint(folder / f"step-{state.step}", state.step, spread.ranks.lead(write))
+    return Checkpoint(folder / f"step-{state.step}", state.step, parallel.group.on_main(write))
 
 
-def restore(found: Checkpoint, state: State, seed: int = 0, spread: Single = SINGLE) -> None:
+def restore(
+    found: Checkpoint, state: State, seed: int = 0, parallel: Parallelism = NOT_PARALLEL
+) -> None:
     """Put a checkpoint back into a freshly built state; `seed` for other generators than were
     saved, if there are."""
     try:
-        _restore(found, state, seed, spread)
+        _restore(found, state, seed, parallel)
     except torch.OutOfMemoryError:
         raise
     except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as problem:
@@ -118,29 +120,29 @@ def restore(found: Checkpoint, state: State, seed: int = 0, spread: Single = SIN
         ) from None
 
 
-def _restore(found: Checkpoint, state: State, seed: int, spread: Single) -> None:
-    ranks, device = spread.ranks, next(state.model.parameters()).device
-    load_weights(state.model, found.tensors("model.safetensors"), str(found.folder), spread.part)
+def _restore(found: Checkpoint, state: State, seed: int, parallel: Parallelism) -> None:
+    group, device = parallel.group, next(state.model.parameters()).device
+    load_weights(state.model, found.tensors("model.safetensors"), str(found.folder), parallel.shard)
     numbers = found.json("state.json")
     _require_numbers(numbers, found)
     scaling = numbers.get("scaling")
     left_out = numbers.get("empty", 0) + (scaling["skipped"] if scaling else 0)
-    _restore_slots(found, state.rules, spread, moved=found.step > left_out)
+    _restore_slots(found, state.optimizers, parallel, moved=found.step > left_out)
     others = found.tensors("state.safetensors")
-    if state.average is not None:
-        state.average.load(_below("average.", others), spread.part)
+    if state.ema is not None:
+        state.ema.load(_below("average.", others), parallel.shard)
     if state.memory is not None:
-        state.memory.load(_below("memory.", others), device, ranks)
+        state.memory.load(_below("memory.", others), device, group)
     load_buffers(state.model, others, str(found.folder))
     state.scaling.load(scaling)
     state.scores = others.get("scores")
     for name, value in numbers.items():
         if name in NUMBERS:
             setattr(state, name, value)
-    if found.manifest.get("world", 1) == ranks.world:
-        rng.restore(_below("generator.", others), device, ranks.rank)
+    if found.manifest.get("world", 1) == group.world_size:
+        rng.restore(_below("generator.", others), device, group.rank)
     else:
-        rng.begin(seed, state.step, ranks.rank)
+        rng.seed_rank(seed, state.step, group.rank)
 
 
 def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
@@ -171,12 +173,12 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
 
 
 def _restore_slots(
-    found: Checkpoint, rules: Sequence[Optimizer], spread: Single, moved: bool
+    found: Checkpoint, optimizers: Sequence[Optimizer], parallel: Parallelism, moved: bool
 ) -> None:
     named = {
         name: parameter
-        for rule in rules
-        for group in rule.param_groups
+        for optimizer in optimizers
+        for group in optimizer.param_groups
         for name, parameter in zip(group["names"], group["params"], strict=True)
     }
 
@@ -188,11 +190,11 @@ def _restore_slots(
     if any(name.startswith(f"{checkpoint.SHARDS}/") for name in found.manifest["files"]):
         slots |= shards.read(found.folder / checkpoint.SHARDS, like)
     _require_slots(slots, named, found.folder, moved)
-    for rule in rules:
-        for group in rule.param_groups:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
             for name, parameter in zip(group["names"], group["params"], strict=True):
-                rule.state[parameter] = {
-                    key.removeprefix(f"{name}."): spread.part(value, parameter)
+                optimizer.state[parameter] = {
+                    key.removeprefix(f"{name}."): parallel.shard(value, parameter)
                     for key, value in slots.items()
                     if key.rpartition(".")[0] == name
                 }
@@ -201,7 +203,7 @@ def _restore_slots(
 def _require_slots(
     slots: Mapping[str, Tensor], named: Mapping[str, Tensor], where: Path, moved: bool
 ) -> None:
-    """A slot is as large as its parameter, or one number; the rules do not look before they
+    """A slot is as large as its parameter, or one number; the optimizers do not look before they
     write."""
     for key, value in slots.items():
         owner = named.get(key.rpartition(".")[0])
@@ -291,26 +293,26 @@ def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> N
             raise ValueError(f"{where}: {name} has the type {found[name].dtype}, no weights")
 
 
-def _slots(rules: Sequence[Optimizer]) -> dict[str, Tensor]:
+def _slots(optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     return {
         f"{name}.{slot}": value
-        for rule in rules
-        for group in rule.param_groups
+        for optimizer in optimizers
+        for group in optimizer.param_groups
         for name, parameter in zip(group["names"], group["params"], strict=True)
-        for slot, value in rule.state.get(parameter, {}).items()
+        for slot, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def _others(state: State, spread: Single) -> dict[str, Tensor]:
+def _others(state: State, parallel: Parallelism) -> dict[str, Tensor]:
     device = next(state.model.parameters()).device
-    found = _above("generator.", rng.states(device, spread.ranks))
-    if state.average is not None:
-        found |= _above("average.", spread.collect(state.average.weights))
+    found = _above("generator.", rng.states(device, parallel.group))
+    if state.ema is not None:
+        found |= _above("average.", parallel.full_tensors(state.ema.weights))
     found |= _above("buffers.", buffers(state.model))
     if state.scores is not None:
         found["scores"] = state.scores
     if state.memory is not None:
-        found |= _above("memory.", state.memory.tensors(spread.ranks))
+        found |= _above("memory.", state.memory.tensors(parallel.group))
     return found
 
 

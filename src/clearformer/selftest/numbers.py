@@ -55,8 +55,8 @@ def _padded(vocabulary: int) -> Batch:
 
 def _gradient(model: nn.Module, batch: Batch, parts: int) -> Tensor:
     model.zero_grad()
-    counts = microbatch.counts(batch)
-    for part in microbatch.cut(batch, parts, torch.device("cpu")):
+    counts = microbatch.count_targets(batch)
+    for part in microbatch.split(batch, parts, torch.device("cpu")):
         sums, _ = model.loss(part)  # type: ignore[operator]
         (sums / counts).sum().backward()
     return _flat(model)
@@ -65,7 +65,7 @@ def _gradient(model: nn.Module, batch: Batch, parts: int) -> Tensor:
 def _naive(model: nn.Module, batch: Batch, parts: int) -> Tensor:
     """The mean of the parts' means, which is what must not be computed."""
     model.zero_grad()
-    for part in microbatch.cut(batch, parts, torch.device("cpu")):
+    for part in microbatch.split(batch, parts, torch.device("cpu")):
         sums, counts = model.loss(part)  # type: ignore[operator]
         (sums / counts / parts).sum().backward()
     return _flat(model)
@@ -130,4 +130,4 @@ def device(place: Path, *, models: Sequence[str]) -> str:
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
-    return microbatch.cut(batch, 1, device)[0]
+    return microbatch.split(batch, 1, device)[0]

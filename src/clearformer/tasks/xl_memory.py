@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from clearformer.core.cache import HiddenMemory
-from clearformer.distributed.process_group import ALONE, Alone
+from clearformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from clearformer.train.step import Loss
 
 
@@ -44,17 +44,22 @@ class Memories:
             for past in pasts:
                 past.advance()
 
-    def tensors(self, ranks: Alone = ALONE) -> dict[str, Tensor]:
+    def tensors(self, group: ProcessGroup = SINGLE_PROCESS) -> dict[str, Tensor]:
         """The memory of each layer by global row (B, K, E); nothing if nothing is remembered."""
         found = {}
         for layer in range(self.layers):
             states = [pasts[layer].states for pasts in self.parts]
             known = [each for each in states if each is not None]
             if known:
-                found[f"{layer}"] = ranks.stacked(torch.cat(known)).flatten(0, 1)
+                found[f"{layer}"] = group.stack(torch.cat(known)).flatten(0, 1)
         return found
 
-    def load(self, found: Mapping[str, Tensor], device: torch.device, ranks: Alone = ALONE) -> None:
+    def load(
+        self,
+        found: Mapping[str, Tensor],
+        device: torch.device,
+        group: ProcessGroup = SINGLE_PROCESS,
+    ) -> None:
         """Put back what `tensors` gave: the rows of this rank, however many ranks there were."""
         if not found:
             self.forget()
@@ -66,7 +71,7 @@ class Memories:
                 f"{self.layers} of width {self.width}: it was made by another model"
             )
         for layer in range(self.layers):
-            rows = found[f"{layer}"].tensor_split(ranks.world)[ranks.rank]
+            rows = found[f"{layer}"].tensor_split(group.world_size)[group.rank]
             pieces = rows.to(device).tensor_split(len(self.parts))
             for pasts, piece in zip(self.parts, pieces, strict=True):
                 pasts[layer].states, pasts[layer].pending = piece, None

@@ -1,5 +1,4 @@
-"""Training: one step, a run of them, and a state on disk that survives anything.
+"""Training: one optimizer step and its optimizers, schedules, precision and loss scaling.
 
-Nothing here knows what a transformer is: a model is something with `loss(batch)`, which gives
-a sum and a count for each objective.
+A model is anything with `loss(batch)`, which returns a sum and a count for each objective.
 """

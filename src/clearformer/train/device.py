@@ -1,4 +1,4 @@
-"""Where a run computes: the fastest device there is, unless it is told, and in how many threads."""
+"""Device and CPU threads of a run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 
 import torch
 
-THREADS_A_CORE, ALWAYS = 4, 64  # more threads than that only wait for each other
+THREADS_PER_CORE, ALWAYS_ALLOWED = 4, 64  # more threads only wait for each other
 
 
 def device_of(name: str) -> torch.device:
+    """The device of this name; `auto` is the fastest that this machine has."""
     if name != "auto":
         try:
             torch.empty(0, device=name)
@@ -25,11 +26,11 @@ def device_of(name: str) -> torch.device:
 
 
 def set_threads(wanted: int) -> int:
-    """Use so many CPU threads, but no more than this machine has use for; returns how many.
+    """Use `wanted` CPU threads, but no more than this machine has use for; return how many.
 
-    A config may come from a larger machine, or from anyone: a system that cannot start a thread
-    ends the process, and nothing could be said of it.
+    A config may come from a larger machine, or be hostile: a process that cannot start a thread
+    is aborted without a message.
     """
-    threads = min(wanted, max(ALWAYS, THREADS_A_CORE * (os.cpu_count() or 1)))
+    threads = min(wanted, max(ALWAYS_ALLOWED, THREADS_PER_CORE * (os.cpu_count() or 1)))
     torch.set_num_threads(threads)
     return threads

@@ -1,4 +1,4 @@
-"""A running average of the weights: smoother than any single step, used to evaluate."""
+"""Exponential moving average (EMA) of the weights, used for evaluation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 
-class Average:
-    """decay * average + (1 - decay) * weights, after each step."""
+class EMA:
+    """ema = decay * ema + (1 - decay) * weights, after each step."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -18,7 +18,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        # Early on the average follows quickly: it must forget where training began.
+        # A lower decay early on, so that the initial weights are soon forgotten.
         decay = min(self.decay, (1 + step) / (10 + step))
         for name, parameter in model.named_parameters():
             self.weights[name].lerp_(parameter, 1 - decay)
@@ -27,23 +27,23 @@ class Average:
     def load(
         self,
         weights: Mapping[str, Tensor],
-        part: Callable[[Tensor, Tensor], Tensor] = lambda whole, like: whole,
+        shard: Callable[[Tensor, Tensor], Tensor] = lambda full, like: full,
     ) -> None:
-        """Take over whole weights, or the `part` of them that is in this process."""
-        for name, own in self.weights.items():
-            own.copy_(part(weights[name], own))
+        """Load full weights, or this rank's `shard` of them."""
+        for name, value in self.weights.items():
+            value.copy_(shard(weights[name], value))
 
     @contextmanager
-    def lent_to(self, model: nn.Module) -> Iterator[None]:
-        """The model with averaged weights for a while; its own come back afterwards."""
-        own = {name: p.detach().clone() for name, p in model.named_parameters()}
-        self._into(model, self.weights)
+    def applied_to(self, model: nn.Module) -> Iterator[None]:
+        """Give the model the averaged weights inside the context."""
+        trained = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self._copy(self.weights, model)
         try:
             yield
         finally:
-            self._into(model, own)
+            self._copy(trained, model)
 
     @torch.no_grad()
-    def _into(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    def _copy(self, weights: Mapping[str, Tensor], model: nn.Module) -> None:
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])

@@ -1,4 +1,4 @@
-"""What happens in a run, as it is told to whoever iterates over it."""
+"""Events of a run: steps, evaluations, checkpoints and its end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Step:
     loss: float
     lr: float
     gradient_norm: float
-    tokens: int  # targets so far: what they are is told by the task's `counted`
+    tokens: int  # targets so far; the task's `counted` says what they are
     seconds: float  # of training, over all starts
     progress: float
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A step that was left out: its gradient overflowed float16."""
+    """A step without an update, since its gradient overflowed float16."""
 
     step: int
     scale: float  # of the loss, from now on
@@ -30,18 +30,18 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The figures of a step on the validation data; best = better than all before."""
+    """Metrics on the validation data; best: better than all before."""
 
     step: int
     figures: dict[str, float]
     best: bool
-    sample: str | None = None  # what the model says, if it was asked to
-    error: float | None = None  # the standard error of the figure that decides
+    sample: str | None = None  # text from the model
+    error: float | None = None  # standard error of the deciding metric
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint is on disk."""
+    """A checkpoint was written."""
 
     step: int
     folder: Path
@@ -49,11 +49,11 @@ class Saved:
 
 @dataclass(frozen=True)
 class Ended:
-    """The last event: why it ended."""
+    """The last event of a run."""
 
     step: int
-    reason: str  # finished, stopped
-    exit: int = 0  # the code to leave with
+    reason: str  # finished or stopped
+    exit: int = 0  # exit code
 
 
 Event = Step | Skipped | Evaluation | Saved | Ended

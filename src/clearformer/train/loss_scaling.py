@@ -1,9 +1,8 @@
-"""Loss scaling: float16 loses small gradients and overflows on large ones.
+"""Loss scaling for float16, whose range is too small for gradients.
 
-Below 6e-8 a float16 is zero, so the loss is multiplied by a large number before the backward
-pass and the gradients divided by it after. Where that overflows, the step is left out and the
-number halved; after 2,000 good steps it is doubled (torch's own rule). float32 and bfloat16 have
-range enough and scale nothing.
+Below 6e-8 a float16 is zero, so the loss is multiplied by a scale before the backward pass and
+the gradients are divided by it afterwards. If they overflow, the step is skipped and the scale
+halved; after 2,000 good steps it is doubled (torch.amp.GradScaler). float32 and bfloat16 need none.
 """
 
 from __future__ import annotations
@@ -15,57 +14,60 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-MOST_IN_A_ROW = 20  # steps left out, before a run is given up: no scale will do
+MAX_CONSECUTIVE_SKIPS = 20  # before a run fails: no scale will do
 
 
 class Scaling:
-    """No scaling, and the base of the one there is."""
+    """No scaling; the base of `LossScaling`."""
 
-    scale: float = 1.0
-    skipped: int = 0  # steps left out so far
+    skipped: int = 0  # steps so far
     in_a_row: int = 0
 
-    def enlarge(self, loss: Tensor) -> Tensor:
-        """What the backward pass begins with."""
+    @property
+    def scale(self) -> float:
+        return 1.0
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        """The loss for the backward pass."""
         return loss
 
-    def restore(self, rules: Sequence[Optimizer]) -> None:
-        """Give the gradients of these rules their own size back."""
+    def unscale(self, optimizers: Sequence[Optimizer]) -> None:
+        """Divide the gradients of these optimizers by the scale."""
 
     def overflowed(self) -> bool:
-        """Whether the gradients just restored are of no use; asked once a step."""
+        """Whether the gradients overflowed; to be called once per step."""
         return False
 
     def numbers(self) -> dict[str, Any] | None:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return None
 
     def load(self, numbers: Mapping[str, Any] | None) -> None:
-        """Put back what `numbers` gave."""
+        """Load the state that `numbers` returned."""
 
 
 class LossScaling(Scaling):
-    """torch's GradScaler, its steps that were left out counted."""
+    """torch.amp.GradScaler with a count of skipped steps."""
 
     def __init__(self, device: torch.device) -> None:
         self.scaler = torch.amp.GradScaler(device.type)
-        self.scaler.scale(torch.zeros((), device=device))  # it makes its numbers at the first use
+        self.scaler.scale(torch.zeros((), device=device))  # creates its tensors
 
     @property
-    def scale(self) -> float:  # type: ignore[override]
+    def scale(self) -> float:
         return self.scaler.get_scale()
 
-    def enlarge(self, loss: Tensor) -> Tensor:
+    def scale_loss(self, loss: Tensor) -> Tensor:
         return self.scaler.scale(loss)
 
-    def restore(self, rules: Sequence[Optimizer]) -> None:
-        for rule in rules:
-            self.scaler.unscale_(rule)
+    def unscale(self, optimizers: Sequence[Optimizer]) -> None:
+        for optimizer in optimizers:
+            self.scaler.unscale_(optimizer)
 
     def overflowed(self) -> bool:
         before = self.scale
         self.scaler.update()
-        # All rules move or none does: half a step is a step in another direction.
+        # All optimizers step or none does: half an update points in another direction.
         overflowed = self.scale < before
         self.skipped += overflowed
         self.in_a_row = self.in_a_row + 1 if overflowed else 0
@@ -81,14 +83,14 @@ class LossScaling(Scaling):
 
     def load(self, numbers: Mapping[str, Any] | None) -> None:
         if numbers is None:
-            return  # the run was in another precision until now
-        own = self.scaler.state_dict()
+            return  # the run had another precision before
+        current = self.scaler.state_dict()
         self.scaler.load_state_dict(
-            {**own, "scale": numbers["scale"], "_growth_tracker": numbers["good_steps"]}
+            {**current, "scale": numbers["scale"], "_growth_tracker": numbers["good_steps"]}
         )
         self.skipped, self.in_a_row = numbers["skipped"], numbers["in_a_row"]
 
 
-def suited(precision: str, device: torch.device) -> Scaling:
+def loss_scaling_for(precision: str, device: torch.device) -> Scaling:
     """The scaling that a precision needs."""
     return LossScaling(device) if precision == "float16" else Scaling()

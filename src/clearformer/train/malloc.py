@@ -1,13 +1,13 @@
-"""The process holds what its tensors take, and little more: a heap without gaps, few kernels.
+"""Memory fragmentation of malloc and the kernel cache of oneDNN, kept small.
 
-glibc keeps tensors below 32 MB in one heap, where what is freed between two that stay is a gap.
-In training the gaps grow to half of all memory. With pages of its own, a tensor's memory goes
-back to the system the moment it is freed, at the price of asking for it again. So it is done where
-memory is short, and for large tensors: small ones stay in the heap, whose gaps are then small too.
+glibc keeps tensors below 32 MB in one heap. Freed tensors between live ones leave gaps, which in
+training grow to half of all memory. A tensor with its own pages (mmap) is returned to the system
+as soon as it is freed, at the price of asking for the pages again. So this is used where memory is
+short, and for large tensors only.
 
-In half precision oneDNN writes a kernel of its own, a third of a megabyte, for each size of each
-product, and keeps a thousand of them. Where every batch has another length, that is 340 MB; a
-model with one length needs some dozens.
+In half precision oneDNN compiles a kernel of a third of a megabyte for each shape of each product
+and caches a thousand of them. Where every batch has another length, that is 340 MB; a model with
+one length needs some dozens.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import ctypes
 import os
 import sys
 
-OWN_PAGES = 2**21  # bytes from which a tensor has its own
-# Free bytes at the heap's end that stay there. Without a word about it glibc would give back all
-# but 128 KB, time and again: each step of a small model then asks for all of its memory anew.
-SPARE = 2**28
+MMAP_BYTES = 2**21  # from this size on a tensor has its own pages
+# Free bytes that stay at the end of the heap. By default glibc returns all but 128 KB, so that each
+# step of a small model would ask for all of its memory again.
+TRIM_BYTES = 2**28
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
-# Read once, when the first kernel is written: by oneDNN, and by torch's own shelf in front of it.
+# Read once, before the first kernel: by oneDNN, and by torch's own cache in front of it.
 CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 KERNELS = 64
 
 
-def keep_small() -> bool:
-    """From now on, in this process; whether its C library can do without gaps."""
+def limit_fragmentation() -> bool:
+    """Apply to this process from now on; return whether its C library supports it."""
     for name in CAPACITIES:
         os.environ.setdefault(name, str(KERNELS))
     if not sys.platform.startswith("linux"):
         return False
     try:
         library = ctypes.CDLL(None)
-        library.mallopt(M_TRIM_THRESHOLD, SPARE)
-        return bool(library.mallopt(M_MMAP_THRESHOLD, OWN_PAGES) == 1)
+        library.mallopt(M_TRIM_THRESHOLD, TRIM_BYTES)
+        return bool(library.mallopt(M_MMAP_THRESHOLD, MMAP_BYTES) == 1)
     except (AttributeError, OSError):
         return False

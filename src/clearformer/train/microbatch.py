@@ -1,8 +1,8 @@
-"""Micro-batches: a batch of any kind cut into parts, and its targets counted.
+"""Micro-batches: splitting a batch among ranks and gradient accumulation, counting targets.
 
-The batch of a step is the same however many ranks there are; each takes its rows of it. A batch
-is a frozen dataclass of tensors whose first axis is the batch; a field may also be a tuple of
-tensors (two objectives) or absent. Its `targets` are what the loss counts.
+The batch of a step does not depend on the number of ranks; each takes its rows of it. A batch is a
+frozen dataclass of tensors whose first axis is the batch; a field may also be a tuple of tensors
+(two objectives) or None. Its `targets` are what the loss counts.
 """
 
 from __future__ import annotations
@@ -13,63 +13,65 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearformer.core.heads import IGNORE
+from clearformer.distributed.parallel import Model
 from clearformer.train.step import is_out_of_memory
 
-TRYING_SECONDS = 60  # who is out of memory wants to know soon
+TRIAL_SECONDS = 60  # for trials after a run was out of memory
 
 
-def counts(batch: Any) -> Tensor:
-    """How many valid targets there are, one number for each objective."""
+def count_targets(batch: Any) -> Tensor:
+    """The number of valid targets of each objective."""
     targets = batch.targets if isinstance(batch.targets, tuple) else (batch.targets,)
     return torch.stack([(each != IGNORE).sum() for each in targets])
 
 
-def parts_of_a_rank(batch: int, accumulate: int, world: int) -> int:
-    """In how many micro-batches each of `world` ranks takes its share of a batch.
+def micro_batches_per_rank(batch: int, accumulate: int, world_size: int) -> int:
+    """The number of micro-batches in which each rank processes its share of a batch.
 
-    No micro-batch is larger than it would be on one rank, since memory is what limits it.
+    No micro-batch is larger than on a single rank, since memory limits it.
     """
-    if batch % world:
+    if batch % world_size:
+        nearest = batch - batch % world_size
         fitting = [n for n in range(1, batch + 1) if batch % n == 0]
         raise ValueError(
-            f"a batch of {batch} cannot be shared evenly by {world} processes: use one of "
+            f"a batch of {batch} cannot be shared evenly by {world_size} processes: use one of "
             f"{', '.join(map(str, fitting))} processes, or a batch of "
-            f"{batch - batch % world or world} or {batch - batch % world + world}"
+            f"{nearest or world_size} or {nearest + world_size}"
         )
-    rows, largest = batch // world, batch // accumulate
+    rows, largest = batch // world_size, batch // accumulate
     return next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= largest)
 
 
-def cut(
-    batch: Any, parts: int, device: torch.device, rank: int = 0, world: int = 1
+def split(
+    batch: Any, parts: int, device: torch.device, rank: int = 0, world_size: int = 1
 ) -> Sequence[Any]:
-    """A rank's rows of the batch in at most `parts` micro-batches, on the model's device.
+    """Split a rank's rows of the batch into at most `parts` micro-batches on `device`.
 
-    Every rank gets as many, since all of them exchange what they found together: one for
-    which there are no rows looks on with a row that has no target.
+    Every rank gets the same number, since ranks exchange gradients with each of them. One without
+    rows of its own gets a row without targets.
     """
     columns = [
-        _pieces(getattr(batch, field.name), parts * world, device) for field in fields(batch)
+        _pieces(getattr(batch, field.name), parts * world_size, device) for field in fields(batch)
     ]
-    cuts = [type(batch)(*row) for row in zip(*columns, strict=True)]
-    taken = sum(len(_first(each)) > 0 for each in cuts[:parts])
-    own = cuts[rank * parts : rank * parts + taken]
-    return [each if len(_first(each)) else _without_targets(cuts[0]) for each in own]
+    pieces = [type(batch)(*row) for row in zip(*columns, strict=True)]
+    count = sum(_rows(each) > 0 for each in pieces[:parts])
+    mine = pieces[rank * parts : rank * parts + count]
+    return [each if _rows(each) else _without_targets(pieces[0]) for each in mine]
 
 
-def fewest_that_fit(model: nn.Module, batch: Any, rows: int, parts: int) -> int | None:
-    """In how many micro-batches, more than `parts`, a step has room, tried; None: in none."""
-    device, began = next(model.parameters()).device, time.monotonic()
+def fewest_fitting(model: Model, batch: Any, rows: int, parts: int) -> int | None:
+    """Try how many micro-batches, more than `parts`, fit into memory; None: no number does."""
+    device, start = next(model.parameters()).device, time.monotonic()
     for more in range(parts + 1, rows + 1):
         if rows % more:
             continue
-        if time.monotonic() - began > TRYING_SECONDS:
+        if time.monotonic() - start > TRIAL_SECONDS:
             return None
         try:
-            sums, _ = model.loss(cut(batch, more, device)[0])  # type: ignore[operator]
+            sums, _ = model.loss(split(batch, more, device)[0])
             sums.sum().backward()
             return more
         except RuntimeError as problem:
@@ -80,8 +82,8 @@ def fewest_that_fit(model: nn.Module, batch: Any, rows: int, parts: int) -> int 
     return None
 
 
-def _first(batch: Any) -> Tensor:
-    return getattr(batch, fields(batch)[0].name)
+def _rows(batch: Any) -> int:
+    return len(getattr(batch, fields(batch)[0].name))
 
 
 def _without_targets(batch: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Which parameter is moved by which rule.
+"""Optimizers and their parameter groups.
 
-Matrices of the blocks are the bulk of a transformer and like a rule of their own (Muon);
-embeddings, norms, biases and the output matrix always go with AdamW. Weight decay falls on
-matrices alone: pulling a norm's scale or a bias towards zero has no reason behind it.
+Matrices inside the blocks may have an optimizer of their own (Muon); embeddings, norms, biases and
+the output matrix always use AdamW. Weight decay applies to matrices alone.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ from clearformer.config import AdamW, Muon, TrainConfig
 
 @dataclass(frozen=True)
 class Groups:
-    """The parameters that learn, by the role they play, each with its name, each once."""
+    """The trainable parameters by role, each once, with its name."""
 
     matrices: list[tuple[str, nn.Parameter]]  # inside the blocks
     outer: list[tuple[str, nn.Parameter]]  # embeddings and the output matrix
     vectors: list[tuple[str, nn.Parameter]]  # norms and biases
 
 
-def group(model: nn.Module) -> Groups:
+def group_parameters(model: nn.Module) -> Groups:
+    """Sort the trainable parameters of a model by role."""
     inside = {
         id(parameter)
         for module in model.modules()
@@ -46,9 +46,9 @@ def group(model: nn.Module) -> Groups:
     return groups
 
 
-def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """The rules that move the model's parameters, each group with its base rate."""
-    groups = group(model)
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
+    """The optimizers of a model; each parameter group has its base learning rate."""
+    groups = group_parameters(model)
     match config.optimizer:
         case AdamW() as adam:
             return [
@@ -81,9 +81,10 @@ def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
             return [matrices, rest]
 
 
-def set_rate(rules: Iterable[Optimizer], factor: float) -> None:
-    for rule in rules:
-        for each in rule.param_groups:
+def set_lr(optimizers: Iterable[Optimizer], factor: float) -> None:
+    """Set every learning rate to `factor` times its base."""
+    for optimizer in optimizers:
+        for each in optimizer.param_groups:
             each["lr"] = each["base_lr"] * factor
 
 
@@ -99,7 +100,7 @@ def _adam(
 
 
 def _named(named: list[tuple[str, nn.Parameter]], lr: float) -> dict[str, object]:
-    """Parameters with their names, so that their state can be saved by name."""
+    """A parameter group with names, so that its state is saved by name."""
     return {
         "params": [parameter for _, parameter in named],
         "names": [name for name, _ in named],

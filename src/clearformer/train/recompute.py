@@ -1,9 +1,8 @@
-"""Activation checkpointing: what the backward pass computes again instead of keeping.
+"""Activation checkpointing: blocks that the backward pass computes again.
 
-A block keeps about fifteen times its input for the backward pass. Recomputed, it keeps the
-input alone, and its forward pass runs twice: much less memory for about a third more time, and
-the same gradient bit for bit, dropout included. It is set on a finished model from outside,
-through the values that say how a block and its attention are run; names do not change.
+A block keeps about fifteen times its input for the backward pass. Recomputed, it keeps its input
+alone and runs its forward pass twice: much less memory for about a third more time, and the same
+gradient bit for bit, dropout included. It is set on a finished model; names do not change.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Recompute = int | Literal["attention"] | None
 
 
 def apply(model: nn.Module, what: Recompute) -> None:
-    """Run every `what`-th block of each stack twice, or attention alone, or nothing (None)."""
+    """Recompute every `what`-th block of each stack, or attention alone, or nothing (None)."""
     blocks = (plainly,) if not isinstance(what, int) else (recomputed, *[plainly] * (what - 1))
     attention = recomputed if what == "attention" else plainly
     for module in model.modules():
@@ -30,7 +29,7 @@ def apply(model: nn.Module, what: Recompute) -> None:
 
 
 def name(what: Recompute) -> str:
-    """The value in words."""
+    """A setting in words."""
     if isinstance(what, int):
         return "every block" if what == 1 else f"every {what}. block"
     return what or "nothing"

@@ -1,6 +1,6 @@
-"""`torch.compile` with a way back: where it fails, a run goes on without it and says so.
+"""torch.compile of the loss, with a fallback: a run continues without it if it fails.
 
-Only the loss is compiled and never the model itself, so no parameter gets another name.
+Only the loss is compiled, not the model, so that no parameter changes its name.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from clearformer.core.heads import Head
 from clearformer.kernels.vocabulary_loss import in_chunks, summed_in_chunks
 from clearformer.train.step import Loss
 
-WORTH_FROM_MINUTES = 15  # compiling takes about a minute and gains some percent
-# What a device does when nothing is known of it but its kind: two cores, a middling GPU.
-OPERATIONS_A_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
+MIN_MINUTES = 15  # compiling takes about a minute and gains some percent
+# Assumed of a device by its type: two cores, a mid-range GPU.
+OPERATIONS_PER_MINUTE = {"cpu": 60 * 2e11, "cuda": 60 * 3e13, "mps": 60 * 3e12}
 
 
 def pays(model: nn.Module, minutes: float | None, tokens: int) -> bool:
-    """Whether compiling is worth its time: in a run of so many minutes, or else tokens."""
+    """Whether compiling is worth its time in a run of so many minutes, or else tokens."""
     if shutil.which("c++") is None:
         return False
     if minutes is None:
-        # The usual count of six operations a weight and token.
+        # Six operations per weight and token.
         weights = sum(each.numel() for each in model.parameters())
         kind = next(model.parameters()).device.type
-        minutes = 6 * weights * tokens / OPERATIONS_A_MINUTE.get(kind, 1e15)
-    return minutes >= WORTH_FROM_MINUTES
+        minutes = 6 * weights * tokens / OPERATIONS_PER_MINUTE.get(kind, 1e15)
+    return minutes >= MIN_MINUTES
 
 
-def compiled(model: Any, say: Callable[[str], None] = print, **how: Any) -> Loss:
-    """The model's loss compiled at its first call; as it is, if that does not work."""
-    # Loaded only now: it takes a second, and most runs compile nothing.
+def compiled(model: Any, say: Callable[[str], None] = print, **options: Any) -> Loss:
+    """The model's loss, compiled at its first call; uncompiled, if that fails."""
+    # Imported here: it takes a second, and most runs compile nothing.
     from torch._dynamo.exc import TorchDynamoException
     from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
-    _leave_chunks_alone(model)
+    _exclude_chunks(model)
     loss: Loss = model.loss
-    attempt: Loss | None = torch.compile(loss, **how)
+    attempt: Loss | None = torch.compile(loss, **options)
 
     def either(*arguments: Any) -> Any:
         nonlocal attempt
@@ -58,10 +58,12 @@ def compiled(model: Any, say: Callable[[str], None] = print, **how: Any) -> Loss
     return either
 
 
-def _leave_chunks_alone(model: Any) -> None:
-    """The loop over chunks of a large vocabulary is not compiled."""
-    # It brings its own gradient, and unrolled it would be compiled once for each chunk.
-    beside = partial(in_chunks, summed=torch.compiler.disable(summed_in_chunks))
+def _exclude_chunks(model: Any) -> None:
+    """Exclude the loop over chunks of a large vocabulary, which has its own gradient.
+
+    Unrolled it would be compiled once for each chunk.
+    """
+    uncompiled = partial(in_chunks, summed=torch.compiler.disable(summed_in_chunks))
     for head in model.modules():
         if isinstance(head, Head) and head.vocabulary_loss is in_chunks:
-            head.vocabulary_loss = beside
+            head.vocabulary_loss = uncompiled

@@ -1,0 +1,127 @@
+"""Command that starts a planned run: the flags of `train` that say what was planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clearformer.cli import train as train_verb
+from clearformer.cli.overrides import kinds, name
+from clearformer.config import TrainConfig
+
+if TYPE_CHECKING:
+    from clearformer.cli.plan import Plan
+
+FROM_DATA = ("--model.vocabulary", "--model.marks", "--model.sides", "--model.head.names")
+BUDGETS = tuple(f"--train.{each}" for each in train_verb.BUDGETS)
+
+
+def command(asked: Plan, train: TrainConfig) -> tuple[list[str], list[str]]:
+    """The words of `clearformer train` for this run, and the settings that no flag can express.
+
+    A model that is no preset is started with --from; where that is impossible, a ValueError.
+    """
+    words, missing = _base_words(asked), []
+    base = train_verb.defaults(words)
+    if "--from" in words:
+        from clearformer.runs.finetune import require_same_body
+
+        require_same_body(base.model, asked.model, asked.preset)
+    choices = kinds(base)
+    for part, value, default in (
+        ("--model", asked.model, base.model),
+        ("--data", asked.data, base.data),
+        ("--train", train, base.train),
+    ):
+        for place, flags in differences(part, value, default, choices):
+            words += flags
+            missing += [] if flags else [place]
+    if "--train.optimizer" in words and "--train.lr" not in words:
+        words += ["--train.lr", str(asked.train.lr)]  # which another optimizer asks for
+    if asked.data_dir is not None:
+        words += ["--data-dir", str(asked.data_dir)]
+    return words, missing
+
+
+def _base_words(asked: Plan) -> list[str]:
+    """The preset that `train` starts with, or --from and a folder."""
+    from clearformer.families import preset, presets
+
+    path, model = Path(asked.preset), asked.model.name
+    if not path.exists():
+        return [asked.preset]
+    if model in presets() and type(preset(model)) is type(asked.model):
+        return [model]
+    return ["--from", str(path if path.is_dir() else path.parent)]
+
+
+def differences(
+    path: str, value: Any, default: Any, choices: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str]]]:
+    """Every setting that differs from its default, with its words; no words: no flag can say it.
+
+    What follows from the data is left out. `choices` are the fields whose class can be chosen.
+    """
+    for field in fields(value):
+        flag = f"{path}.{name(field.name)}"
+        one, other = getattr(value, field.name), getattr(default, field.name)
+        if one == other or flag in FROM_DATA:
+            continue
+        if one is None and flag in BUDGETS:
+            continue  # one budget takes the place of another
+        if flag[2:] in choices and type(one) is not type(other):
+            words, other = _kind_words(flag, one)
+            yield flag[2:], words
+            if not words:
+                continue
+        if is_dataclass(one) and type(one) is type(other):
+            yield from differences(flag, one, other, choices)
+        elif _same_kinds(one, other):
+            for place, pair in enumerate(zip(one, other, strict=True)):
+                yield from differences(f"{flag}.{place}", *pair, choices)
+        elif one != other:
+            yield flag[2:], _value_words(flag, one)
+
+
+def _kind_words(flag: str, value: Any) -> tuple[list[str], Any]:
+    """Words that put a value of this kind in a place, and the value that they put there; none
+    where it cannot be without a number that is not whole."""
+    if value is None:
+        return [flag, "none"], None
+    needed = {
+        each.name: getattr(value, each.name)
+        for each in fields(value)
+        if each.default is MISSING and each.default_factory is MISSING
+    }
+    if any(not 0 <= each < 2**53 or each != int(each) for each in needed.values()):
+        return [], None
+    kind = re.sub("(?<=[a-z])(?=[A-Z][a-z]{2})", "-", type(value).__name__).lower()
+    words = [flag, kind]
+    for field, each in needed.items():
+        words += [f"{flag}.{name(field)}", str(int(each))]
+    return words, type(value)(**needed)
+
+
+def _value_words(flag: str, value: Any) -> list[str]:
+    """A flag and what follows it; nothing where the parser would read something else."""
+    if isinstance(value, bool):
+        place, _, last = flag.rpartition(".")
+        return [flag if value else f"{place}.no-{last}"]
+    if isinstance(value, tuple):
+        return [flag, *map(str, value)] if all(type(each) is int for each in value) else []
+    if is_dataclass(value) or value == "None":
+        return []
+    if isinstance(value, str) and (value.startswith("-") or value.lower() == "none"):
+        return [f"{flag}={value}"]
+    return [flag, str(value)]
+
+
+def _same_kinds(one: Any, other: Any) -> bool:
+    """Whether two rows of settings differ in numbers alone, which then have flags."""
+    if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
+        return False
+    translation = zip(one, other, strict=True)
+    return all(is_dataclass(a) and type(a) is type(b) for a, b in translation)

@@ -1,0 +1,57 @@
+"""Saving a run: a checkpoint of its state, after its weights were found finite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clearformer.runs import checkpoint, opening, state
+from clearformer.runs.metrics import MetricsFile
+from clearformer.train.events import Saved
+from clearformer.train.step import NonFiniteError
+
+if TYPE_CHECKING:
+    from clearformer.runs.run import Run
+
+
+def save(run: Run, metrics: MetricsFile, samples: MetricsFile, seconds: float) -> Saved:
+    """Write a checkpoint of this step, and remove those that are no longer kept."""
+    now, group = run.state, run.group
+    _require_finite(run)
+    group.on_main(metrics.require_in_place)  # a folder that was removed is not made anew
+    now.seconds = seconds
+    for file in (metrics, samples):
+        file.sync()
+    reached = run.faults.reached(now.step)
+    best = now.best["step"] if now.best else None
+    try:
+        written = state.save(
+            run.checkpoints,
+            now,
+            run.config,
+            run.task.tokenizer.to_json(),
+            {**run.facts, **opening.environment(run)},
+            reached,
+            run.parallel,
+        )
+        run.saved_step = now.step
+        keep = run.config.train.keep
+        group.on_main(lambda: checkpoint.prune(run.checkpoints, keep, best, reached))
+    except (OSError, ValueError):
+        metrics.require_in_place()  # if the folder is gone, that is the reason
+        raise
+    metrics.append({"event": "checkpoint", "step": now.step})
+    return Saved(now.step, written.folder)
+
+
+def _require_finite(run: Run) -> None:
+    """Refuse to save NaN: an update can overflow although its gradient is finite."""
+    local = [run.parallel.local_tensor(p.detach()) for p in run.model.parameters()]
+    # The sum is quick, and not finite if any of its terms is not.
+    broken = any(not p.sum().isfinite() and not p.isfinite().all() for p in local)
+    if not run.group.max([float(broken)])[0]:
+        return
+    kept = f"those of step {run.saved_step} are kept" if run.saved_step >= 0 else "none kept"
+    raise NonFiniteError(
+        f"step {run.state.step}: the update made weights that are no numbers ({kept}): the "
+        f"learning rate, {run.config.train.lr:.4g}, is too large; lower --train.lr"
+    )

@@ -1,0 +1,79 @@
+"""Starting configs: of a preset, of a run to resume, or of a model to fine-tune."""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clearformer.config import (
+    Classifier,
+    DataConfig,
+    Features,
+    MultipleChoice,
+    NextSentence,
+    NextToken,
+    Pretraining,
+    RunConfig,
+    run_from_json,
+)
+from clearformer.data import CORPORA
+from clearformer.families import preset
+from clearformer.families.recipes import going_on, recipe
+from clearformer.safe_json import read_run_json
+
+
+def preset_config(name: str) -> RunConfig:
+    """The config of a preset with its recipe."""
+    model = preset(name)
+    data, train = recipe(model)
+    return RunConfig(model=model, data=data, train=train)
+
+
+def saved_config(folder: Path) -> RunConfig | None:
+    """The config that the run in this folder has written, if there is one."""
+    path = folder / "config.json"
+    if not os.path.lexists(path):
+        return None
+    document = read_run_json(path)
+    try:
+        return run_from_json(document)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path} cannot be read: {problem}") from None
+
+
+def finetune_config(source: Path, classify: bool = False) -> RunConfig:
+    """The config that continues from the model in `source`, or gives it a classification head."""
+    from clearformer.runs import finetune
+
+    found = finetune.read(source)
+    model = found.config.model
+    if classify and not isinstance(model.head, Classifier):
+        # BERT learned what its pooled first token is for; behind a generator's first token
+        # there is nothing yet.
+        pooled = (Pretraining, NextSentence, MultipleChoice)
+        pools = {NextToken: "mean", **dict.fromkeys(pooled, "pooler")}
+        usual = "first" if model.past is None else "mean"
+        own = model.head.pool if isinstance(model.head, Features) else usual
+        pool: Any = pools.get(type(model.head), own)
+        model = replace(model, head=Classifier(pool=pool))
+    data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
+    return RunConfig(model=model, data=data, train=train, origin=found.origin)
+
+
+def with_absolute_paths(data: DataConfig) -> DataConfig:
+    """The data with absolute paths of its files, so that a run can resume from any folder."""
+
+    def absolute(source: str) -> str:
+        if source == "-" or source in CORPORA:
+            return source
+        if Path(source).exists() or glob.has_magic(source):
+            return os.path.abspath(source)
+        parts = source.split(",")  # the two sides of pairs
+        exist = len(parts) > 1 and all(Path(part).exists() for part in parts)
+        return ",".join(map(os.path.abspath, parts)) if exist else source
+
+    validation = None if data.validation is None else absolute(data.validation)
+    return replace(data, source=absolute(data.source), validation=validation)

@@ -1,0 +1,93 @@
+"""The loop of a run: when it stops, and what it says at its end."""
+
+import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+
+from clearformer.distributed.process_group import ProcessGroup
+from clearformer.train.events import Ended, Evaluation, Step
+
+
+def test_a_stop_file_ends_a_run_and_is_taken_away(config, tmp_path, start):
+    folder = tmp_path / "stopped"
+    run = start(config, folder)
+    events = run.events()
+    next(events)
+    (folder / "stop").touch()
+    rest = list(events)
+    assert isinstance(rest[-1], Ended)
+    assert rest[-1].reason == "stopped"
+    assert not (folder / "stop").exists()
+
+
+def test_a_stop_file_from_before_a_run_does_not_end_it(config, tmp_path, start):
+    """Asked for when nothing was running: the next start says so, and goes on."""
+    folder = tmp_path / "left"
+    run = start(config, folder)
+    list(run.events(lambda: 143 if run.state.step >= 4 else 0))
+    (folder / "stop").touch()
+    said = []
+    again = start(None, folder, resume=True, say=said.append)
+    assert not (folder / "stop").exists()
+    assert [each for each in said if "stop" in each] == [
+        "note: a file `stop` from before this start was removed: create it again to end this run"
+    ]
+    assert list(again.events())[-1].reason == "finished"
+
+
+def test_a_stop_file_from_while_a_run_loads_ends_it(config, tmp_path, start):
+    folder = tmp_path / "early"
+    run = start(config, folder)
+    (folder / "stop").touch()  # before its first step, but after its start
+    assert list(run.events())[-1] == Ended(0, "stopped", 0)
+    assert not (folder / "stop").exists()
+
+
+def test_workers_that_are_started_again_still_obey_the_stop_file(
+    config, tmp_path, monkeypatch, start
+):
+    monkeypatch.setattr(ProcessGroup, "restarts", 1)
+    folder = tmp_path / "restarted"
+    folder.mkdir()
+    (folder / "stop").touch()
+    run = start(config, folder)
+    assert list(run.events())[-1] == Ended(0, "stopped", 0)
+
+
+def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path, start):
+    hopeless = replace(config.train, lr=1e-12, steps=40, evaluations=20, patience=2)
+    said = []
+    run = start(replace(config, train=hopeless), tmp_path / "x", say=said.append)
+    events = list(run.events())
+    evaluations = [event.step for event in events if isinstance(event, Evaluation)]
+    assert evaluations == [2, 4, 6]  # the first is the best, then two that are not
+    assert events[-1].step == 6
+    assert "note: 2 evaluations brought nothing better: enough" in said
+
+
+def test_a_run_that_learned_nothing_is_told_so_at_its_end(config, tmp_path, start):
+    said = []
+    hopeless = replace(config.train, lr=1e-12, steps=60, evaluations=1)
+    list(start(replace(config, train=hopeless), tmp_path / "x", say=said.append).events())
+    assert any("no better than what knowing nothing gives" in line for line in said)
+
+
+def test_a_budget_of_minutes_is_kept(config, tmp_path, monkeypatch, start):
+    ticks = itertools.count(step=0.01)  # a clock of its own, whatever the machine does meanwhile
+    clock = SimpleNamespace(monotonic=lambda: next(ticks))
+    monkeypatch.setattr("clearformer.runs.loop.time", clock)
+    short = replace(config.train, steps=None, minutes=0.05, evaluations=2)
+    events = list(start(replace(config, train=short), tmp_path / "x").events())
+    steps = [event for event in events if isinstance(event, Step)]
+    assert events[-1].reason == "finished"
+    assert steps[-1].seconds > 2.5
+    assert steps[-1].lr < max(step.lr for step in steps)
+
+
+def test_what_is_no_file_asks_no_run_to_stop(config, tmp_path, start):
+    folder = tmp_path / "run"
+    run = start(config, folder)
+    (folder / "stop").mkdir()
+    (folder / "stop" / "kept").touch()
+    assert list(run.events())[-1] == Ended(12, "finished")
+    assert (folder / "stop" / "kept").exists()

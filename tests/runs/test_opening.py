@@ -1,0 +1,46 @@
+"""Opening a run: refused, resumed, and set up as its config says."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearformer.train.events import Step
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(whole, config, start, final):
+    folder, _ = whole
+    expected = final(folder)
+    (folder / "checkpoints/step-12/model.safetensors").write_bytes(b"cut")
+    said = []
+    run = start(config, folder, resume=True, say=said.append)
+    assert run.state.step == 8
+    assert "step-12/model.safetensors was cut or grew" in said[0]
+    list(run.events())
+    for name, value in final(folder).items():
+        assert value.equal(expected[name]), name
+
+
+def test_a_run_is_not_overwritten(whole, config, start):
+    with pytest.raises(ValueError, match="already holds a run at step 12: add --resume"):
+        start(config, whole[0])
+
+
+def test_other_data_is_refused(whole, config, tmp_path, start):
+    text = tmp_path / "text.txt"
+    text.write_text(text.read_text().upper())
+    with pytest.raises(ValueError, match=r"the data is not the one that .* was trained with"):
+        start(config, whole[0], resume=True)
+
+
+def test_nothing_to_resume_is_said(tmp_path, start):
+    with pytest.raises(ValueError, match="holds no run to resume"):
+        start(None, tmp_path / "empty", resume=True)
+
+
+def test_smoothing_reaches_the_head(config, tmp_path, start):
+    smooth = replace(config, train=replace(config.train, smoothing=0.3, steps=1))
+    run = start(smooth, tmp_path / "smooth")
+    assert run.model.head.smoothing == 0.3
+    smoothed = next(event for event in run.events() if isinstance(event, Step))
+    plain = next(iter(start(config, tmp_path / "plain").events()))
+    assert smoothed.loss != plain.loss

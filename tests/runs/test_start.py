@@ -1,0 +1,44 @@
+"""Starting configs: of a preset, of a run, of a model to fine-tune; paths that stay valid."""
+
+from clearformer.config import DataConfig, to_json
+from clearformer.families import preset
+from clearformer.runs.start import (
+    finetune_config,
+    preset_config,
+    saved_config,
+    with_absolute_paths,
+)
+
+
+def test_a_preset_comes_with_its_recipe():
+    config = preset_config("modern-tiny")
+    assert config.model == preset("modern-tiny")
+    assert config.origin is None
+
+
+def test_a_run_is_started_from_or_resumed(whole, config):
+    folder, _ = whole
+    assert saved_config(folder).train == config.train
+    assert saved_config(folder.parent / "none") is None
+    again = finetune_config(folder)
+    assert again.model == saved_config(folder).model
+    assert again.origin.folder == str(folder)
+    classifier = finetune_config(folder, classify=True)
+    assert to_json(classifier.model.head)["kind"] == "Classifier"
+
+
+def test_paths_are_absolute_where_they_are_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).touch()
+    for source, wanted in (
+        ("a.txt", str(tmp_path / "a.txt")),
+        ("*.txt", str(tmp_path / "*.txt")),
+        ("a.txt,b.txt", f"{tmp_path / 'a.txt'},{tmp_path / 'b.txt'}"),
+        ("enwik8", "enwik8"),
+        ("-", "-"),
+        ("none.txt", "none.txt"),
+    ):
+        assert with_absolute_paths(DataConfig(source=source)).source == wanted
+    held_back = with_absolute_paths(DataConfig(source="-", validation="b.txt"))
+    assert held_back.validation == str(tmp_path / "b.txt")
