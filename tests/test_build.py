@@ -228,7 +228,7 @@ def test_stacks_of_an_encoder_decoder(small):
     assert model.encoder.patterns == (patterns.Full(),)
     assert model.decoder.patterns == (patterns.Causal(),)
     layer = model.decoder.blocks[0]
-    # DataFolders of two sequences do not compare.
+    # Positions of two sequences do not compare.
     assert type(layer.attention.position) is positions.Rotary
     assert type(layer.cross_attention.position) is positions.Position
 

@@ -178,7 +178,7 @@ def block(config: c.ModelConfig) -> Block:
 def decoder_block(config: c.ModelConfig) -> DecoderBlock:
     return DecoderBlock(
         attention(config, score_position(config)),
-        # DataFolders of two sequences do not compare, so cross-attention has no position scheme.
+        # Positions of two sequences do not compare, so cross-attention has no position scheme.
         attention(config, positions.Position()),
         feed_forward(config),
         (

@@ -132,7 +132,7 @@ def evaluation_segments(
     """The whole text in `streams` rows that go on from batch to batch, each token scored once.
 
     A row first reads up to `before` tokens that come before its stretch, without scoring them,
-    so that it begins with a memory. DataFolders that are not scored are `ignore`.
+    so that it begins with a memory. Positions that are not scored are `ignore`.
     """
     if len(tokens) < 2:
         raise ValueError(f"there are {len(tokens)} tokens, but evaluation needs at least 2")
@@ -163,7 +163,7 @@ def evaluation_windows(
 
     Windows of `context` tokens begin `stride` apart, and each scores only what those before it
     have not, so that all but the first tokens are predicted from at least context - stride
-    others. The last window is moved back to be full. DataFolders that are not scored are `ignore`.
+    others. The last window is moved back to be full. Positions that are not scored are `ignore`.
     """
     if len(tokens) < 2:
         raise ValueError(f"there are {len(tokens)} tokens, but evaluation needs at least 2")

@@ -95,7 +95,7 @@ export function restoreHash(hash: string): void {
   restore(Object.fromEntries(new URLSearchParams(hash.replace(/^#/, ""))));
 }
 
-/** DataFolders in the text that a change of text makes meaningless. */
+/** Places in the text that a change of text makes meaningless. */
 export function forgetPlace(): void {
   Object.assign(page, { i: -1, j: -1, order: "", masked: "", row: -1 });
 }
