@@ -2,6 +2,10 @@
 
 A dataclass is an object with its class name as `kind`, so a union needs no guessing. Unknown,
 missing or wrong fields are refused by their path, with the nearest name.
+
+A field annotated with a base class that is not itself a dataclass (`Pattern`, `Norm`) is open: it
+takes every dataclass derived from that base that has been defined so far, so a user's own class
+is read like a built-in one. Nothing is ever imported because a file names it.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import dataclasses
 import sys
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from clearformer.did_you_mean import nearest
@@ -24,6 +29,11 @@ def to_json(value: Any) -> Any:
         return {"kind": type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [to_json(item) for item in value]
+    if not isinstance(value, str | int | float | list | dict | None):
+        raise ValueError(
+            f"{type(value).__name__} cannot be written to a config file: make it a frozen "
+            f"dataclass (@dataclass(frozen=True))"
+        )
     return value
 
 
@@ -49,6 +59,8 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
         return tuple(from_json(item, entry, f"{path}[{i}]") for i, (item, entry) in pairs)
     if dataclasses.is_dataclass(annotation):
         return _decode_dataclass(annotation, data, path)
+    if _is_class(annotation):
+        return _decode_kind((annotation,), data, path)
     # JSON writes 1.0 as 1 in some hands; the other way round would lose something.
     if annotation is float and isinstance(data, int) and not isinstance(data, bool):
         if abs(data) > sys.float_info.max:
@@ -67,15 +79,46 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
 def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
     if data is None and types.NoneType in members:
         return None
-    kinds: dict[str, Any] = {m.__name__: m for m in members if hasattr(m, "__dataclass_fields__")}
-    if not kinds:
-        plain = [m for m in members if m is not types.NoneType]
+    classes = tuple(m for m in members if _is_class(m))
+    plain = [m for m in members if m is not types.NoneType and m not in classes]
+    if plain and not (classes and isinstance(data, dict)):
         # A number or one of a few words: what it is decides how it is read.
         return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
+    return _decode_kind(classes, data, path)
+
+
+def _is_class(annotation: Any) -> bool:
+    """Whether this is a dataclass or the open base of some, and not a number or a text."""
+    return isinstance(annotation, type) and annotation not in (*_KINDS_OF_VALUE, types.NoneType)
+
+
+def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
+    """The dataclass that `kind` names, among these classes and all derived from open bases."""
+    known: dict[str, dict[str, type]] = {}
+    for member in members:
+        for each in (member,) if dataclasses.is_dataclass(member) else _derived(member):
+            # A class that is defined again, as a notebook's cell does, replaces the first.
+            known.setdefault(each.__name__, {})[f"{each.__module__}.{each.__qualname__}"] = each
     kind = data.get("kind") if isinstance(data, dict) else None
-    if str(kind) not in kinds:
-        raise ValueError(f"{path} has kind {kind!r:.200}: {nearest(str(kind), kinds)}")
-    return _decode_dataclass(kinds[str(kind)], data, path)
+    if str(kind) not in known:
+        own = isinstance(kind, str) and not all(map(dataclasses.is_dataclass, members))
+        advice = " (if it is a class of your own, import the module that defines it first)"
+        hint = nearest(str(kind), known)
+        raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
+    if len(known[str(kind)]) > 1:
+        raise ValueError(
+            f"{path} has kind {kind!r}, but there are {len(known[str(kind)])} classes of that "
+            f"name, {' and '.join(known[str(kind)])}: rename one of them"
+        )
+    return _decode_dataclass(next(iter(known[str(kind)].values())), data, path)
+
+
+def _derived(base: type) -> Iterator[type]:
+    """Every dataclass derived from `base` that is defined by now, but for private bases."""
+    for each in base.__subclasses__():
+        if dataclasses.is_dataclass(each) and not each.__name__.startswith("_"):
+            yield each
+        yield from _derived(each)
 
 
 def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
