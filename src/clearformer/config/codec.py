@@ -79,12 +79,12 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
 def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
     if data is None and types.NoneType in members:
         return None
-    classes = tuple(m for m in members if _is_class(m))
-    plain = [m for m in members if m is not types.NoneType and m not in classes]
-    if plain and not (classes and isinstance(data, dict)):
+    kinds = tuple(m for m in members if _is_class(m))
+    plain = [m for m in members if m is not types.NoneType and m not in kinds]
+    if plain and not (kinds and isinstance(data, dict)):
         # A number or one of a few words: what it is decides how it is read.
         return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
-    return _decode_kind(classes, data, path)
+    return _decode_kind(kinds, data, path)
 
 
 def _is_class(annotation: Any) -> bool:
@@ -94,23 +94,30 @@ def _is_class(annotation: Any) -> bool:
 
 def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
     """The dataclass that `kind` names, among these classes and all derived from open bases."""
-    known: dict[str, dict[str, type]] = {}
+    kind = data.get("kind") if isinstance(data, dict) else None
+    known = classes(*members)
+    found = [each for each in known if each.__name__ == kind]
+    if not found:
+        own = isinstance(kind, str) and not all(map(dataclasses.is_dataclass, members))
+        advice = " (if it is a class of your own, import the module that defines it first)"
+        hint = nearest(str(kind), [each.__name__ for each in known])
+        raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
+    if len(found) > 1:
+        raise ValueError(
+            f"{path} has kind {kind!r}, but there are {len(found)} classes of that name, "
+            f"{' and '.join(map(_full_name, found))}: rename one of them"
+        )
+    return _decode_dataclass(found[0], data, path)
+
+
+def classes(*members: Any) -> list[type]:
+    """The dataclasses that these are or, where one is an open base, that are derived from it."""
+    found: dict[str, type] = {}
     for member in members:
         for each in (member,) if dataclasses.is_dataclass(member) else _derived(member):
             # A class that is defined again, as a notebook's cell does, replaces the first.
-            known.setdefault(each.__name__, {})[f"{each.__module__}.{each.__qualname__}"] = each
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if str(kind) not in known:
-        own = isinstance(kind, str) and not all(map(dataclasses.is_dataclass, members))
-        advice = " (if it is a class of your own, import the module that defines it first)"
-        hint = nearest(str(kind), known)
-        raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
-    if len(known[str(kind)]) > 1:
-        raise ValueError(
-            f"{path} has kind {kind!r}, but there are {len(known[str(kind)])} classes of that "
-            f"name, {' and '.join(known[str(kind)])}: rename one of them"
-        )
-    return _decode_dataclass(next(iter(known[str(kind)].values())), data, path)
+            found[_full_name(each)] = each
+    return list(found.values())
 
 
 def _derived(base: type) -> Iterator[type]:
@@ -119,6 +126,10 @@ def _derived(base: type) -> Iterator[type]:
         if dataclasses.is_dataclass(each) and not each.__name__.startswith("_"):
             yield each
         yield from _derived(each)
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
