@@ -6,6 +6,7 @@ module is made, so a config costs nothing to read.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu", "squared_relu", "swiglu"]
 
 
-class Norm:
-    """Base of norms: `module` makes one for vectors of `width` numbers."""
+@dataclass(frozen=True, kw_only=True)
+class Norm(ABC):
+    """Base of norms."""
 
+    @abstractmethod
     def module(self, width: int) -> nn.Module:
-        raise NotImplementedError
+        """The module that normalizes vectors of `width` numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +49,12 @@ class RMSNorm(Norm):
         return RMSNorm(width, eps=self.epsilon)
 
 
-class Activation:
+class Activation(ABC):
     """Base of activations of your own: a value that is called with a tensor."""
 
+    @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """One number for each number."""
 
     def feed_forward(self, width: int, hidden: int, *, bias: bool, dropout: float) -> nn.Module:
         """The feed-forward layer of a block; a gated one overrides this."""
