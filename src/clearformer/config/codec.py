@@ -96,7 +96,8 @@ def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
     if not found:
         own = isinstance(kind, str) and any(map(is_open, members))
         advice = " (if it is a class of your own, import the module that defines it first)"
-        hint = nearest(str(kind), [each.__name__ for each in known])
+        names = [each.__name__ for each in known]
+        hint = nearest(str(kind), names) if names else "no such class is defined"
         raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
     if len(found) > 1:
         raise ValueError(
