@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import re
+from typing import Literal
 
 import pytest
 
 from clearformer import config as c
+from clearformer.config import codec
 from clearformer.families import preset, presets
 
 EXTRAS = {
@@ -142,3 +144,81 @@ def test_a_refusal_stays_short_whatever_a_file_says():
         with pytest.raises(ValueError, match=r"kind|unknown field|width") as problem:
             c.model_from_json({**told, name: value})
         assert len(str(problem.value)) < 1000
+
+
+class Shape:
+    """An open base, as `Pattern` is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sized(Shape):
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Square(_Sized):
+    """Derived from a base in between."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair(Shape):
+    first: Shape
+    second: Shape | None = None
+
+
+def test_an_open_base_takes_every_dataclass_derived_from_it():
+    value = Pair(Square(2), Pair(Square(3)))
+    assert codec.from_json(Shape, json.loads(json.dumps(c.to_json(value))), "shape") == value
+    assert codec.from_json(Shape | None, None, "shape") is None
+    assert codec.from_json(Literal["none"] | Shape, "none", "shape") == "none"
+    assert codec.from_json(Literal["none"] | Shape, c.to_json(Square(2)), "shape") == Square(2)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"kind": "Circle"},
+            "shape has kind 'Circle': known: Square, Pair (if it is a class of your own, import "
+            "the module that defines it first)",
+        ),
+        ({"kind": "_Sized", "size": 1}, "shape has kind '_Sized': known: Square, Pair (if it is"),
+        ({"kind": "os.system"}, "shape has kind 'os.system': known: Square, Pair (if it is"),
+        ({"size": 1}, "shape has kind None: known: Square, Pair"),
+        (5, "shape has kind None: known: Square, Pair"),
+        ({"kind": "Square", "side": 1}, "shape has an unknown field 'side': did you mean 'size'?"),
+    ],
+)
+def test_an_unknown_class_is_refused_with_advice(data, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        codec.from_json(Shape, data, "shape")
+
+
+def test_two_classes_of_one_name_are_refused():
+    class Figure:
+        pass
+
+    def defined(module):
+        inside = {"__module__": module}
+        return dataclasses.make_dataclass(
+            "Disc", [("size", int)], bases=(Figure,), namespace=inside
+        )
+
+    first = defined("one")
+    assert type(codec.from_json(Figure, {"kind": "Disc", "size": 1}, "figure")) is first
+    again = defined("one")  # as a notebook's cell does that is run twice
+    assert type(codec.from_json(Figure, {"kind": "Disc", "size": 1}, "figure")) is again
+    other = defined("two")
+    message = (
+        "figure has kind 'Disc', but there are 2 classes of that name, one.Disc and two.Disc: "
+        "rename one of them"
+    )
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        codec.from_json(Figure, {"kind": "Disc", "size": 1}, "figure")
+    assert other is not first
+
+
+def test_a_class_that_is_no_dataclass_cannot_be_written():
+    message = "Shape cannot be written to a config file: make it a frozen dataclass"
+    with pytest.raises(ValueError, match=f"^{message}"):
+        c.to_json((Shape(),))

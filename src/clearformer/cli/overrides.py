@@ -12,8 +12,15 @@ import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from itertools import pairwise, zip_longest
-from typing import Any
+from typing import Any, Literal
 
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+)
+
+from clearformer.config.codec import classes, is_open
 from clearformer.did_you_mean import nearest
 
 Value = Any  # a dataclass of settings
@@ -131,12 +138,43 @@ def kinds(value: Value, path: str = "") -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
     for field in fields(value) if is_dataclass(value) else ():
-        members = typing.get_args(hints[field.name])
+        members = _members(hints[field.name])
         own = f"{path}{name(field.name)}"
         if path and len(members) > 1 and is_dataclass(members[0]):
             found[own] = members
         found |= kinds(getattr(value, field.name), f"{own}.")
     return found
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The kinds that a setting may be of: a union's members, and what a base class stands for."""
+    members = typing.get_args(hint) or (hint,)
+    if typing.get_origin(hint) not in (None, typing.Union, types.UnionType):
+        return members
+    opened = (classes(m) if is_open(m) else [m] for m in members)
+    return tuple(kind for several in opened for kind in several)
+
+
+def names_of_open_settings() -> ConstructorRegistry:
+    """For the parser: a setting that is a name or a value of one's own is a name on a line."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        members = typing.get_args(info.type)
+        names = [name for m in members if typing.get_origin(m) is Literal for name in m.__args__]
+        if not names or not any(map(is_open, members)):
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="{" + ",".join(names) + "}",
+            instance_from_str=lambda words: words[0],
+            is_instance=lambda value: True,
+            str_from_instance=lambda value: [str(value)],
+            choices=tuple(names),
+        )
+
+    return registry
 
 
 def at(value: Value, path: str) -> Any:

@@ -14,7 +14,7 @@ import tyro
 
 from clearformer.cli.inputs import announce
 from clearformer.cli.output import tell, tell_text
-from clearformer.cli.overrides import choose, expand, given, spelled
+from clearformer.cli.overrides import choose, expand, given, names_of_open_settings, spelled
 from clearformer.cli.resource_errors import resource_error
 from clearformer.cli.signals import StopSignals
 from clearformer.cli.standard_streams import optional_output
@@ -305,6 +305,7 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
         default=default,
         args=words,
         config=(tyro.conf.AvoidSubcommands,),
+        registry=names_of_open_settings(),
     )
     # The defaults were chosen by the first word; another one later would be another model's name.
     preset = found.preset  # type: ignore[attr-defined]

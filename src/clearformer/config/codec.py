@@ -2,14 +2,20 @@
 
 A dataclass is an object with its class name as `kind`, so a union needs no guessing. Unknown,
 missing or wrong fields are refused by their path, with the nearest name.
+
+A field annotated with a base class (`Pattern`, `Norm`: no dataclass, or an abstract one) is open:
+it takes every dataclass derived from that base that has been defined so far, so a user's own class
+is read like a built-in one. Nothing is ever imported because a file names it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from clearformer.did_you_mean import nearest
@@ -24,6 +30,11 @@ def to_json(value: Any) -> Any:
         return {"kind": type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [to_json(item) for item in value]
+    if not isinstance(value, str | int | float | list | dict | None):
+        raise ValueError(
+            f"{type(value).__name__} cannot be written to a config file: make it a frozen "
+            f"dataclass (@dataclass(frozen=True))"
+        )
     return value
 
 
@@ -47,6 +58,8 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
             raise ValueError(f"{path} has {len(data)} entries, but it must have {len(items)}")
         pairs = enumerate(zip(items, data, strict=True))
         return tuple(from_json(item, entry, f"{path}[{i}]") for i, (item, entry) in pairs)
+    if is_open(annotation):
+        return _decode_kind((annotation,), data, path)
     if dataclasses.is_dataclass(annotation):
         return _decode_dataclass(annotation, data, path)
     # JSON writes 1.0 as 1 in some hands; the other way round would lose something.
@@ -67,15 +80,61 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
 def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
     if data is None and types.NoneType in members:
         return None
-    kinds: dict[str, Any] = {m.__name__: m for m in members if hasattr(m, "__dataclass_fields__")}
-    if not kinds:
-        plain = [m for m in members if m is not types.NoneType]
+    kinds = tuple(m for m in members if dataclasses.is_dataclass(m) or is_open(m))
+    plain = [m for m in members if m is not types.NoneType and m not in kinds]
+    if plain and not (kinds and isinstance(data, dict)):
         # A number or one of a few words: what it is decides how it is read.
         return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
+    return _decode_kind(kinds, data, path)
+
+
+def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
+    """The dataclass that `kind` names, among these classes and all derived from open bases."""
     kind = data.get("kind") if isinstance(data, dict) else None
-    if str(kind) not in kinds:
-        raise ValueError(f"{path} has kind {kind!r:.200}: {nearest(str(kind), kinds)}")
-    return _decode_dataclass(kinds[str(kind)], data, path)
+    known = classes(*members)
+    found = [each for each in known if each.__name__ == kind]
+    if not found:
+        own = isinstance(kind, str) and any(map(is_open, members))
+        advice = " (if it is a class of your own, import the module that defines it first)"
+        names = [each.__name__ for each in known]
+        hint = nearest(str(kind), names) if names else "no such class is defined"
+        raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
+    if len(found) > 1:
+        raise ValueError(
+            f"{path} has kind {kind!r}, but there are {len(found)} classes of that name, "
+            f"{' and '.join(map(_full_name, found))}: rename one of them"
+        )
+    return _decode_dataclass(found[0], data, path)
+
+
+def classes(*members: Any) -> list[type]:
+    """The dataclasses that these are or, where one is an open base, that are derived from it."""
+    found: dict[str, type] = {}
+    for member in members:
+        for each in _derived(member) if is_open(member) else (member,):
+            # A class that is defined again, as a notebook's cell does, replaces the first.
+            found[_full_name(each)] = each
+    return list(found.values())
+
+
+def is_open(annotation: Any) -> bool:
+    """Whether this is a base class that other classes are to be derived from."""
+    if not isinstance(annotation, type) or annotation in (*_KINDS_OF_VALUE, types.NoneType):
+        return False
+    return not dataclasses.is_dataclass(annotation) or inspect.isabstract(annotation)
+
+
+def _derived(base: type) -> Iterator[type]:
+    """Every dataclass derived from `base` that is defined by now, but for bases in between."""
+    subclasses: list[type] = base.__subclasses__()
+    for each in subclasses:
+        if not is_open(each) and not each.__name__.startswith("_"):
+            yield each
+        yield from _derived(each)
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:

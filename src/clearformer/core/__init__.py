@@ -1,3 +1,10 @@
-"""The mathematics. Read in this order: basic, patterns, kernels, positions, past, attention,
-block, stack, embedding, heads, model, init. Nothing here imports anything but torch.
+"""The mathematics of transformers, in torch alone.
+
+Read the files in this order: basic, patterns, masks, kernels, angles, positions, cache, attention,
+block, stack, embedding, heads, model, init. A file imports only files before it.
 """
+
+READING_ORDER = (
+    "basic", "patterns", "masks", "kernels", "angles", "positions", "cache", "attention", "block",
+    "stack", "embedding", "heads", "model", "init",
+)  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from clearformer.core.shapes import require_made_for
+from clearformer.core.basic import require_made_for
 
 Heads = tuple[Tensor, Tensor, Tensor]  # q (B, H, T, D), k and v (B, G, K, D)
 

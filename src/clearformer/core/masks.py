@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clearformer.core.basic import require_shape
 from clearformer.core.patterns import Causal, Full, Pattern
-from clearformer.core.shapes import require_shape
 
 
 @dataclass(frozen=True)

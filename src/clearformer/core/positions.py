@@ -20,7 +20,7 @@ from clearformer.core.angles import slower as slower
 from clearformer.core.angles import slower_below as slower_below
 from clearformer.core.angles import taking_turns as taking_turns
 from clearformer.core.angles import unchanged as unchanged
-from clearformer.core.shapes import require_ids, require_shape
+from clearformer.core.basic import require_ids, require_shape
 
 
 class Learned(nn.Module):

@@ -17,9 +17,9 @@ from torch import Tensor
 from clearformer.build import inference_caches
 from clearformer.config import HiddenMemory
 from clearformer.core.cache import KVCache, Past
+from clearformer.core.heads import at_least_float32
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.fast_decode import Flat, understands
-from clearformer.kernels.vocabulary_loss import at_least_float32
 
 CHUNK = 2048  # tokens of a prompt read at a time: more would cost memory and save no time
 

@@ -33,6 +33,7 @@ from clearformer.core.patterns import Causal
 from clearformer.core.positions import Position
 from clearformer.inference.beam_state import Growing
 from clearformer.inference.fast_decode import Function, norm_function, product, think
+from clearformer.kernels.fast import fast
 
 WORTH = 0.8  # what is left of a cache for dropping the rest to pay
 Part = Callable[[Tensor, Tensor | None], Tensor]
@@ -46,7 +47,7 @@ def understands(model: Seq2Seq) -> bool:
         and type(block.feed_forward) in (FeedForward, GatedFeedForward)
         and all(
             type(attention.position) is Position
-            and unwrap(attention.kernel) is fused
+            and unwrap(attention.kernel) in (fused, fast)
             and isinstance(attention.project, nn.Linear)
             and isinstance(attention.query_norm, nn.Identity)
             and isinstance(attention.key_norm, nn.Identity)
