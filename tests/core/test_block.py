@@ -21,7 +21,7 @@ from clearformer.core.block import (
     relu,
     squared_relu,
 )
-from clearformer.core.cache import NOTHING
+from clearformer.core.cache import NO_CACHE
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal
 from clearformer.core.positions import Rotary
@@ -164,7 +164,7 @@ def test_a_decoder_block_attends_to_itself_then_to_the_source_then_thinks(residu
             expected = expected + part(norm(expected))
         else:
             expected = norm(expected + part(expected))
-    given = layer(x, Mask(Causal()), NOTHING, Mask(), source)
+    given = layer(x, Mask(Causal()), NO_CACHE, Mask(), source)
     torch.testing.assert_close(given, expected)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer.core.attention import Attention
-from clearformer.core.cache import NOTHING, FrozenKV, HiddenMemory, KVCache, KVMemory
+from clearformer.core.cache import NO_CACHE, FrozenKV, HiddenMemory, KVCache, KVMemory
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full
 from clearformer.core.positions import Rotary
@@ -35,8 +35,8 @@ def assert_all_close(given, expected):
 
 
 def test_no_past_has_only_the_tokens_at_hand(attention, x):
-    assert NOTHING.length == 0
-    assert_all_close(NOTHING.read(x, attention), attention.queries_keys_values(x, start=0))
+    assert NO_CACHE.length == 0
+    assert_all_close(NO_CACHE.read(x, attention), attention.queries_keys_values(x, start=0))
 
 
 def test_a_cache_continues_where_it_was_committed(attention, x):
@@ -162,7 +162,7 @@ def test_a_memory_changes_only_when_it_is_advanced(attention, x):
 def test_a_memory_of_nothing_is_no_past(attention, x):
     memory = HiddenMemory(capacity=0)
     for _ in range(2):
-        assert_all_close(memory.read(x, attention), NOTHING.read(x, attention))
+        assert_all_close(memory.read(x, attention), NO_CACHE.read(x, attention))
         memory.advance()
         assert memory.length == 0
 

@@ -9,7 +9,7 @@ from clearformer import config as c
 from clearformer.build import build
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm, relu
-from clearformer.core.cache import NOTHING
+from clearformer.core.cache import NO_CACHE
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full
 
@@ -138,7 +138,7 @@ def test_torch_decoder_layer(residual, scrambled):
     x, context = torch.randn(2, 5, WIDTH), torch.randn(2, 7, WIDTH)
     expected = theirs(x, context, tgt_mask=~Causal().table(5, 5), memory_key_padding_mask=~KEEP)
     source = ours.cross_attention.freeze(context)
-    assert_near(ours(x, Mask(Causal()), NOTHING, Mask(Full(), KEEP), source), expected)
+    assert_near(ours(x, Mask(Causal()), NO_CACHE, Mask(Full(), KEEP), source), expected)
 
 
 # --- transformers --------------------------------------------------------------------------

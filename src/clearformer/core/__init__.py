@@ -1,3 +1,3 @@
-"""The mathematics. Read in this order: basic, patterns, kernels, positions, past, attention,
+"""The mathematics. Read in this order: basic, patterns, kernels, positions, cache, attention,
 block, stack, embedding, heads, model, init. Nothing here imports anything but torch.
 """
