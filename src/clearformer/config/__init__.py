@@ -81,11 +81,11 @@ from clearformer.config.run import (
 
 __all__ = [
     "ALiBi", "AdamW", "AnswerSpan", "AnyModelConfig", "Biases", "Both", "Cache", "Causal",
-    "Classifier", "Constant", "Cosine", "DataConfig", "Dropout", "Either", "Features", "Fixed", "Full",
-    "Graph", "Grid", "Head", "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm", "Learned",
-    "Linear", "Local", "Marks", "MaskedToken", "Masking", "ModelConfig", "MultipleChoice",
-    "Muon", "Neighbours", "NextSentence", "NextToken", "NoPosition", "Norm", "Optimizer",
-    "Origin", "Pattern", "PerHead", "Position", "Pretraining", "RMSNorm", "Region",
+    "Classifier", "Constant", "Cosine", "DataConfig", "Dropout", "Either", "Features", "Fixed",
+    "Full", "Graph", "Grid", "Head", "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm",
+    "Learned", "Linear", "Local", "Marks", "MaskedToken", "Masking", "ModelConfig",
+    "MultipleChoice", "Muon", "Neighbours", "NextSentence", "NextToken", "NoPosition", "Norm",
+    "Optimizer", "Origin", "Pattern", "PerHead", "Position", "Pretraining", "RMSNorm", "Region",
     "RelativeXL", "Rotary", "Row", "RunConfig", "Schedule", "Seq2SeqConfig", "Shifted", "Sides",
     "Sinusoidal", "Slower", "SlowerBelow", "StableThenDecay", "Strided", "TargetRules",
     "TokenClassifier", "TrainConfig", "UntrainedHead", "model_from_json", "run_from_json",
