@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clearformer.build import embedding, head
 from clearformer.config import AnyModelConfig, Causal, ModelConfig, NoPosition
-from clearformer.core.cache import Past
+from clearformer.core.cache import Cache
 from clearformer.core.model import Transformer
 from clearformer.core.patterns import Full, Pattern
 from clearformer.core.stack import Stack
@@ -35,7 +35,7 @@ class Recurrent(Stack):
         self,
         x: Tensor,
         keep: Tensor | None = None,
-        pasts: Sequence[Past] | None = None,
+        caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
         y: Tensor = self.lstm(x)[0]

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from clearformer import config as c
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 LETTERS, SIDE, SHADES = 6, 8, 4  # a caption has 5 letters at most, and a place for its end
@@ -56,11 +56,11 @@ def sequences(name: str) -> tuple[Tensor, Tensor]:
 @torch.inference_mode()
 def go_on(model: torch.nn.Module, name: str, start: Tensor, count: int) -> Tensor:
     """The most likely `count` tokens after `start` (B, T)."""
-    memory, token, found = pasts(model_config(name), len(start), start.shape[1] + count), start, []
+    memory, token, found = caches(model_config(name), len(start), start.shape[1] + count), start, []
     for _ in range(count):
-        token = model(token, pasts=memory)[:, -1:].argmax(dim=-1)  # (B, 1)
-        for past in memory:
-            past.advance()
+        token = model(token, caches=memory)[:, -1:].argmax(dim=-1)  # (B, 1)
+        for cache in memory:
+            cache.advance()
         found.append(token)
     return torch.cat(found, dim=1)
 

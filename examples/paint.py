@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from clearformer import config as c
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 
 SIDE, SHADES, PIXELS = 8, 8, 64
 
@@ -43,12 +43,12 @@ def sequences() -> tuple[Tensor, Tensor]:
 @torch.inference_mode()
 def paint(model: torch.nn.Module, classes: Tensor, generator: torch.Generator) -> Tensor:
     """A picture of each class, drawn pixel by pixel: (B, 64)."""
-    memory = pasts(model_config(), batch=len(classes), capacity=PIXELS)
+    memory = caches(model_config(), batch=len(classes), capacity=PIXELS)
     token, drawn = SHADES + classes[:, None], []
     for _ in range(PIXELS):
-        logits = model(token, pasts=memory)[:, -1, :SHADES] / 0.7  # a little careful
-        for past in memory:
-            past.advance()
+        logits = model(token, caches=memory)[:, -1, :SHADES] / 0.7  # a little careful
+        for cache in memory:
+            cache.advance()
         token = torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)
         drawn.append(token)
     return torch.cat(drawn, dim=1)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearformer import config as c
-from clearformer.build import build, outline, pasts
+from clearformer.build import build, caches, outline
 from clearformer.core import block, cache, heads, kernels, patterns, positions
 from clearformer.families import FAMILIES, preset
 from clearformer.kernels.blockwise import blockwise
@@ -265,20 +265,20 @@ def test_distances_ahead_are_left_out_where_nobody_looks_ahead(pattern, small):
 
 def test_pasts_have_room_for_every_key_head(small):
     config = small("modern")
-    history = pasts(config, batch=3, capacity=5, dtype=torch.bfloat16)
+    history = caches(config, batch=3, capacity=5, dtype=torch.bfloat16)
     assert [type(each) for each in history] == [cache.KVCache] * 2
     assert history[0].keys.shape == history[0].values.shape == (3, 2, 5, 4)
     assert history[0].keys.dtype == torch.bfloat16
     assert history[0].keys.data_ptr() != history[1].keys.data_ptr()
-    memories = pasts(small("xl", past=c.HiddenMemory(length=7)), batch=3, capacity=5)
+    memories = caches(small("xl", past=c.HiddenMemory(length=7)), batch=3, capacity=5)
     assert [(type(each), each.capacity) for each in memories] == [(cache.HiddenMemory, 7)] * 2
-    assert len(pasts(small("original", decoder_layers=3), batch=1, capacity=2)) == 3
+    assert len(caches(small("original", decoder_layers=3), batch=1, capacity=2)) == 3
 
 
 def test_an_encoder_keeps_no_past(small):
     message = "bert-base looks at whole sequences and keeps no past"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        pasts(small("bert"), batch=1, capacity=4)
+        caches(small("bert"), batch=1, capacity=4)
 
 
 @pytest.mark.parametrize(

@@ -127,13 +127,13 @@ def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
     )
 
 
-def pasts(
+def caches(
     config: c.AnyModelConfig,
     batch: int,
     capacity: int,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
-) -> list[cache.Past]:
+) -> list[cache.Cache]:
     """A fresh past for each (decoder) layer, for `batch` sequences of up to `capacity` tokens."""
     layers = config.decoder_layers if isinstance(config, c.Seq2SeqConfig) else config.layers
     match config.past:
@@ -154,11 +154,11 @@ def inference_caches(
     capacity: int,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
-) -> list[cache.Past]:
+) -> list[cache.Cache]:
     """The same for a model that learns nothing meanwhile: a memory is not projected anew."""
     if isinstance(config.past, c.HiddenMemory):
         return [cache.KVMemory(config.past.length) for _ in range(config.layers)]
-    return pasts(config, batch, capacity, dtype, device)
+    return caches(config, batch, capacity, dtype, device)
 
 
 def block(config: c.ModelConfig) -> Block:

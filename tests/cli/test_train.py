@@ -195,10 +195,10 @@ def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch)
 
     whole = Transformer.loss
 
-    def narrow(self, batch, pasts=None):
+    def narrow(self, batch, caches=None):
         if self.training and len(batch.tokens) > narrow.room:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")
-        return whole(self, batch, pasts)
+        return whole(self, batch, caches)
 
     monkeypatch.setattr(Transformer, "loss", narrow)
     narrow.room = 2

@@ -153,13 +153,13 @@ def test_gradients_are_exact(position, pattern, memory, scrambled):
         ).double()
     )
     parameters = dict(attention.named_parameters())
-    past = HiddenMemory(memory)
-    past.states = torch.randn(2, memory, width, dtype=torch.float64)
+    cache = HiddenMemory(memory)
+    cache.states = torch.randn(2, memory, width, dtype=torch.float64)
     keep = torch.tensor([[False, True, True, True, True], [True] * 5])[:, : memory + 3]
 
     def run(x, *values):
         named = dict(zip(parameters, values, strict=True))
-        return torch.func.functional_call(attention, named, (x, Mask(pattern, keep), past))
+        return torch.func.functional_call(attention, named, (x, Mask(pattern, keep), cache))
 
     x = torch.randn(2, 3, width, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(run, (x, *parameters.values()))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 from clearformer.core.block import plainly, recomputed
 from clearformer.core.cache import HiddenMemory
 from clearformer.core.heads import IGNORE
@@ -37,9 +37,9 @@ def continued(model, tokens, history, chunks, keep=None):
     for piece in tokens.split(chunks, dim=1):
         end += piece.shape[1]
         seen = None if keep is None else keep[:, :end]
-        pieces.append(model(piece, seen, pasts=history))
-        for past in history:
-            past.advance()
+        pieces.append(model(piece, seen, caches=history))
+        for cache in history:
+            cache.advance()
     return torch.cat(pieces, dim=1)
 
 
@@ -58,7 +58,7 @@ def test_cached_is_uncached(position, patterns, chunks, small, scrambled):
     config = small("generator", position=POSITIONS[position], patterns=PATTERNS[patterns])
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, LENGTH))
-    cached = continued(model, tokens, pasts(config, batch=2, capacity=LENGTH), chunks)
+    cached = continued(model, tokens, caches(config, batch=2, capacity=LENGTH), chunks)
     assert_near(cached, model(tokens))
 
 
@@ -76,7 +76,7 @@ def test_a_left_padded_batch_with_a_cache_is_each_sequence_alone(
     for row, sequence in enumerate(alone):
         tokens[row, -lengths[row] :] = sequence
     keep = torch.arange(LENGTH) >= LENGTH - torch.tensor(lengths)[:, None]
-    history = pasts(config, batch=3, capacity=LENGTH)
+    history = caches(config, batch=3, capacity=LENGTH)
     together = continued(model, tokens, history, [4, 1, 1, 2, 1], keep)
     for row, sequence in enumerate(alone):
         assert_near(together[row, -lengths[row] :], model(sequence)[0])
@@ -90,13 +90,13 @@ def test_cached_decoding_with_a_source_is_teacher_forcing(chunks, small, scrambl
     source, target = torch.randint(config.vocabulary, (2, 2, 7))
     source_keep = torch.arange(7) < torch.tensor([[7], [4]])
     encoded = model.encode(source, source_keep)
-    history = pasts(config, batch=2, capacity=7)
+    history = caches(config, batch=2, capacity=7)
     assert len(history) == 3
     pieces = []
     for piece in target.split(chunks, dim=1):
-        pieces.append(model.head(model.hidden(piece, encoded, pasts=history)))
-        for past in history:
-            past.advance()
+        pieces.append(model.head(model.hidden(piece, encoded, caches=history)))
+        for cache in history:
+            cache.advance()
     assert_near(torch.cat(pieces, dim=1), model(source, target, source_keep))
 
 
@@ -107,7 +107,7 @@ def test_segments_with_enough_memory_are_the_whole(position, chunks, small, scra
     config = small("xl", position=POSITIONS[position])
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, 12))
-    memories = pasts(config, batch=2, capacity=12)
+    memories = caches(config, batch=2, capacity=12)
     assert all(isinstance(memory, HiddenMemory) for memory in memories)
     assert_near(continued(model, tokens, memories, chunks), model(tokens))
 
@@ -120,7 +120,7 @@ def test_a_short_memory_reaches_one_memory_further_back_a_layer(small, scrambled
     tokens = torch.randint(config.vocabulary, (1, 12))
 
     def last_logits(tokens):
-        return continued(model, tokens, pasts(config, batch=1, capacity=12), 2)[:, -1]
+        return continued(model, tokens, caches(config, batch=1, capacity=12), 2)[:, -1]
 
     for place in range(12):
         other = tokens.clone()
@@ -134,8 +134,8 @@ def test_gradients_of_a_segment_stop_at_the_memory(small, scrambled, gradients):
     config = small("xl", head=c.NextToken(tied=False))
     model = scrambled(build(config))
     first, second = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[4, 5, 6, 7]])
-    memories = pasts(config, batch=1, capacity=12)
-    model(first, pasts=memories)
+    memories = caches(config, batch=1, capacity=12)
+    model(first, caches=memories)
     for memory in memories:
         memory.advance()
     total, count = model.loss(Batch(second, second), memories)
@@ -245,16 +245,16 @@ def test_the_head_of_a_cached_step_sees_the_padding_of_its_own_tokens(small, scr
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, 6))
     keep = torch.tensor([[0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]).bool()
-    history = pasts(config, batch=2, capacity=6)
+    history = caches(config, batch=2, capacity=6)
     with torch.no_grad():
         continued_hidden = []
         for piece, end in zip(tokens.split(3, dim=1), (3, 6), strict=True):
             length = history[0].length
-            continued_hidden.append(model.hidden(piece, keep[:, :end], pasts=history))
+            continued_hidden.append(model.hidden(piece, keep[:, :end], caches=history))
             pooled = model.head(continued_hidden[-1], keep[:, length:end])
-            assert_near(model(piece, keep[:, :end], pasts=history), pooled)
-            for past in history:
-                past.advance()
+            assert_near(model(piece, keep[:, :end], caches=history), pooled)
+            for cache in history:
+                cache.advance()
         assert_near(torch.cat(continued_hidden, dim=1), model.hidden(tokens, keep))
 
 
@@ -312,11 +312,11 @@ def test_the_loss_is_that_of_the_head(small, example, logits):
             assert count == wanted.numel()
 
 
-def test_pasts_of_another_count_are_refused(small):
+def test_caches_of_another_count_are_refused(small):
     config = small("gpt2")
-    history = pasts(config, batch=1, capacity=4)[:1]
+    history = caches(config, batch=1, capacity=4)[:1]
     with (
         torch.no_grad(),
-        pytest.raises(ValueError, match=r"^got 1 pasts for 2 layers: there must be one for each$"),
+        pytest.raises(ValueError, match=r"^got 1 caches for 2 layers: there must be one for each$"),
     ):
-        build(config)(torch.zeros(1, 4, dtype=torch.long), pasts=history)
+        build(config)(torch.zeros(1, 4, dtype=torch.long), caches=history)

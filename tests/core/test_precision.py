@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from clearformer import config as c
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 from clearformer.core import kernels
 from clearformer.core.attention import Attention
 from clearformer.core.masks import Mask
@@ -121,11 +121,11 @@ def test_a_cache_gives_the_same_numbers_in_float64(family, small, scrambled):
     config = small(family)
     model = scrambled(build(config).double()).eval()
     tokens = torch.randint(config.vocabulary, (2, 9))
-    memory, found = pasts(config, 2, 9, torch.float64), []
+    memory, found = caches(config, 2, 9, torch.float64), []
     for part in tokens.split((4, 1, 3, 1), dim=1):
-        found.append(model(part, pasts=memory))
-        for past in memory:
-            past.advance()
+        found.append(model(part, caches=memory))
+        for cache in memory:
+            cache.advance()
     torch.testing.assert_close(torch.cat(found, 1), model(tokens), atol=1e-12, rtol=0)
 
 

@@ -1,4 +1,4 @@
-"""Random cases: every kernel, pattern, position and past gives the same numbers in float64."""
+"""Random cases: every kernel, pattern, position and cache gives the same numbers in float64."""
 
 import math
 import random
@@ -123,7 +123,7 @@ def test_kernels_are_one_function(seed):
 
 @pytest.mark.parametrize("seed", range(40))
 @torch.no_grad()
-def test_pasts_padding_and_company_change_nothing(seed):
+def test_caches_padding_and_company_change_nothing(seed):
     chance = random.Random(seed)
     torch.manual_seed(seed)
     groups, batch, tokens = (
@@ -145,18 +145,18 @@ def test_pasts_padding_and_company_change_nothing(seed):
     x = torch.randn(batch, width, tokens, dtype=torch.float64).transpose(1, 2)
     pattern = chance.choice([Causal(), Causal() & Local(3), Causal() & Fixed(3, 1)])
     expected = layer(x, Mask(pattern))
-    pasts = (
+    caches = (
         KVCache(batch, groups, tokens, head_width, torch.float64),
         HiddenMemory(tokens),
         KVMemory(tokens),
     )
-    for past in pasts:
+    for cache in caches:
         sizes = [chance.randint(1, 2) for _ in range(tokens)]
         found = []
         for part in x.tensor_split([sum(sizes[:n]) for n in range(1, tokens)], dim=1):
             if part.shape[1]:
-                found.append(layer(part, Mask(pattern), past))
-                past.advance()
+                found.append(layer(part, Mask(pattern), cache))
+                cache.advance()
         near(torch.cat(found, dim=1), expected)
     padding = torch.randn(batch, 2, width, dtype=torch.float64)
     real, hidden = torch.ones(batch, tokens).bool(), torch.zeros(batch, 2).bool()

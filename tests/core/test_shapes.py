@@ -364,7 +364,7 @@ def test_a_loss_in_chunks_has_one_gradient_to_give(monkeypatch):
         loss.backward()
 
 
-# --- pasts -----------------------------------------------------------------------------------
+# --- caches ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -113,13 +113,13 @@ def test_a_decoder_stack_gives_each_layer_its_own_source(scrambled):
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_pasts_must_be_one_for_each_layer(count):
-    message = f"got {count} pasts for 2 layers: there must be one for each"
-    x, pasts = torch.randn(1, 3, WIDTH), [NO_CACHE] * count
+def test_caches_must_be_one_for_each_layer(count):
+    message = f"got {count} caches for 2 layers: there must be one for each"
+    x, caches = torch.randn(1, 3, WIDTH), [NO_CACHE] * count
     for stack in (Stack([block(), block()]), DecoderStack([block(), block()])):
         arguments = (x,) if type(stack) is Stack else (x, [NO_CACHE, NO_CACHE])
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            stack(*arguments, pasts=pasts)
+            stack(*arguments, caches=caches)
 
 
 class EagerMemory(HiddenMemory):
@@ -136,19 +136,19 @@ def gradients_of_segments(stack, x, memory, run):
     stack.zero_grad(set_to_none=True)
     stack.runs = (run,)
     torch.manual_seed(1)
-    pasts = [memory(capacity=3) for _ in stack.blocks]
+    caches = [memory(capacity=3) for _ in stack.blocks]
     segments = []
     for segment in x.split(3, dim=1):
         segment = segment.clone().requires_grad_()
         # The first segment fills the memory: after it a second reading has the same shapes, and
         # nothing but the numbers can tell.
-        with torch.set_grad_enabled(bool(pasts[0].length)):
-            y = stack(segment, pasts=pasts)
+        with torch.set_grad_enabled(bool(caches[0].length)):
+            y = stack(segment, caches=caches)
         if y.requires_grad:
             y.square().sum().backward()
             segments.append(segment.grad)
-        for past in pasts:
-            past.advance()
+        for cache in caches:
+            cache.advance()
     return [*segments, *(parameter.grad for parameter in stack.parameters())]
 
 

@@ -48,11 +48,11 @@ def test_two_sparse_layers_reach_the_whole_past_and_one_does_not():
     assert not torch.equal(reach((strided, strided), 9), whole_past)
 
 
-def influence(model, tokens, pasts=None):
+def influence(model, tokens, caches=None):
     """Which inputs' vectors have a gradient in which outputs, by the Jacobian: (T, T)."""
     table = model.embedding.token.weight.detach()
     x = table[tokens].requires_grad_()  # (1, T, E)
-    y = model.stack(x, None, pasts)
+    y = model.stack(x, None, caches)
     rows = [
         torch.autograd.grad(y[0, i].square().sum(), x, retain_graph=True)[0][0].abs().amax(dim=-1)
         for i in range(y.shape[1])
@@ -93,11 +93,11 @@ def test_reach_through_a_memory_is_where_a_change_is_felt(layers, length, memory
     tokens = torch.randint(config.vocabulary, (1, keys))
 
     def last_segment(x):
-        pasts = [Memory(memory) for _ in range(layers)]
+        caches = [Memory(memory) for _ in range(layers)]
         for segment in x.split(length, dim=1):
-            y = model(segment, pasts=pasts)
-            for past in pasts:
-                past.advance()
+            y = model(segment, caches=caches)
+            for cache in caches:
+                cache.advance()
         return y[0]
 
     with torch.no_grad():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 from clearformer.config import HiddenMemory
 from clearformer.core.basic import attend
 from clearformer.core.block import post_norm
@@ -148,12 +148,12 @@ def test_a_memory_is_looked_at_segment_by_segment(scrambled):
     assert found.get("bias", 1).shape == (4, 2, 6)
     assert found.tokens() == ["8", "9"]
     assert found.key_tokens() == ["4", "5", "6", "7", "8", "9"]
-    memories = pasts(config, 1, 10)
+    memories = caches(config, 1, 10)
     with torch.inference_mode():
         for part in torch.arange(10)[None].split(4, dim=1):
-            expected = model.eval()(part, pasts=memories)
-            for past in memories:
-                past.advance()
+            expected = model.eval()(part, caches=memories)
+            for cache in memories:
+                cache.advance()
     torch.testing.assert_close(found.logits, expected[0], rtol=0, atol=1e-5)
     assert found.get("k_proj", 1).shape == found.get("k", 1).shape
     torch.testing.assert_close(found.get("k_proj", 1), found.get("k", 1))  # keys are not turned

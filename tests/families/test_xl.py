@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 from clearformer.config import HiddenMemory
 from clearformer.core.model import Batch
 
@@ -76,14 +76,14 @@ def published(model, config, tokens, memory):
 
 def segments_of(model, config, tokens, length):
     """Ours and the published one, segment by segment, each with a memory of its own."""
-    ours = pasts(config, batch=1, capacity=99)
+    ours = caches(config, batch=1, capacity=99)
     theirs = [[] for _ in range(config.layers)]
     for segment in tokens.split(length):
-        given = model(segment[None], pasts=ours)[0]
+        given = model(segment[None], caches=ours)[0]
         expected, entered = published(model, config, segment, theirs)
         yield given, expected
-        for past in ours:
-            past.advance()
+        for cache in ours:
+            cache.advance()
         theirs = [[*old, *new][-MEMORY:] for old, new in zip(theirs, entered, strict=True)]
 
 
@@ -110,10 +110,10 @@ def test_a_memory_is_a_longer_context_with_a_stopped_gradient(model, config):
     config = replace(config, layers=1)
     model = build(config, seed=3).double()
     tokens = torch.randint(config.vocabulary, (2, 5 + 4))
-    memory = pasts(config, batch=2, capacity=99)
-    model(tokens[:, :5], pasts=memory)
+    memory = caches(config, batch=2, capacity=99)
+    model(tokens[:, :5], caches=memory)
     memory[0].advance()
-    after = model(tokens[:, 5:], pasts=memory)
+    after = model(tokens[:, 5:], caches=memory)
     torch.testing.assert_close(after, model(tokens)[:, 5:])
 
     block = model.stack.blocks[0]
@@ -140,6 +140,6 @@ def test_a_longer_memory_than_trained_only_adds_to_what_is_seen(model, config):
     for start in range(0, 24, 6):
         some = tokens[:, start : start + 7]
         total += model.loss(Batch(some[:, :-1], some[:, 1:]), memory)[0]
-        for past in memory:
-            past.advance()
+        for cache in memory:
+            cache.advance()
     torch.testing.assert_close(total, whole)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 from clearformer.core.kernels import explicit
 from clearformer.inference.fast_decode import Flat, understands
 from clearformer.inference.int8 import quantize
@@ -34,36 +34,36 @@ def test_flat_is_through_the_modules(name, keep, arrange, small, scrambled):
     config = small(family, **changes)
     model = arrange(scrambled(build(config)).eval())
     tokens = torch.randint(13, (3, 9))
-    plain, flat = pasts(config, 3, 9), pasts(config, 3, 9)
+    plain, flat = caches(config, 3, 9), caches(config, 3, 9)
     assert understands(model, flat)
     step = Flat(model, flat)
     for memory in (plain, flat):
-        model.hidden(tokens[:, :5], None if keep is None else keep[:, :5], pasts=memory)
-        for past in memory:
-            past.advance()
+        model.hidden(tokens[:, :5], None if keep is None else keep[:, :5], caches=memory)
+        for cache in memory:
+            cache.advance()
     for place in range(5, 9):
         own = None if keep is None else keep[:, : place + 1]
         token = tokens[:, place : place + 1]
-        expected = model.head(model.hidden(token, own, pasts=plain))[:, 0]
+        expected = model.head(model.hidden(token, own, caches=plain))[:, 0]
         found = step(token[:, 0], own)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-        for past in (*plain, *flat):
-            past.advance()
+        for cache in (*plain, *flat):
+            cache.advance()
     for one, other in zip(plain, flat, strict=True):
         torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-5)
 
 
 def test_what_it_does_not_know_it_leaves_alone(small):
     config = small("xl")
-    assert not understands(build(config).eval(), pasts(config, 1, 5))
+    assert not understands(build(config).eval(), caches(config, 1, 5))
     config = small("gpt2", position=c.RelativeXL())
-    assert not understands(build(config).eval(), pasts(config, 1, 5))
+    assert not understands(build(config).eval(), caches(config, 1, 5))
     config = small("gpt2")
     model = build(config).eval()
-    assert understands(model, pasts(config, 1, 5))
-    assert not understands(model.train(), pasts(config, 1, 5))
+    assert understands(model, caches(config, 1, 5))
+    assert not understands(model.train(), caches(config, 1, 5))
     model.eval().stack.blocks[1].attention.kernel = explicit
-    assert not understands(model, pasts(config, 1, 5))
+    assert not understands(model, caches(config, 1, 5))
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -73,14 +73,14 @@ def test_a_model_in_float64_is_flat_in_float64(name, small, scrambled):
     config = small(family, **changes)
     model = scrambled(build(config).double()).eval()
     tokens = torch.randint(13, (3, 9))
-    plain, flat = (pasts(config, 3, 9, torch.float64) for _ in range(2))
+    plain, flat = (caches(config, 3, 9, torch.float64) for _ in range(2))
     step = Flat(model, flat)
     for place in range(9):
         own, token = KEEP[:, : place + 1], tokens[:, place]
-        expected = model(token[:, None], own, pasts=plain)[:, 0]
+        expected = model(token[:, None], own, caches=plain)[:, 0]
         torch.testing.assert_close(step(token, own), expected, atol=1e-12, rtol=0)
-        for past in (*plain, *flat):
-            past.advance()
+        for cache in (*plain, *flat):
+            cache.advance()
 
 
 @pytest.mark.parametrize("position", [c.NoPosition(), c.ALiBi(), c.Rotary()])
@@ -91,13 +91,13 @@ def test_a_token_that_sees_nothing_is_no_nan(position, small, scrambled):
     config = small("gpt2", position=position, patterns=(blind,))
     model = scrambled(build(config)).eval()
     tokens = torch.randint(13, (2, 6))
-    memory = pasts(config, 2, 6)
+    memory = caches(config, 2, 6)
     assert understands(model, memory)
     step, found = Flat(model, memory), []
     for token in tokens.T:
         found.append(step(token, None))
-        for past in memory:
-            past.advance()
+        for cache in memory:
+            cache.advance()
     given = torch.stack(found, dim=1)
     assert given.isfinite().all()
     torch.testing.assert_close(given, model(tokens), atol=1e-5, rtol=1e-5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer.build import build, pasts
+from clearformer.build import build, caches
 from clearformer.core.embedding import Embedding
 from clearformer.families import FAMILIES
 from clearformer.inference.int8 import (
@@ -101,11 +101,11 @@ def test_it_writes_with_a_cache(small):
     model = quantize(build(config)).eval()
     tokens = torch.randint(13, (1, 6))
     with torch.inference_mode():
-        memory = pasts(config, 1, 6)
+        memory = caches(config, 1, 6)
         for token in tokens.split(1, dim=1):
-            logits = model(token, pasts=memory)
-            for past in memory:
-                past.advance()
+            logits = model(token, caches=memory)
+            for cache in memory:
+                cache.advance()
         # Inputs are rounded anew in each call, so a step alone is near and not equal.
         assert (logits[0, -1] - model(tokens)[0, -1]).abs().max() < 0.1
 

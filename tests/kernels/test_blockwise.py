@@ -175,7 +175,7 @@ def test_padding_of_another_shape_is_refused():
 
 
 def test_a_model_generates_with_a_cache_as_it_learns_without(small, scrambled):
-    from clearformer.build import build, pasts
+    from clearformer.build import build, caches
     from clearformer.families import preset
 
     assert preset("sparse").kernel == "blockwise"
@@ -184,10 +184,10 @@ def test_a_model_generates_with_a_cache_as_it_learns_without(small, scrambled):
     tokens = torch.randint(config.vocabulary, (2, 30))
     with torch.inference_mode():
         whole = model(tokens)
-        memory = pasts(config, batch=2, capacity=30)
+        memory = caches(config, batch=2, capacity=30)
         steps = []
         for some in tokens.split((7, 1, 1, 13, 8), dim=1):
-            steps.append(model(some, pasts=memory))
-            for past in memory:
-                past.advance()
+            steps.append(model(some, caches=memory))
+            for cache in memory:
+                cache.advance()
     torch.testing.assert_close(torch.cat(steps, dim=1), whole)

@@ -72,13 +72,13 @@ def test_a_memory_is_read_as_it_was(what, small, example):
         torch.manual_seed(0)
         model = build(config).train()
         recompute.apply(model, value)
-        pasts = [HiddenMemory(12) for _ in range(config.layers)]
+        caches = [HiddenMemory(12) for _ in range(config.layers)]
         for seed in range(3):
             torch.manual_seed(seed)
-            sums, _ = model.loss(example(config), pasts)
+            sums, _ = model.loss(example(config), caches)
             sums.sum().backward()
-            for past in pasts:
-                past.advance()
+            for cache in caches:
+                cache.advance()
         return {name: p.grad for name, p in model.named_parameters()}
 
     assert equal(segments(None), segments(what))

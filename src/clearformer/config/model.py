@@ -139,7 +139,7 @@ class HiddenMemory:
         require(self, "length", 0 <= self.length <= most, f"at least 0 and at most {most}")
 
 
-Past = KVCache | HiddenMemory
+Cache = KVCache | HiddenMemory
 
 # --- the model -----------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class ModelConfig:
     embedding_norm: Norm | None = None
     segments: int | None = None
     neighbours: Neighbours | None = None
-    past: Past | None = None
+    past: Cache | None = None
     kernel: Literal["fused", "blockwise", "explicit", "loop"] = "fused"
 
     def __post_init__(self) -> None:

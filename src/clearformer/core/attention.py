@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.basic import require_shape
-from clearformer.core.cache import NO_CACHE, FrozenKV, Heads, Past
+from clearformer.core.cache import NO_CACHE, Cache, FrozenKV, Heads
 from clearformer.core.kernels import Kernel, fused
 from clearformer.core.masks import Mask
 from clearformer.core.positions import Position
@@ -67,9 +67,9 @@ class Attention(nn.Module):
         self.kernel = kernel
         self.dropout = dropout
 
-    def forward(self, x: Tensor, mask: Mask, past: Past = NO_CACHE) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask, cache: Cache = NO_CACHE) -> Tensor:
         self._require_vectors("x", x)
-        q, k, v = past.read(x, self)  # (B, H, T, D), (B, G, K, D), (B, G, K, D)
+        q, k, v = cache.read(x, self)  # (B, H, T, D), (B, G, K, D), (B, G, K, D)
         q, bias = self.position.score(q, k)
         y = self.kernel(q, k, v, mask, bias, self.dropout if self.training else 0.0)
         # The past may have put queries of several sequences side by side, where these share

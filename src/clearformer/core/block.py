@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from clearformer.core.attention import Attention
-from clearformer.core.cache import NO_CACHE, Past
+from clearformer.core.cache import NO_CACHE, Cache
 from clearformer.core.masks import Mask
 
 Activation = Callable[[Tensor], Tensor]
@@ -135,9 +135,9 @@ class Block(nn.Module):
         self.residual = residual
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Mask, past: Past = NO_CACHE) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask, cache: Cache = NO_CACHE) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            return self.run(self.attention, x, mask, past)
+            return self.run(self.attention, x, mask, cache)
 
         x = self.residual(x, attend, self.attention_norm, self.dropout)
         return self.residual(x, self.feed_forward, self.feed_forward_norm, self.dropout)
@@ -165,9 +165,11 @@ class DecoderBlock(nn.Module):
         self.residual = residual
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Mask, past: Past, source_mask: Mask, source: Past) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Mask, cache: Cache, source_mask: Mask, source: Cache
+    ) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            return self.run(self.attention, x, mask, past)
+            return self.run(self.attention, x, mask, cache)
 
         def attend_to_source(x: Tensor) -> Tensor:
             return self.run(self.cross_attention, x, source_mask, source)

@@ -32,8 +32,8 @@ class Projection(Protocol):
     def queries_keys_values(self, x: Tensor, start: int) -> Heads: ...
 
 
-class Past:
-    """Base of all pasts, and the past of a sequence that has none."""
+class Cache:
+    """Base of all caches, and the past of a sequence that has none."""
 
     length: int = 0  # keys that come before those of the tokens at hand
 
@@ -54,14 +54,14 @@ class Past:
         """Each of the sequences `targets` becomes what its one of `sources` was; each (R,)."""
 
 
-class Nothing(Past):
+class NoCache(Cache):
     """No past: keys and values are those of the tokens at hand."""
 
 
-NO_CACHE = Nothing()
+NO_CACHE = NoCache()
 
 
-class KVCache(Past):
+class KVCache(Cache):
     """Keys and values of all tokens so far, preallocated, written in place."""
 
     def __init__(
@@ -128,7 +128,7 @@ class KVCache(Past):
         self.room = torch.cat((self.room, self.room.new_zeros(more)), dim=3)
 
 
-class FrozenKV(Past):
+class FrozenKV(Cache):
     """Keys and values of another sequence, made once: cross-attention's only source.
 
     Several sequences may look at one source (the beams of a search): they come one after the
@@ -151,7 +151,7 @@ class FrozenKV(Past):
         self.keys, self.values = self.keys[rows], self.values[rows]
 
 
-class HiddenMemory(Past):
+class HiddenMemory(Cache):
     """The last `capacity` hidden states that entered a layer, as they were, without gradient."""
 
     def __init__(self, capacity: int) -> None:
@@ -203,7 +203,7 @@ class HiddenMemory(Past):
             self.states = self.states.index_copy(0, targets, self.states[sources])
 
 
-class KVMemory(Past):
+class KVMemory(Cache):
     """The keys and values of the last `capacity` tokens.
 
     What a `HiddenMemory` gives while the weights rest, without projecting every state again for

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearformer.core.block import DecoderBlock
-from clearformer.core.cache import FrozenKV, Past
+from clearformer.core.cache import Cache, FrozenKV
 from clearformer.core.embedding import Embedding
 from clearformer.core.heads import SumAndCount
 from clearformer.core.patterns import Pattern
@@ -43,30 +43,30 @@ class Transformer(nn.Module):
         tokens: Tensor,
         keep: Tensor | None = None,
         segments: Tensor | None = None,
-        pasts: Sequence[Past] | None = None,
+        caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
         """Hidden states (B, T, E) of `tokens` (B, T); keep is (B, K), past included.
 
         `structure` says who may look at whom in this very batch, such as its graphs.
         """
-        start = pasts[0].length if pasts else 0
+        start = caches[0].length if caches else 0
         x = self.embedding(tokens, keep, segments, start)  # (B, T, E)
-        return self.stack(x, keep, pasts, structure)
+        return self.stack(x, keep, caches, structure)
 
     def forward(
         self,
         tokens: Tensor,
         keep: Tensor | None = None,
         segments: Tensor | None = None,
-        pasts: Sequence[Past] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Any:
         """Logits, whatever their shape: it is the head's."""
-        hidden = self.hidden(tokens, keep, segments, pasts)
+        hidden = self.hidden(tokens, keep, segments, caches)
         return self.head(hidden, _own(keep, tokens))
 
-    def loss(self, batch: Batch, pasts: Sequence[Past] | None = None) -> SumAndCount:
-        hidden = self.hidden(batch.tokens, batch.keep, batch.segments, pasts)
+    def loss(self, batch: Batch, caches: Sequence[Cache] | None = None) -> SumAndCount:
+        hidden = self.hidden(batch.tokens, batch.keep, batch.segments, caches)
         own = _own(batch.keep, batch.tokens)
         return self.head.loss(hidden, batch.targets, own)  # type: ignore[operator]
 
@@ -86,7 +86,7 @@ class PairBatch:
 class Source:
     """An encoded sequence, as each decoder layer will look at it."""
 
-    pasts: Sequence[FrozenKV]
+    caches: Sequence[FrozenKV]
     keep: Tensor | None  # (B, S)
 
 
@@ -111,20 +111,20 @@ class Seq2Seq(nn.Module):
     def encode(self, source: Tensor, keep: Tensor | None = None) -> Source:
         """Read the source (B, S) once; its keys and values serve every decoding step."""
         context: Tensor = self.encoder(self.source_embedding(source, keep), keep)  # (B, S, E)
-        pasts = [_cross_attention(block).freeze(context) for block in self.decoder.blocks]
-        return Source(pasts, keep)
+        caches = [_cross_attention(block).freeze(context) for block in self.decoder.blocks]
+        return Source(caches, keep)
 
     def hidden(
         self,
         target: Tensor,
         source: Source,
         keep: Tensor | None = None,
-        pasts: Sequence[Past] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Tensor:
         """Hidden states (B, T, E) of the target so far, given the encoded source."""
-        start = pasts[0].length if pasts else 0
+        start = caches[0].length if caches else 0
         x = self.target_embedding(target, keep, start=start)  # (B, T, E)
-        return self.decoder(x, source.pasts, source.keep, keep, pasts)
+        return self.decoder(x, source.caches, source.keep, keep, caches)
 
     def forward(
         self,

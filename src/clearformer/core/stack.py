@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from clearformer.core.block import Run, plainly
-from clearformer.core.cache import NO_CACHE, Past
+from clearformer.core.cache import NO_CACHE, Cache
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Full, Pattern
 
@@ -40,15 +40,15 @@ class Stack(nn.Module):
         self,
         x: Tensor,
         keep: Tensor | None = None,
-        pasts: Sequence[Past] | None = None,
+        caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
         """`structure` is this batch's own, such as its graphs; each layer's pattern cuts it."""
-        pasts = _one_for_each_layer(pasts, len(self.blocks))
-        for layer, (block, past) in enumerate(zip(self.blocks, pasts, strict=True)):
+        caches = _one_for_each_layer(caches, len(self.blocks))
+        for layer, (block, cache) in enumerate(zip(self.blocks, caches, strict=True)):
             own = self.pattern(layer)
             mask = Mask(own if structure is None else own & structure, keep)
-            x = self.runs[layer % len(self.runs)](block, x, mask, past)  # (B, T, E)
+            x = self.runs[layer % len(self.runs)](block, x, mask, cache)  # (B, T, E)
         return self.norm(x)
 
 
@@ -58,26 +58,28 @@ class DecoderStack(Stack):
     def forward(  # type: ignore[override]
         self,
         x: Tensor,
-        sources: Sequence[Past],
+        sources: Sequence[Cache],
         source_keep: Tensor | None = None,
         keep: Tensor | None = None,
-        pasts: Sequence[Past] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Tensor:
-        pasts = _one_for_each_layer(pasts, len(self.blocks))
+        caches = _one_for_each_layer(caches, len(self.blocks))
         sources = _one_for_each_layer(sources, len(self.blocks))
         source_mask = Mask(Full(), source_keep)
-        for layer, (block, past, source) in enumerate(
-            zip(self.blocks, pasts, sources, strict=True)
+        for layer, (block, cache, source) in enumerate(
+            zip(self.blocks, caches, sources, strict=True)
         ):
             mask = Mask(self.pattern(layer), keep)
             run = self.runs[layer % len(self.runs)]
-            x = run(block, x, mask, past, source_mask, source)  # (B, T, E)
+            x = run(block, x, mask, cache, source_mask, source)  # (B, T, E)
         return self.norm(x)
 
 
-def _one_for_each_layer(pasts: Sequence[Past] | None, layers: int) -> Sequence[Past]:
-    if pasts is None:
+def _one_for_each_layer(caches: Sequence[Cache] | None, layers: int) -> Sequence[Cache]:
+    if caches is None:
         return [NO_CACHE] * layers
-    if len(pasts) != layers:
-        raise ValueError(f"got {len(pasts)} pasts for {layers} layers: there must be one for each")
-    return pasts
+    if len(caches) != layers:
+        raise ValueError(
+            f"got {len(caches)} caches for {layers} layers: there must be one for each"
+        )
+    return caches

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from clearformer.core.cache import HiddenMemory, Past
+from clearformer.core.cache import Cache, HiddenMemory
 from clearformer.core.model import Seq2Seq
 from clearformer.explore.recording import (
     PATTERNS,
@@ -167,15 +167,15 @@ def _run(subject: Subject, given: Input) -> Any:
         assert given.target is not None
         source, target = given.tokens.to(device), given.target.to(device)
         return model(source, target, on_device(given.keep), on_device(given.target_keep))
-    pasts: list[Past] | None = None
+    caches: list[Cache] | None = None
     if given.memory is not None:
-        pasts = [HiddenMemory(given.memory) for _ in model.stack.blocks]
+        caches = [HiddenMemory(given.memory) for _ in model.stack.blocks]
         for start in range(0, given.start, given.segment):
-            model(given.tokens[:, start : start + given.segment].to(device), pasts=pasts)
-            for past in pasts:
-                past.advance()
+            model(given.tokens[:, start : start + given.segment].to(device), caches=caches)
+            for cache in caches:
+                cache.advance()
     own = given.tokens[:, given.start :].to(device)
-    return model(own, on_device(given.keep), on_device(given.segments), pasts)
+    return model(own, on_device(given.keep), on_device(given.segments), caches)
 
 
 def _require_layers(model: Model, layers: Sequence[int] | None) -> None:

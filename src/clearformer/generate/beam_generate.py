@@ -132,8 +132,8 @@ class PromptBeams:
     def copy(self, sources: Tensor, targets: Tensor) -> None:
         """The rows `targets` become what the rows `sources` are, of the same prompt."""
         here = self.decoder.device
-        for past in self.decoder.memory:
-            past.copy(sources.to(here), targets.to(here))
+        for cache in self.decoder.memory:
+            cache.copy(sources.to(here), targets.to(here))
 
     def select(self, sentences: Tensor) -> None:
         """Go on with these prompts alone, all versions of each."""

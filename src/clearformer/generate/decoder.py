@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clearformer.build import inference_caches
 from clearformer.config import HiddenMemory
-from clearformer.core.cache import KVCache, Past
+from clearformer.core.cache import Cache, KVCache
 from clearformer.core.heads import at_least_float32
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.fast_decode import Flat, understands
@@ -39,7 +39,7 @@ class Decoder:
             raise ValueError(f"chunk is {chunk}, but it must be at least 1")
         weight = next(p for p in self.model.parameters() if p.is_floating_point())
         self.device, self.dtype = weight.device, weight.dtype
-        self.memory: list[Past] = []
+        self.memory: list[Cache] = []
         self.flat: Flat | None = None  # the short way for one token, where there is one
         self.keep: Tensor | None = None  # (B, capacity), only if there is padding
         self.length = 0  # tokens read, padding included
@@ -62,7 +62,7 @@ class Decoder:
             self.select(rows)
             logits = logits[rows]
         # Once it is known how many texts go on: products are chosen by their number.
-        caches = [past for past in self.memory if isinstance(past, KVCache)]
+        caches = [cache for cache in self.memory if isinstance(cache, KVCache)]
         self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
         return logits
 
@@ -97,8 +97,8 @@ class Decoder:
         if self.flat is None or self.compiled is not None:
             return self._logits(self._hidden(new[:, None])[:, 0])
         logits = self.flat(new, self._grown(1))
-        for past in self.memory:
-            past.advance()
+        for cache in self.memory:
+            cache.advance()
         return _for_rules(logits)
 
     @torch.inference_mode()
@@ -111,14 +111,14 @@ class Decoder:
     def rollback(self, count: int) -> None:
         """Take back the last so many tokens."""
         self.length -= count
-        for past in self.memory:
-            past.forget(count)
+        for cache in self.memory:
+            cache.forget(count)
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these texts alone."""
         chosen = torch.tensor(rows, device=self.device)
-        for past in self.memory:
-            past.select(chosen)
+        for cache in self.memory:
+            cache.select(chosen)
         if self.keep is not None:
             self.keep = self.keep[chosen]
 
@@ -126,11 +126,11 @@ class Decoder:
         """Hidden states (B, T, E) of tokens (B, T), which are then part of the past."""
         keep = self._grown(tokens.shape[1])
         if self.compiled is not None and tokens.shape[1] == 1:
-            hidden = self.compiled(tokens, keep, pasts=self.memory)
+            hidden = self.compiled(tokens, keep, caches=self.memory)
         else:
-            hidden = self.model.hidden(tokens, keep, pasts=self.memory)
-        for past in self.memory:
-            past.advance()
+            hidden = self.model.hidden(tokens, keep, caches=self.memory)
+        for cache in self.memory:
+            cache.advance()
         return hidden
 
     def _grown(self, tokens: int) -> Tensor | None:

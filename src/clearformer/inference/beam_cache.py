@@ -71,7 +71,7 @@ class Branching(Growing):
         super().__init__(model, config, len(source), beams)
         assert config.marks is not None
         self.start = config.marks.start
-        caches = [past for past in self.memory if isinstance(past, KVCache)]
+        caches = [cache for cache in self.memory if isinstance(cache, KVCache)]
         self.tree = Tree(model, model.encode(source, keep), caches, len(source) * beams)
 
     def first(self) -> Tensor:
@@ -99,12 +99,12 @@ class Tree:
     def __init__(self, model: Seq2Seq, source: Source, caches: list[KVCache], rows: int) -> None:
         self.model = model
         self.caches = caches
-        self.pasts = list(source.pasts)
+        self.sources = list(source.caches)
         self.source_mask = _added(source.keep, caches[0].keys)  # (B, 1, 1, S)
         blocks = [block for block in model.decoder.blocks if isinstance(block, DecoderBlock)]
         self.layers = [
-            _layer(block, cache, past, rows)
-            for block, cache, past in zip(blocks, caches, self.pasts, strict=True)
+            _layer(block, cache, source, rows)
+            for block, cache, source in zip(blocks, caches, self.sources, strict=True)
         ]
         self.final = norm_function(model.decoder.norm)
         keys = caches[0].keys
@@ -143,8 +143,8 @@ class Tree:
         """Go on with these sentences alone."""
         kept = self.came_by.unflatten(0, (-1, self.versions))[sentences]
         self.came_by = kept.flatten(0, 1)
-        for past in (*self.caches, *self.pasts):
-            past.select(sentences)
+        for cache in (*self.caches, *self.sources):
+            cache.select(sentences)
         self.source_mask = None if self.source_mask is None else self.source_mask[sentences]
 
     def _drop(self) -> None:
@@ -174,10 +174,10 @@ def _added(keep: Tensor | None, like: Tensor) -> Tensor | None:
 
 
 def _layer(
-    block: DecoderBlock, cache: KVCache, past: FrozenKV, rows: int
+    block: DecoderBlock, cache: KVCache, source: FrozenKV, rows: int
 ) -> Callable[[Tensor, Tensor | None, Tensor | None], Tensor]:
     attend = _attend(block.attention, cache, rows)
-    look = _look(block.cross_attention, past, rows)
+    look = _look(block.cross_attention, source, rows)
     consider = think(block.feed_forward, rows)
     first, second, third = map(
         norm_function, (block.attention_norm, block.cross_attention_norm, block.feed_forward_norm)
@@ -228,7 +228,7 @@ def _attend(attention: Attention, cache: KVCache, rows: int) -> Part:
     return attend
 
 
-def _look(attention: Attention, past: FrozenKV, rows: int) -> Part:
+def _look(attention: Attention, source: FrozenKV, rows: int) -> Part:
     """All versions look at their sentence's source."""
     heads, width = attention.heads, attention.head_width
     queries = slice(0, heads * width)
@@ -237,9 +237,9 @@ def _look(attention: Attention, past: FrozenKV, rows: int) -> Part:
     output = product(attention.output, rows)
 
     def look(x: Tensor, mask: Tensor | None) -> Tensor:
-        q = project(x).view(past.keys.shape[0], -1, heads, width).transpose(1, 2)  # (B, H, W, D)
+        q = project(x).view(source.keys.shape[0], -1, heads, width).transpose(1, 2)  # (B, H, W, D)
         y = F.scaled_dot_product_attention(
-            q, past.keys, past.values, mask, enable_gqa=heads != attention.key_heads
+            q, source.keys, source.values, mask, enable_gqa=heads != attention.key_heads
         )
         return output(y.transpose(1, 2).reshape(len(x), -1))  # (R, E)
 

@@ -57,8 +57,8 @@ class Growing:
 
     def copy(self, sources: Tensor, targets: Tensor) -> None:
         """The rows `targets` become what the rows `sources` are."""
-        for past in self.memory:
-            past.copy(sources, targets)
+        for cache in self.memory:
+            cache.copy(sources, targets)
 
     def select(self, sentences: Tensor) -> None:
         """Go on with these sentences alone, all versions of each."""
@@ -67,15 +67,15 @@ class Growing:
         self._select_rows((sentences[:, None] * self.beams + versions).flatten())
 
     def _select_rows(self, rows: Tensor) -> None:
-        for past in self.memory:
-            past.select(rows)
+        for cache in self.memory:
+            cache.select(rows)
 
     def _logits(self, tokens: Tensor) -> Tensor:
         """Logits (R, V) after the last of these tokens (R, T)."""
         self.make_room(tokens.shape[1])
         hidden = self._hidden(tokens)[:, -1]  # (R, E)
-        for past in self.memory:
-            past.advance()
+        for cache in self.memory:
+            cache.advance()
         return self.logits(hidden)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -84,9 +84,9 @@ class Growing:
 
     def make_room(self, tokens: int) -> None:
         needed = self.memory[0].length + tokens
-        for past in self.memory:
-            if isinstance(past, KVCache) and needed > past.keys.shape[2]:
-                past.extend(max(needed, 2 * past.keys.shape[2]))
+        for cache in self.memory:
+            if isinstance(cache, KVCache) and needed > cache.keys.shape[2]:
+                cache.extend(max(needed, 2 * cache.keys.shape[2]))
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         raise NotImplementedError
@@ -109,13 +109,13 @@ class Translating(Growing):
 
     def select(self, sentences: Tensor) -> None:
         super().select(sentences)
-        for past in self.source.pasts:
-            past.select(sentences)
+        for cache in self.source.caches:
+            cache.select(sentences)
         keep = self.source.keep
         self.source = replace(self.source, keep=None if keep is None else keep[sentences])
 
     def _hidden(self, tokens: Tensor) -> Tensor:
-        return self.model.hidden(tokens, self.source, pasts=self.memory)
+        return self.model.hidden(tokens, self.source, caches=self.memory)
 
 
 class Continuing(Growing):
@@ -147,7 +147,7 @@ class Continuing(Growing):
         self.keep = None if self.keep is None else self.keep[rows]
 
     def _hidden(self, tokens: Tensor) -> Tensor:
-        return self.model.hidden(tokens, self.keep, pasts=self.memory)
+        return self.model.hidden(tokens, self.keep, caches=self.memory)
 
 
 @contextmanager

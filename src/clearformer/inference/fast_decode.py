@@ -3,7 +3,7 @@
 For a small model the time of a step is not arithmetic but Python: modules that call modules.
 This is `core.block.Block` and `core.attention.Attention` for a single query and a `KVCache`,
 written out, with what is the same in all layers (angles, masks) made once. It is tested equal
-to them; whatever it does not know (other pasts, other positions) stays theirs.
+to them; whatever it does not know (other caches, other positions) stays theirs.
 
 Axes: B batch, H heads, G key heads, K keys, D head width, E model width.
 """
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
-from clearformer.core.cache import KVCache, Past
+from clearformer.core.cache import Cache, KVCache
 from clearformer.core.embedding import Embedding
 from clearformer.core.heads import NextToken
 from clearformer.core.kernels import fused
@@ -46,10 +46,10 @@ Turn = tuple[Tensor, Tensor]
 Layer = Callable[[Tensor, int, Turn | None, Tensor | None], Tensor]
 
 
-def understands(model: Transformer, pasts: Sequence[Past]) -> bool:
+def understands(model: Transformer, caches: Sequence[Cache]) -> bool:
     """Whether all of this model is written out here."""
     return (
-        all(type(past) is KVCache for past in pasts)
+        all(type(cache) is KVCache for cache in caches)
         and not model.training
         and all(
             type(block) is Block
@@ -72,17 +72,17 @@ def _same_for_all(pattern: Pattern, heads: int) -> bool:
 class Flat:
     """A model for one token at a time, given its caches."""
 
-    def __init__(self, model: Transformer, pasts: Sequence[KVCache]) -> None:
+    def __init__(self, model: Transformer, caches: Sequence[KVCache]) -> None:
         assert isinstance(model.head, NextToken)
-        rows, _, _, capacity, _ = pasts[0].room.shape
+        rows, _, _, capacity, _ = caches[0].room.shape
         self.stack = model.stack
-        self.pasts = pasts
+        self.caches = caches
         self.embedding = model.embedding
         self.embed = _embed(model.embedding, capacity)
         self.final = norm_function(model.stack.norm)
         self.project, self.capped = product(model.head.project, rows), model.head.capped
         blocks = [block for block in self.stack.blocks if isinstance(block, Block)]
-        layers = [_layer(block, past) for block, past in zip(blocks, pasts, strict=True)]
+        layers = [_layer(block, cache) for block, cache in zip(blocks, caches, strict=True)]
         first = blocks[0].attention
         self.position = first.position
         self.half = first.head_width // 2
@@ -93,7 +93,7 @@ class Flat:
 
     def __call__(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
         """Logits (B, V) of what follows tokens (B,); keep is (B, K)."""
-        place = self.pasts[0].length
+        place = self.caches[0].length
         if self.embed is None or keep is not None:
             x = self.embedding(tokens[:, None], keep, start=place)[:, 0]  # (B, E)
         else:
@@ -103,8 +103,8 @@ class Flat:
         masks = [_mask(pattern, place, keep, bias, x) for pattern in self.patterns]
         for layer, kind in self.steps:
             x = layer(x, place, turn, masks[kind])
-        for past in self.pasts:
-            past.pending = 1
+        for cache in self.caches:
+            cache.pending = 1
         return self.capped(self.project(self.final(x)))
 
     def _turn(self, place: int, x: Tensor) -> Turn | None:
@@ -169,9 +169,9 @@ def _mask(
     return bias if shown is None else bias.masked_fill(~shown, -math.inf)
 
 
-def _layer(block: Block, past: KVCache) -> Layer:
-    attend = _attend(block.attention, past)
-    consider = think(block.feed_forward, rows=past.room.shape[0])
+def _layer(block: Block, cache: KVCache) -> Layer:
+    attend = _attend(block.attention, cache)
+    consider = think(block.feed_forward, rows=cache.room.shape[0])
     first, second = norm_function(block.attention_norm), norm_function(block.feed_forward_norm)
     if block.residual is pre_norm:
 
@@ -188,9 +188,9 @@ def _layer(block: Block, past: KVCache) -> Layer:
     return layer
 
 
-def _attend(attention: Attention, past: KVCache) -> Layer:
+def _attend(attention: Attention, cache: KVCache) -> Layer:
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
-    rows, all_heads = past.room.shape[0], heads + 2 * key_heads
+    rows, all_heads = cache.room.shape[0], heads + 2 * key_heads
     project, output = product(attention.project, rows), product(attention.output, rows)
     remember = _remember(attention)
     grouped = heads != key_heads
@@ -198,7 +198,7 @@ def _attend(attention: Attention, past: KVCache) -> Layer:
     def attend(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
         batch = x.shape[0]
         # Taken from the cache each time: leaving out rows gives it another tensor.
-        room = past.room  # (B, 2, G, capacity, D)
+        room = cache.room  # (B, 2, G, capacity, D)
         q = remember(project(x).view(batch, all_heads, 1, width), room.narrow(3, place, 1), turn)
         keys, values = room.narrow(3, 0, place + 1).unbind(1)  # each (B, G, K, D)
         y = F.scaled_dot_product_attention(

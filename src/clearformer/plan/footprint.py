@@ -107,13 +107,13 @@ def _counted(
         if not accumulated:
             for optimizer in optimizers:
                 optimizer.zero_grad()
-        batch, pasts = example(config, rows, sides)
+        batch, caches = example(config, rows, sides)
         before, ledger.highest, ledger.operations = ledger.now, ledger.now, 0
-        sums, _ = loss(batch, pasts) if pasts else loss(batch)
+        sums, _ = loss(batch, caches) if caches else loss(batch)
         kept = ledger.now - before
         sums.sum().backward()
         operations = ledger.operations
-        del sums, batch, pasts
+        del sums, batch, caches
         nn.utils.clip_grad_norm_(learning, config.train.clip or 1.0)
         for optimizer in optimizers:
             optimizer.step()
@@ -227,7 +227,7 @@ def _model(config: RunConfig) -> Any:
 
 def example(
     config: RunConfig, rows: int, sides: Sides = ASSUMED
-) -> tuple[Any, list[cache.Past] | None]:
+) -> tuple[Any, list[cache.Cache] | None]:
     """A batch as the task of this model makes them, at its full length; pairs have these sides."""
     model = config.model
     if isinstance(model, Seq2SeqConfig):
@@ -240,12 +240,12 @@ def example(
     if kind == "NextToken":
         if not isinstance(model.past, HiddenMemory):
             return Batch(ids, ids), None
-        pasts: list[cache.Past] = []
+        caches: list[cache.Cache] = []
         for _ in range(model.layers):
             each = cache.HiddenMemory(model.past.length)
             each.states = torch.zeros(rows, model.past.length, model.width)
-            pasts.append(each)
-        return Batch(ids, ids), pasts
+            caches.append(each)
+        return Batch(ids, ids), caches
     keep = ids == 0
     if kind == "Classifier":
         return Batch(ids, ids[:, 0], keep, ids if model.segments else None), None
@@ -278,10 +278,10 @@ def _evaluation(config: RunConfig, model: Any, ledger: Ledger) -> int:
     rows = min(rows, -(-rows_of(config) // config.train.accumulate))
     rows = max(1, min(rows, 2**26 // (config.model.length * config.model.vocabulary)))
     model.eval()
-    batch, pasts = example(config, rows)
+    batch, caches = example(config, rows)
     before, ledger.highest = ledger.now, ledger.now
     with torch.no_grad():
-        model.loss(batch, pasts) if pasts else model.loss(batch)
+        model.loss(batch, caches) if caches else model.loss(batch)
     copied = sum(p.nbytes for p in model.parameters()) if config.train.ema else 0
     return ledger.highest - before + gradients + copied
 

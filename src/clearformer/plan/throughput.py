@@ -110,9 +110,9 @@ def _times(config: RunConfig, rows: int, what: Recompute, sides: Sides) -> tuple
         while _too_few(len(passes), time.perf_counter() - began):
             for optimizer in optimizers:
                 optimizer.zero_grad()
-            batch, pasts = footprint.example(config, rows, sides)
+            batch, caches = footprint.example(config, rows, sides)
             start = time.perf_counter()
-            sums, _ = loss(batch, pasts) if pasts else loss(batch)
+            sums, _ = loss(batch, caches) if caches else loss(batch)
             sums.sum().backward()
             middle = time.perf_counter()
             nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)

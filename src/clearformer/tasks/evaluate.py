@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from clearformer import data
 from clearformer.config import HiddenMemory, ModelConfig, RunConfig
 from clearformer.core import cache
-from clearformer.core.cache import Past
+from clearformer.core.cache import Cache
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.text import Tokenizer
@@ -189,7 +189,7 @@ def compress_segments(
     assert isinstance(config.past, HiddenMemory)
     segment = config.length if segment is None else segment
     memory = config.past.length if memory is None else memory
-    pasts: list[Past] = [cache.KVMemory(memory) for _ in range(config.layers)]
+    caches: list[Cache] = [cache.KVMemory(memory) for _ in range(config.layers)]
     parts, count, rows = [], 0, 1
     with evaluating(model) as device:
         for piece in data.evaluation_segments(tokens, segment, streams, memory, IGNORE):
@@ -198,8 +198,8 @@ def compress_segments(
                 torch.from_numpy(piece.tokens).to(device),
                 torch.from_numpy(piece.targets).to(device),
             )
-            sums, counts = model.loss(batch, pasts)
-            for each in pasts:
+            sums, counts = model.loss(batch, caches)
+            for each in caches:
                 each.advance()
             parts.append(float(sums.double().sum()))
             count += int(counts.sum())

@@ -35,20 +35,20 @@ class Memories:
 
     def using(self, loss: Callable[..., Any], batches: Sequence[Any]) -> Loss:
         """The loss of a micro-batch, which reads the memory that belongs to it."""
-        own = {id(batch): pasts for batch, pasts in zip(batches, self.parts, strict=False)}
+        own = {id(batch): caches for batch, caches in zip(batches, self.parts, strict=False)}
         return lambda batch: loss(batch, own[id(batch)])
 
     def advance(self) -> None:
         """Commit what the micro-batches of a step left pending."""
-        for pasts in self.parts:
-            for past in pasts:
-                past.advance()
+        for caches in self.parts:
+            for cache in caches:
+                cache.advance()
 
     def tensors(self, group: ProcessGroup = SINGLE_PROCESS) -> dict[str, Tensor]:
         """The memory of each layer by global row (B, K, E); nothing if nothing is remembered."""
         found = {}
         for layer in range(self.layers):
-            states = [pasts[layer].states for pasts in self.parts]
+            states = [caches[layer].states for caches in self.parts]
             known = [each for each in states if each is not None]
             if known:
                 found[f"{layer}"] = group.stack(torch.cat(known)).flatten(0, 1)
@@ -73,8 +73,8 @@ class Memories:
         for layer in range(self.layers):
             rows = found[f"{layer}"].tensor_split(group.world_size)[group.rank]
             pieces = rows.to(device).tensor_split(len(self.parts))
-            for pasts, piece in zip(self.parts, pieces, strict=True):
-                pasts[layer].states, pasts[layer].pending = piece, None
+            for caches, piece in zip(self.parts, pieces, strict=True):
+                caches[layer].states, caches[layer].pending = piece, None
 
     def _empty(self) -> list[HiddenMemory]:
         return [HiddenMemory(self.capacity) for _ in range(self.layers)]
