@@ -18,7 +18,7 @@ from clearformer.cli.launch import LIFELINE, launch, loopback_interface, watch_l
 from clearformer.cli.signals import Signals
 from clearformer.cli.train import require_another_end, starts_others
 from clearformer.runs import checkpoint, metrics
-from clearformer.selftest import ranks
+from clearformer.selftest import distributed_runs
 from clearformer.train.step import NotFiniteError
 
 FLAGS = (
@@ -174,7 +174,7 @@ def test_nothing_listens_to_the_network(words, start, tmp_path, kind):
     agent = start("clearformer", *words("run"), *more)
     found = []
     while agent.poll() is None:
-        found += ranks.listening(agent.pid)
+        found += distributed_runs.listening(agent.pid)
         time.sleep(0.2)
     assert agent.wait() == 0, start.said()
     assert found  # gloo has been seen

@@ -283,7 +283,7 @@ class Generate:
     def writer(self, folder: Path) -> Writer:
         from clearformer.cli.generated import note
         from clearformer.config import NextToken
-        from clearformer.explore.about import tasks
+        from clearformer.explore.model_info import tasks
         from clearformer.generate.writer import Writer
         from clearformer.inference.int8 import quantize
         from clearformer.inference.packed_linear import pack, quicken
