@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from clearformer.selftest.toy import fingerprint, newest_step
+from clearformer.selftest.toy_run import fingerprint, newest_step
 
 
 def command(model: str, data: str, folder: Path, steps: int) -> list[str]:

@@ -106,7 +106,7 @@ def test_a_taken_port_gives_way_and_the_token_is_in_the_address(clearformer, ser
     ("flags", "sentence"),
     [
         (["nowhere"], "there is no folder nowhere: give a run, or leave it out"),
-        (["--host", "0.0.0.0"], "host is 0.0.0.0, which others can reach: add --token"),
+        (["--host", "0.0.0.0"], "host is 0.0.0.0, which other machines can reach: add --token"),
         (["--token", "short"], "the token has 5 characters, but it must have at least 16"),
         (["--max-tokens", "2000"], "max-tokens is 2000, but it must be from 1 to 1,024"),
         (["--port", "99999"], "port is 99999, but it must be from 0 to 65535"),

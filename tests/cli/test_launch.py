@@ -24,7 +24,7 @@ from clearformer.cli.launch import (
 from clearformer.cli.signals import Signals
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.resume import require_finite_end
-from clearformer.selftest import ranks
+from clearformer.selftest import distributed_runs
 from clearformer.train.step import NonFiniteError
 
 FLAGS = (
@@ -180,7 +180,7 @@ def test_nothing_listens_to_the_network(words, start, tmp_path, kind):
     agent = start("clearformer", *words("run"), *more)
     found = []
     while agent.poll() is None:
-        found += ranks.listening(agent.pid)
+        found += distributed_runs.listening(agent.pid)
         time.sleep(0.2)
     assert agent.wait() == 0, start.said()
     assert found  # gloo has been seen

@@ -8,13 +8,13 @@ import zipfile
 import pytest
 
 from clearformer.data.archives import gzip_chunks, tar_files, zip_chunks
-from clearformer.selftest import payloads
+from clearformer.selftest import malicious_files
 
 NAME = r"a/(pos|neg)/([0-9]+)\.txt"
 
 
 def make_tar(path, *members):
-    return payloads.tar(path, members)
+    return malicious_files.tar(path, members)
 
 
 def names(path, largest=1000):

@@ -48,14 +48,14 @@ def traced(client):
 
 
 @pytest.fixture(scope="session")
-def opened(explorer_server):
+def loaded(explorer_server):
     """A model in memory, to be looked at without a server."""
     library = explorer_server.library
 
     def open_model(id, checkpoint=None):
         entry = library.entry(id)
         chosen = library.checkpoint(entry, checkpoint)
-        return entry.worker.submit(lambda: library.open(entry, chosen)).result()
+        return entry.worker.submit(lambda: library.load(entry, chosen)).result()
 
     return open_model
 

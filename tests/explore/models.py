@@ -236,7 +236,7 @@ class Models(dict):
     def __missing__(self, id):
         entry = self.library.entry(id)
         checkpoint_id = self.library.checkpoint(entry, None)
-        self[id] = entry.worker.submit(lambda: entry.open(checkpoint_id)).result()
+        self[id] = entry.worker.submit(lambda: entry.load(checkpoint_id)).result()
         return self[id]
 
 

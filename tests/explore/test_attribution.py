@@ -9,8 +9,13 @@ from clearformer.explore.arrays import unpack
 from clearformer.explore.attribution import attribute, integrated_gradients, occlusion
 from clearformer.explore.errors import Problem
 from clearformer.explore.limits import Limits
+from clearformer.explore.requests import AttributeRequest
 
 TEXT = "a good film , a bad end"
+
+
+def asked(method, label):
+    return AttributeRequest(model="classifier", text=TEXT, method=method, label=label)
 
 
 def score_of(model, label):
@@ -18,17 +23,17 @@ def score_of(model, label):
 
 
 @pytest.mark.parametrize("label", ["negative", "positive"])
-def test_integrated_gradients_are_complete(opened, label):
-    told = attribute(opened("classifier"), TEXT, "ig", label, Limits())
+def test_integrated_gradients_are_complete(loaded, label):
+    told = attribute(loaded("classifier"), asked("ig", label), Limits())
     assert told["label"] == label
     assert told["completeness"]["error"] < 0.01
     assert unpack(told["values"]).sum() == pytest.approx(told["completeness"]["sum"], abs=1e-5)
     assert sum(each["p"] for each in told["probs"]) == pytest.approx(1)
 
 
-def test_integrated_gradients_are_those_of_captum(opened):
+def test_integrated_gradients_are_those_of_captum(loaded):
     captum = pytest.importorskip("captum.attr")
-    model = opened("classifier").subject.model
+    model = loaded("classifier").model.module
     x = torch.randn(1, 5, 16)
     values, total = integrated_gradients(score_of(model, 1), x)
     reference = captum.IntegratedGradients(lambda given: score_of(model, 1)(given, None))
@@ -45,10 +50,10 @@ def test_gradient_times_input_is_exact_where_the_score_is_straight():
     torch.testing.assert_close(values, slope.sum(-1))
 
 
-def test_occlusion_is_the_fall_without_the_token(opened):
-    model = opened("classifier")
-    told = attribute(model, TEXT, "occlusion", 0, Limits())
-    inner, score = model.subject.model, score_of(model.subject.model, 0)
+def test_occlusion_is_the_fall_without_the_token(loaded):
+    model = loaded("classifier")
+    told = attribute(model, asked("occlusion", 0), Limits())
+    inner, score = model.model.module, score_of(model.model.module, 0)
     ids = torch.tensor([[each["id"] for each in told["tokens"]]])
     with torch.no_grad():
         x = inner.embedding(ids)
@@ -59,19 +64,19 @@ def test_occlusion_is_the_fall_without_the_token(opened):
         assert occlusion(score, x[:, :1]).shape == (1,)  # nothing would be left of one token
 
 
-def test_the_pool_is_told(opened):
-    told = attribute(opened("classifier"), TEXT, "grad_x_input", None, Limits())
+def test_the_pool_is_told(loaded):
+    told = attribute(loaded("classifier"), asked("grad_x_input", None), Limits())
     assert told["pool"]["kind"] == "mean"
     assert unpack(told["pool"]["values"]).tolist() == pytest.approx([1 / 7] * 7)
-    model = opened("classifier").subject.model
+    model = loaded("classifier").model.module
     x = model.embedding(torch.tensor([[1, 2, 3]]))
     won = unpack(attribution.pool(model, x, "max")["values"])
     assert won.sum() == pytest.approx(1)
     assert unpack(attribution.pool(model, x, "first")["values"]).tolist() == [1, 0, 0]
 
 
-def test_only_a_classifier_has_classes(opened):
-    with pytest.raises(Problem, match="tells no classes"):
-        attribute(opened("gpt2"), TEXT, "ig", None, Limits())
+def test_only_a_classifier_has_classes(loaded):
+    with pytest.raises(Problem, match="is not a classifier"):
+        attribute(loaded("gpt2"), asked("ig", None), Limits())
     with pytest.raises(Problem, match="there is no class 'neutral': there are negative, positive"):
-        attribute(opened("classifier"), TEXT, "ig", "neutral", Limits())
+        attribute(loaded("classifier"), asked("ig", "neutral"), Limits())

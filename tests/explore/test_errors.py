@@ -4,7 +4,7 @@ from clearformer.explore import errors
 
 
 def test_a_problem_is_a_code_a_sentence_and_what_to_do():
-    found = errors.too_long(812, 512, hard=1024)
+    found = errors.too_long(812, 512, raise_to=1024)
     assert found.status == 413
     assert found.body == {
         "error": {

@@ -82,7 +82,7 @@ def test_what_is_too_large_keeps_the_query_that_is_looked_at():
 
 def test_nothing_is_asked_if_one_request_is_refused():
     asked = []
-    with pytest.raises(Problem, match="cannot be put into a file"):
+    with pytest.raises(Problem, match="cannot be exported"):
         exported(
             lambda *each: asked.append(each),
             [("/api/info", None, None), ("/api/runs/r/%73top", {}, None)],
@@ -98,7 +98,7 @@ def test_answers_are_not_gathered_without_end():
         return "x" * 2**20
 
     requests = [(f"/api/traces/t{n}/logits", None, None) for n in range(100)]
-    with pytest.raises(Problem, match="the answers for this file are too large") as refusal:
+    with pytest.raises(Problem, match="the responses for this file are too large") as refusal:
         exported(answers, requests)
     assert refusal.value.status == 413
     assert len(asked) == 20
@@ -110,7 +110,7 @@ def test_a_file_has_a_deadline(monkeypatch):
     async def ask(method, path, body):
         await asyncio.Event().wait()
 
-    with pytest.raises(Problem, match="the file was not complete in 0 s") as refusal:
+    with pytest.raises(Problem, match="the export was not complete in 0 s") as refusal:
         asyncio.run(export.page(ask, "attention", {}, [("/api/info", None, None)], {}))
     assert refusal.value.status == 503
 

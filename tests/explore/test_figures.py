@@ -5,7 +5,7 @@ import torch
 from clearformer.core.patterns import Causal
 from clearformer.explore import figures, views
 from clearformer.explore.trace import trace
-from clearformer.explore.trace_cache import KeptTraces
+from clearformer.explore.trace_cache import TraceCache
 
 
 def test_a_pattern_is_drawn_cell_by_cell():
@@ -40,10 +40,10 @@ def test_an_alignment_has_its_tokens_as_labels(tmp_path):
     assert "<svg" in (tmp_path / "a.svg").read_text()
 
 
-def test_a_head_is_drawn_between_the_limits_of_the_page(opened, tmp_path):
-    kept = KeptTraces().make(opened("gpt2"), "the cat sat\n$1", {})
-    found = trace(kept.opened.subject, kept.tokens)
-    page = views.attention(kept, 1, 1, "weights", None)
+def test_a_head_is_drawn_between_the_limits_of_the_page(loaded, tmp_path):
+    cached = TraceCache().add(loaded("gpt2"), "the cat sat\n$1", {})
+    found = trace(cached.loaded.model, cached.tokens)
+    page = views.attention(cached, 1, 1, "weights", None)
     drawing = figures.attention(found, 1, 1)
     image = drawing.axes[0].images[0]
     assert image.get_clim() == (page["min"], page["max"])
@@ -52,14 +52,6 @@ def test_a_head_is_drawn_between_the_limits_of_the_page(opened, tmp_path):
         figures.save(drawing, tmp_path / name)
     assert ">cat<" in (tmp_path / "head.svg").read_text()  # text is text
     assert b"/FontFile2" in (tmp_path / "head.pdf").read_bytes()  # TrueType, not outlines
-
-
-def test_all_heads_and_the_next_token(opened):
-    found = trace(opened("gpt2").subject, "the cat sat")
-    assert len(figures.heads(found).axes) == 4
-    (axes,) = figures.next_token(found, most=5).axes
-    widths = [bar.get_width() for bar in axes.patches]
-    assert widths == found.logits[-1].softmax(-1).topk(5).values.tolist()
 
 
 def test_no_name_is_set_as_a_formula(tmp_path):

@@ -3,9 +3,9 @@
 import pytest
 
 from clearformer.explore.errors import Problem
-from clearformer.explore.generation import Text
+from clearformer.explore.generation import GeneratedText
 from clearformer.explore.limits import Limits
-from clearformer.explore.requests import GenerateAsked
+from clearformer.explore.requests import GenerateRequest
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
@@ -13,8 +13,8 @@ from clearformer.generate.stream import stream
 HOW = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 
 
-def written(opened, id, **asked):
-    text = Text(opened(id), GenerateAsked(model=id, **asked), Limits())
+def written(loaded, id, **asked):
+    text = GeneratedText(loaded(id), GenerateRequest(model=id, **asked), Limits())
     events = []
     while (event := text.next_token()) is not None:
         events.append(event)
@@ -22,18 +22,18 @@ def written(opened, id, **asked):
 
 
 @pytest.mark.parametrize("id", ["gpt2", "xl", "modern", "sparse"])
-def test_a_text_is_that_of_the_command_line(opened, id):
-    subject = opened(id).subject
-    writer = LanguageModel(subject.model, subject.config, subject.tokenizer)
+def test_a_text_is_that_of_the_command_line(loaded, id):
+    model = loaded(id).model
+    writer = LanguageModel(model.module, model.config, model.tokenizer)
     expected = list(stream(writer, "the cat", Sampling(**HOW), max_tokens=12, seed=7))
-    events, reason = written(opened, id, prompt="the cat", max_new_tokens=12, seed=7, **HOW)
+    events, reason = written(loaded, id, prompt="the cat", max_new_tokens=12, seed=7, **HOW)
     assert [event["id"] for event in events] == [token.id for token in expected]
     assert "".join(e["text"] for e in events) == "".join(t.text for t in expected)
     assert reason == "length"
 
 
-def test_the_draw_lies_between_two_sums(opened):
-    events, _ = written(opened, "gpt2", prompt="the", max_new_tokens=20, seed=3, **HOW)
+def test_the_draw_lies_between_two_sums(loaded):
+    events, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=20, seed=3, **HOW)
     for event in events:
         low, high = event["cumulative"]
         assert low - 1e-9 <= event["u"] < high + 1e-9
@@ -42,24 +42,24 @@ def test_the_draw_lies_between_two_sums(opened):
         assert shares == sorted(shares, reverse=True)
 
 
-def test_temperature_zero_is_the_most_likely(opened):
-    events, _ = written(opened, "gpt2", prompt="the", max_new_tokens=3, temperature=0)
+def test_temperature_zero_is_the_most_likely(loaded):
+    events, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=3, temperature=0)
     for event in events:
         assert event["p"] == event["top"][0]["p"] == 1
         assert event["id"] == event["top"][0]["id"]
         assert event["cumulative"] == [0, 1]
 
 
-def test_forced_tokens_use_up_their_draws(opened):
-    whole, _ = written(opened, "gpt2", prompt="the", max_new_tokens=6, seed=5)
+def test_forced_tokens_use_up_their_draws(loaded):
+    whole, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=6, seed=5)
     ids = [event["id"] for event in whole]
-    rest, _ = written(opened, "gpt2", prompt="the", max_new_tokens=3, seed=5, forced=ids[:3])
+    rest, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=3, seed=5, forced=ids[:3])
     assert [(event["i"], event["id"]) for event in rest] == [*enumerate(ids)][3:]
     assert [event["u"] for event in rest] == [event["u"] for event in whole[3:]]
 
 
-def test_closing_a_text_ends_it(opened):
-    text = Text(opened("gpt2"), GenerateAsked(model="gpt2", prompt="the"), Limits())
+def test_closing_a_text_ends_it(loaded):
+    text = GeneratedText(loaded("gpt2"), GenerateRequest(model="gpt2", prompt="the"), Limits())
     text.next_token()
     text.close()
     assert text.next_token() is None
@@ -70,14 +70,14 @@ def test_closing_a_text_ends_it(opened):
     ("id", "asked", "status", "sentence"),
     [
         ("bert", {"prompt": "a"}, 409, "is no generator"),
-        ("original", {"prompt": "a"}, 409, "writes its translation"),
+        ("original", {"prompt": "a"}, 409, "an encoder-decoder translates"),
         ("gpt2", {"prompt": ""}, 422, "the prompt is empty"),
         ("gpt2", {"prompt": "a" * 500}, 422, "but the context of gpt2-tiny is 64"),
         ("gpt2", {"prompt": "a", "max_new_tokens": 201}, 413, "201 new tokens, limit 200"),
         ("gpt2", {"prompt": "a", "forced": [10**6]}, 422, "there is no token 1000000"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_the_first_token(opened, id, asked, status, sentence):
+def test_what_cannot_be_written_is_said_before_the_first_token(loaded, id, asked, status, sentence):
     with pytest.raises(Problem, match=sentence) as problem:
-        written(opened, id, **asked)
+        written(loaded, id, **asked)
     assert problem.value.status == status

@@ -4,7 +4,7 @@ import pytest
 
 from clearformer.explore import inputs
 from clearformer.explore.errors import Problem
-from clearformer.explore.limits import Limits, with_tokens
+from clearformer.explore.limits import Limits
 
 
 def refused(call, *given):
@@ -13,56 +13,56 @@ def refused(call, *given):
     return problem.value.status, problem.value.body["error"]
 
 
-def test_a_text_that_is_too_long_is_refused_with_the_limit(opened):
-    model = opened("modern")  # bytes and rotary positions: only our own limit counts
-    status, error = refused(inputs.own_ids, model, "x" * 513, None, Limits())
+def test_a_text_that_is_too_long_is_refused_with_the_limit(loaded):
+    model = loaded("modern")  # bytes and rotary positions: only our own limit counts
+    status, error = refused(inputs.input_ids, model, "x" * 513, None, Limits())
     assert status == 413
     assert error["code"] == "too_long"
     assert error["message"] == "513 tokens, limit 512"
     assert error["hint"] == "shorten the text or start with --max-tokens 768"
     assert error["limit"] == 512
-    assert len(inputs.own_ids(model, "x" * 513, None, with_tokens(1024))) == 513
-    status, error = refused(inputs.own_ids, opened("generator"), "a" * 65, None, Limits())
+    assert len(inputs.input_ids(model, "x" * 513, None, Limits(max_tokens=1024))) == 513
+    status, error = refused(inputs.input_ids, loaded("generator"), "a" * 65, None, Limits())
     assert error["message"] == "65 tokens, limit 64"  # learned positions end there
-    status, error = refused(inputs.own_ids, model, "x" * 8001, None, Limits())
+    status, error = refused(inputs.input_ids, model, "x" * 8001, None, Limits())
     assert error["message"] == "8,001 characters, limit 8,000"
 
 
-def test_ids_are_checked_against_the_vocabulary(opened):
-    model = opened("generator")
-    assert inputs.own_ids(model, None, [1, 2], Limits()) == [1, 2]
+def test_ids_are_checked_against_the_vocabulary(loaded):
+    model = loaded("generator")
+    assert inputs.input_ids(model, None, [1, 2], Limits()) == [1, 2]
     for ids in ([], [10**6]):
-        assert refused(inputs.own_ids, model, None, ids, Limits())[1]["field"] == "tokens"
+        assert refused(inputs.input_ids, model, None, ids, Limits())[1]["field"] == "tokens"
     for text, ids in ((None, None), ("a", [1])):
-        error = refused(inputs.own_ids, model, text, ids, Limits())[1]
+        error = refused(inputs.input_ids, model, text, ids, Limits())[1]
         assert error["message"] == "give either text or tokens, and not both"
 
 
-def test_masks_and_permutations(opened):
-    bert = opened("bert")
-    assert inputs.masked(bert, [5, 6, 7], [1]) == [5, bert.subject.tokenizer.mask, 7]
+def test_masks_and_permutations(loaded):
+    bert = loaded("bert")
+    assert inputs.masked(bert, [5, 6, 7], [1]) == [5, bert.model.tokenizer.mask, 7]
     assert refused(inputs.masked, bert, [5], [3])[1]["message"] == (
         "there is no token 3: there are 1"
     )
-    assert refused(inputs.masked, opened("gpt2"), [5], [0])[0] == 409
+    assert refused(inputs.masked, loaded("gpt2"), [5], [0])[0] == 409
     assert inputs.permuted([5, 6, 7], [2, 0, 1]) == [7, 5, 6]
     assert refused(inputs.permuted, [5, 6], [0, 0])[1]["field"] == "permutation"
 
 
-def test_a_word_takes_the_place_of_one_token(opened):
-    subject = opened("bert").subject
-    cat = subject.tokenizer.encode("cat").item()
-    assert inputs.one_token(subject, "dog", cat) == subject.tokenizer.encode("dog").item()
-    error = refused(inputs.one_token, subject, "cat dog", cat)[1]
+def test_a_word_takes_the_place_of_one_token(loaded):
+    model = loaded("bert").model
+    cat = model.tokenizer.encode("cat").item()
+    assert inputs.replacement_token(model, "dog", cat) == model.tokenizer.encode("dog").item()
+    error = refused(inputs.replacement_token, model, "cat dog", cat)[1]
     assert error["code"] == "one_token"
-    assert "'cat dog' is 2 tokens here" in error["message"]
+    assert "'cat dog' is 2 tokens, but it replaces one" in error["message"]
 
 
-def test_without_a_target_a_translator_is_told_its_own_translation(opened):
-    model = opened("original")
-    source = inputs.own_ids(model, "the cat", None, Limits())
-    own = inputs.own_target(model, source, None, Limits())
+def test_without_a_target_a_translator_is_told_its_own_translation(loaded):
+    model = loaded("original")
+    source = inputs.input_ids(model, "the cat", None, Limits())
+    own = inputs.decoder_input_ids(model, source, None, Limits())
     assert own[0] == model.config.marks.start
     assert len(own) > 1
-    given = inputs.own_target(model, source, "a dog", Limits())
-    assert model.subject.tokenizer.decode(given[1:]) == "a dog"
+    given = inputs.decoder_input_ids(model, source, "a dog", Limits())
+    assert model.model.tokenizer.decode(given[1:]) == "a dog"

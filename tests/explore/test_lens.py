@@ -7,23 +7,23 @@ import torch
 from clearformer.explore import lens
 from clearformer.explore.arrays import unpack
 from clearformer.explore.errors import Problem
-from clearformer.explore.trace_cache import KeptTraces
+from clearformer.explore.trace_cache import TraceCache
 
 TEXT = "the cat sat on the mat"
 
 
-def keep(opened, id):
+def keep(loaded, id):
     tokens = (TEXT, "the dog sat") if id == "original" else TEXT
-    return KeptTraces().make(opened(id), tokens, {})
+    return TraceCache().add(loaded(id), tokens, {})
 
 
 @pytest.mark.parametrize(
     "family", ["generator", "gpt2", "bert", "xl", "sparse", "modern", "original"]
 )
-def test_the_last_row_of_the_lens_is_the_output(opened, family):
-    kept = keep(opened, family)
-    told = lens.lens(kept, 3, track=4)
-    logits = kept.overview.logits.float()
+def test_the_last_row_of_the_lens_is_the_output(loaded, family):
+    cached = keep(loaded, family)
+    told = lens.lens(cached, 3, track=4)
+    logits = cached.overview.logits.float()
     assert [place[0]["id"] for place in told["tokens"][-1]] == logits.argmax(-1).tolist()
     shares = logits.softmax(-1)
     np.testing.assert_allclose(unpack(told["track"]["p"])[-1], shares[:, 4], atol=1e-6)
@@ -33,55 +33,55 @@ def test_the_last_row_of_the_lens_is_the_output(opened, family):
     assert unpack(told["entropy"]).shape == (3, len(logits))
 
 
-def test_pre_norm_in_and_attention_and_mlp_are_out(opened):
-    kept = keep(opened, "gpt2")
-    parts = {name: unpack(value) for name, value in lens.vectors(kept, 1, 2, None).items()
+def test_pre_norm_in_and_attention_and_mlp_are_out(loaded):
+    cached = keep(loaded, "gpt2")
+    parts = {name: unpack(value) for name, value in lens.vectors(cached, 1, 2, None).items()
              if isinstance(value, dict)}  # fmt: skip
     total = parts["before"] + parts["attn"] + parts["mlp"]
     np.testing.assert_allclose(total, parts["after"], atol=1e-5)
     np.testing.assert_allclose(parts["before"] + parts["attn"], parts["mid"], atol=1e-5)
 
 
-def test_lengths_are_those_of_the_stream(opened):
-    kept = keep(opened, "gpt2")
-    told = lens.residual(kept, None)
+def test_lengths_are_those_of_the_stream(loaded):
+    cached = keep(loaded, "gpt2")
+    told = lens.residual(cached, None)
     assert [row["stage"] for row in told["rows"]] == [
         "resid_pre", "resid_mid", "resid_post", "resid_mid", "resid_post",
     ]  # fmt: skip
-    after = kept.layer(1).get("resid_post", 1)
+    after = cached.layer(1).get("resid_post", 1)
     np.testing.assert_allclose(unpack(told["norms"])[-1], after.norm(dim=-1), rtol=1e-6)
     assert unpack(told["attn"]).shape == (2, len(after))
-    decoder = lens.residual(keep(opened, "original"), "decoder")
+    decoder = lens.residual(keep(loaded, "original"), "decoder")
     assert len(decoder["rows"]) == 7
     assert decoder["cross"]["shape"] == decoder["attn"]["shape"]
 
 
-def test_hidden_units_are_the_strongest(opened):
-    kept = keep(opened, "generator")
-    rows = lens.units(kept, 0, 1, 4)["units"]
-    hidden = kept.layer(0).get("mlp_hidden", 0)[1]
+def test_hidden_units_are_the_strongest(loaded):
+    cached = keep(loaded, "generator")
+    rows = lens.units(cached, 0, 1, 4)["units"]
+    hidden = cached.layer(0).get("mlp_hidden", 0)[1]
     assert [row["j"] for row in rows] == hidden.abs().topk(4).indices.tolist()
     assert all(row["post"] == max(row["pre"], 0) for row in rows)  # relu
 
 
-def test_answers_stay_small(opened, monkeypatch):
-    monkeypatch.setattr(lens, "MOST_CELLS", 3 * 22 * 2)
-    assert lens.lens(keep(opened, "modern"), 50, None)["k"] == 2
+def test_answers_stay_small(loaded, monkeypatch):
+    monkeypatch.setattr(lens, "MAX_CELLS", 3 * 22 * 2)
+    assert lens.lens(keep(loaded, "modern"), 50, None)["k"] == 2
 
 
-def test_what_has_no_lens_says_so(opened):
-    with pytest.raises(Problem, match="this model has no words to say"):
-        lens.lens(keep(opened, "classifier"), 3, None)
-    kept = keep(opened, "gpt2")
+def test_what_has_no_lens_says_so(loaded):
+    with pytest.raises(Problem, match="needs a model that predicts tokens"):
+        lens.lens(keep(loaded, "classifier"), 3, None)
+    cached = keep(loaded, "gpt2")
     with pytest.raises(Problem, match="there is no token 1000000"):
-        lens.lens(kept, 3, 10**6)
-    with pytest.raises(Problem, match="layer is 7, but there are layers 0 to 1"):
-        lens.vectors(kept, 7, 0, None)
+        lens.lens(cached, 3, 10**6)
+    with pytest.raises(Problem, match="layer is 7, but it must be from 0 to 1"):
+        lens.vectors(cached, 7, 0, None)
     with pytest.raises(Problem, match="there is no stream 'cross'"):
-        lens.residual(kept, "cross")
+        lens.residual(cached, "cross")
 
 
-def test_reading_out_twice_gives_the_same(opened):
-    model = opened("gpt2").subject.model
+def test_reading_out_twice_gives_the_same(loaded):
+    model = loaded("gpt2").model.module
     stream = torch.randn(2, 3, 16)
-    assert lens.read_out(model, stream).equal(lens.read_out(model, stream))
+    assert lens.unembed(model, stream).equal(lens.unembed(model, stream))

@@ -41,7 +41,7 @@ def test_reach_is_the_boolean_power(kind):
 
 
 def test_a_summary_fits_into_its_block():
-    with pytest.raises(Problem, match="summary is 9, but a block has 4 places"):
+    with pytest.raises(Problem, match="summary is 9, but a block has 4 positions"):
         lessons.patterns("fixed", 16, 4, 1, 9)
 
 

@@ -1,4 +1,4 @@
-"""Models are found, named and opened; nothing outside the given folders is."""
+"""Models are found, named and loaded; nothing outside the given folders is."""
 
 import json
 import os
@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from clearformer.explore import about
+from clearformer.explore import model_info
 from clearformer.explore.errors import Problem
 from clearformer.explore.library import Library, slug
-from clearformer.explore.routes.runs import _about as listed
+from clearformer.explore.routes.runs import run_info as listed
 
 
 def test_a_run_gets_an_id_that_is_no_path(one, tmp_path):
@@ -39,14 +39,14 @@ def test_models_that_come_and_go_are_noticed(one, tmp_path):
 def test_another_run_in_the_same_folder_is_another_model(one, tiny, tmp_path):
     run = one("run")
     library = Library([run])
-    before = library.open(library.entry("run"), "step-15")
+    before = library.load(library.entry("run"), "step-15")
     shutil.rmtree(run)
     tokenizer = tiny.tokenizer_of("characters")
     config = tiny.config_of("gpt2", tokenizer, {"layers": 3})
     tiny.write_run(run, config, tiny.build(config), tokenizer, steps=(15,))
     (entry,) = library.models()
     assert (entry.id, entry.config.layers) == ("run", 3)
-    assert library.open(entry, "step-15").config.layers == 3
+    assert library.load(entry, "step-15").config.layers == 3
     assert before.config.layers == 2
 
 
@@ -59,9 +59,9 @@ def test_a_damaged_checkpoint_is_refused_before_a_number_is_used(one):
     library = Library([run])
     entry = library.entry("run")
     with pytest.raises(Problem, match="was altered since it was written") as problem:
-        library.open(entry, "step-15")
+        library.load(entry, "step-15")
     assert problem.value.status == 409
-    assert library.open(entry, "step-5").subject.config.name == "gpt2-tiny"
+    assert library.load(entry, "step-5").model.config.name == "gpt2-tiny"
 
 
 def test_a_link_does_not_lead_out_of_the_folder(one, tmp_path):
@@ -82,18 +82,18 @@ def test_what_cannot_be_read_is_told_and_does_not_hide_the_others(one, tmp_path)
 
 
 def test_few_models_are_open_at_a_time(one, monkeypatch):
-    monkeypatch.setattr("clearformer.explore.library.OPEN_MODELS", 1)
+    monkeypatch.setattr("clearformer.explore.library.MAX_LOADED_MODELS", 1)
     library = Library([one("run")])
     entry = library.entry("run")
-    first = library.open(entry, "step-5")
-    assert library.open(entry, "step-5") is first
-    library.open(entry, "step-15")
-    assert library.open(entry, "step-5") is not first
+    first = library.load(entry, "step-5")
+    assert library.load(entry, "step-5") is first
+    library.load(entry, "step-15")
+    assert library.load(entry, "step-5") is not first
 
 
-def test_nan_among_the_weights_is_counted_by_layer(opened):
-    assert opened("nan").not_finite == {("self", 1): (3, 0)}
-    assert opened("gpt2").not_finite == {}
+def test_nan_among_the_weights_is_counted_by_layer(loaded):
+    assert loaded("nan").nonfinite == {("self", 1): (3, 0)}
+    assert loaded("gpt2").nonfinite == {}
 
 
 def link_to(secret):
@@ -138,7 +138,9 @@ def test_no_file_of_one_run_hides_the_others(one, tmp_path, name):
         plant(path)
     library = Library([tmp_path / "runs"])
     models = library.models()
-    told = [about.model(entry) for entry in models] + [listed(entry) for entry in library.runs()]
+    told = [model_info.model_info(entry) for entry in models] + [
+        listed(entry) for entry in library.runs()
+    ]
     assert "root:" not in json.dumps([told, library.problems], allow_nan=False)
     assert "good" in [entry.id for entry in models]
     without = name == "checkpoints"  # one kind is an empty folder, as of a run that just began
@@ -148,9 +150,9 @@ def test_no_file_of_one_run_hides_the_others(one, tmp_path, name):
             assert f"{kind}/{name} is a " in library.problems[kind]
     for entry in models:
         with suppress(Problem):  # a sentence for the page, and no traceback
-            library.open(entry, library.checkpoint(entry, None))
+            library.load(entry, library.checkpoint(entry, None))
     good = library.entry("good")
-    assert library.open(good, library.checkpoint(good, None)).checkpoint == "step-15"
+    assert library.load(good, library.checkpoint(good, None)).checkpoint == "step-15"
 
 
 def test_a_run_that_was_mended_is_no_problem_any_more(one, tmp_path):

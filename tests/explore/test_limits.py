@@ -2,12 +2,12 @@
 
 import pytest
 
-from clearformer.explore.limits import Limits, with_tokens
+from clearformer.explore.limits import Limits
 
 
 def test_tokens_can_be_raised_but_not_beyond_an_answer():
-    assert with_tokens(1024).max_tokens == 1024
+    assert Limits(max_tokens=1024).max_tokens == 1024
     assert Limits().max_tokens == 512
     for count in (0, 1025):
         with pytest.raises(ValueError, match=f"max-tokens is {count}, but it must be from 1"):
-            with_tokens(count)
+            Limits(max_tokens=count)

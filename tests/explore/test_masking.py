@@ -13,13 +13,13 @@ from clearformer.explore.masking import corrupt
 TEXT = "the cat sat on the mat and the dog sat on the log . to be or not to be"
 
 
-def test_each_token_has_the_fate_that_the_trainer_gives_it(opened):
-    model = opened("bert")
+def test_each_token_has_the_fate_that_the_trainer_gives_it(loaded):
+    model = loaded("bert")
     fates = Counter()
     for seed in range(60):
         told = corrupt(model, TEXT, seed, Limits())["tokens"]
         ids = np.array([[each["id"] for each in told]])
-        masker = TokenMasker(model.subject.tokenizer, MaskingPolicy())
+        masker = TokenMasker(model.model.tokenizer, MaskingPolicy())
         shown, _ = masker.corrupt(ids, np.ones_like(ids, bool), seed, 0)
         now = [each["became"]["id"] if each["became"] else each["id"] for each in told]
         assert now == shown[0].tolist()
@@ -31,6 +31,6 @@ def test_each_token_has_the_fate_that_the_trainer_gives_it(opened):
     assert fates["kept"] > 0
 
 
-def test_only_a_masked_model_hides(opened):
-    with pytest.raises(Problem, match=r"gpt2 knows no \[MASK\]"):
-        corrupt(opened("gpt2"), TEXT, 0, Limits())
+def test_only_a_masked_model_hides(loaded):
+    with pytest.raises(Problem, match=r"gpt2 has no mask token"):
+        corrupt(loaded("gpt2"), TEXT, 0, Limits())

@@ -13,9 +13,9 @@ from clearformer.explore.trace import trace
 
 
 @pytest.mark.parametrize("family", ["gpt2", "xl", "original", "nan"])
-def test_the_page_has_the_numbers_of_the_trace(opened, family):
+def test_the_page_has_the_numbers_of_the_trace(loaded, family):
     text = ("the cat", "a dog") if family == "original" else "the cat sat"
-    found = trace(opened(family).subject, text)
+    found = trace(loaded(family).model, text)
     page = found.html(layer=1, head=1)
     payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
     part = found.parts[0]
@@ -27,8 +27,8 @@ def test_the_page_has_the_numbers_of_the_trace(opened, family):
     assert "GET /api/source?symbol=core.kernels.weights" in payload["responses"]
 
 
-def test_padding_is_padding_on_the_page_too(opened):
-    page = trace(opened("bert").subject, "the cat", pad_to=8).html(layer=1)
+def test_padding_is_padding_on_the_page_too(loaded):
+    page = trace(loaded("bert").model, "the cat", pad_to=8).html(layer=1)
     payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
     (head,) = [each for key, each in payload["responses"].items() if "/head?" in key]
     weights = unpack(head["weights"])
@@ -36,20 +36,20 @@ def test_padding_is_padding_on_the_page_too(opened):
     assert (weights[:, 4:] == 0).all()
 
 
-def test_a_notebook_gets_a_frame(opened):
-    shown = trace(opened("gpt2").subject, "the cat")._repr_html_()
+def test_a_notebook_gets_a_frame(loaded):
+    shown = trace(loaded("gpt2").model, "the cat")._repr_html_()
     inner = html.unescape(re.fullmatch(r'<iframe srcdoc="([^"]*)".*', shown, re.DOTALL)[1])
     assert inner.startswith("<!doctype html>")
     assert 'sandbox="allow-scripts"' in shown
 
 
-def test_a_trace_is_saved_as_one_file(opened, tmp_path):
-    trace(opened("gpt2").subject, "the cat").save(tmp_path / "trace.html")
+def test_a_trace_is_saved_as_one_file(loaded, tmp_path):
+    trace(loaded("gpt2").model, "the cat").save(tmp_path / "trace.html")
     assert (tmp_path / "trace.html").read_text().endswith("</html>\n")
 
 
 def test_a_bare_model_says_what_is_missing(small):
-    with pytest.raises(ValueError, match="this trace is of a bare model"):
+    with pytest.raises(ValueError, match="this trace is of a module without a config"):
         trace(build(small("gpt2")), [1, 2]).html()
     found = trace(build(small("gpt2")), [1, 2])
     assert found.picture(1, 1).axes[0].get_title() == "model, self layer 1, head 1"

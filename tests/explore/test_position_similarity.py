@@ -12,27 +12,27 @@ from clearformer.explore.position_similarity import position_vectors, positions
     ("family", "kind"),
     [("gpt2", "learned"), ("original", "sinusoidal"), ("modern", "rotary"), ("xl", "relative")],
 )
-def test_similarity_is_symmetric_and_one_with_itself(opened, family, kind):
-    told = positions(opened(family))
+def test_similarity_is_symmetric_and_one_with_itself(loaded, family, kind):
+    told = positions(loaded(family))
     table = unpack(told["similarity"])
     assert told["kind"] == kind
     np.testing.assert_array_equal(table, table.T)
     np.testing.assert_array_equal(np.diag(table), 1)
 
 
-def test_learned_vectors_are_those_of_the_table(opened):
-    model = opened("gpt2")
+def test_learned_vectors_are_those_of_the_table(loaded):
+    model = loaded("gpt2")
     _, vectors = position_vectors(model)
-    assert vectors.equal(model.subject.model.embedding.position.table.weight)
+    assert vectors.equal(model.model.module.embedding.position.table.weight)
 
 
-def test_without_vectors_there_is_nothing_to_compare(opened):
+def test_without_vectors_there_is_nothing_to_compare(loaded):
     import dataclasses
 
     from clearformer.config import ALiBi
 
-    model = opened("gpt2")
+    model = loaded("gpt2")
     config = dataclasses.replace(model.config, position=ALiBi())
-    other = dataclasses.replace(model, subject=dataclasses.replace(model.subject, config=config))
-    with pytest.raises(Problem, match="has no vectors for its positions"):
+    other = dataclasses.replace(model, model=dataclasses.replace(model.model, config=config))
+    with pytest.raises(Problem, match="has no position vectors"):
         positions(other)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer.build import build
-from clearformer.explore.recording import Notes, attentions, blocks, recording
+from clearformer.explore.recording import Recorder, attentions, blocks, recording
 from clearformer.families import FAMILIES
 
 
@@ -21,7 +21,7 @@ def test_everything_is_put_back_after_an_error(family, small):
     kernels = [attention.kernel for attention in attentions(model).values()]
 
     def interrupted():
-        with recording(model, Notes(("weights",)), "none", positions=False):
+        with recording(model, Recorder(("weights",)), "none", positions=False):
             assert hooks(model) > 0
             assert attentions(model).popitem()[1].kernel not in kernels
             raise RuntimeError("stop")
@@ -36,7 +36,7 @@ def test_everything_is_put_back_after_an_error(family, small):
 
 def test_only_what_was_asked_for_is_kept(small):
     model = build(small("gpt2")).eval()
-    notes = Notes(("thumbs",), layers=[1])
+    notes = Recorder(("thumbs",), layers=[1])
     with torch.inference_mode(), recording(model, notes, "model", positions=True):
         model(torch.arange(5)[None])
     assert {place: list(found) for place, found in notes.recorded.items()} == {

@@ -27,7 +27,7 @@ def test_unknown_fields_and_wild_numbers_are_refused():
     for more in ({"temprature": 1}, {"temperature": float("nan")}, {"top_p": 0}, {"top_k": 0},
                  {"seed": -1}, {"max_new_tokens": 10**6}):  # fmt: skip
         with pytest.raises(ValueError, match="1 validation error"):
-            requests.GenerateAsked(model="a", **more)
+            requests.GenerateRequest(model="a", **more)
 
 
 def test_no_request_that_the_schema_allows_makes_the_server_fail(explorer_server):

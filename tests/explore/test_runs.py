@@ -7,7 +7,16 @@ import time
 import pytest
 
 from clearformer.explore.errors import Problem
-from clearformer.explore.runs import Mark, Watch, binned, metrics, news, series, state, stop
+from clearformer.explore.runs import (
+    ReadOffsets,
+    RunWatcher,
+    downsample,
+    metrics,
+    read_new,
+    series,
+    state,
+    stop,
+)
 from clearformer.runs import metrics as run_metrics
 from clearformer.runs.lock import Lock
 from clearformer.train.events import Step
@@ -93,14 +102,14 @@ def test_only_what_is_new_is_told(run, tiny):
 
 
 def test_a_line_that_is_not_whole_waits(run):
-    mark = news(run, Mark()).mark
+    mark = read_new(run, ReadOffsets()).offsets
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 21, "loss"')
-    assert news(run, mark).records == []
+    assert read_new(run, mark).records == []
     with (run / "metrics.jsonl").open("a") as file:
         file.write(': 1.0}\n{"step": broken}\n[1]\n')
         file.write('{"step": 22, "loss": NaN}\n')  # as others' trainers write it
-    found = news(run, mark).records
+    found = read_new(run, mark).records
     assert found == [
         {"event": "step", "step": 21, "train_loss": 1.0},
         {"event": "step", "step": 22, "train_loss": "nan"},
@@ -108,10 +117,10 @@ def test_a_line_that_is_not_whole_waits(run):
 
 
 def test_a_run_that_goes_back_begins_anew(run):
-    mark = news(run, Mark()).mark
+    mark = read_new(run, ReadOffsets()).offsets
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"event": "resume", "step": 15}\n{"step": 16, "loss": 9.0}\n')
-    found = news(run, mark)
+    found = read_new(run, mark)
     assert found.reset
     steps = [record["step"] for record in found.records if record["event"] == "step"]
     assert steps == [*range(1, 16), 16]
@@ -119,15 +128,15 @@ def test_a_run_that_goes_back_begins_anew(run):
 
 
 def test_a_file_that_shrank_begins_anew(run):
-    mark = news(run, Mark()).mark
+    mark = read_new(run, ReadOffsets()).offsets
     (run / "metrics.jsonl").write_text('{"step": 1, "loss": 5.0}\n')
-    found = news(run, mark)
+    found = read_new(run, mark)
     assert found.reset
     assert len(found.records) == 1
 
 
 def test_a_page_that_follows_gets_each_event_once(run, tiny):
-    watch = Watch(run, Mark(), set())
+    watch = RunWatcher(run, ReadOffsets(), set())
     names = [name for name, _ in watch.poll()]
     assert names == ["metric", "sample", "sample"]
     assert watch.poll() == []
@@ -146,7 +155,7 @@ def test_an_event_is_never_large(run):
     with (run / "metrics.jsonl").open("a") as file:
         for step in range(21, 20_000):
             file.write(json.dumps({"step": step, "loss": 1 / step, "lr": 0.1}) + "\n")
-    ((_, data), *_) = Watch(run, Mark(), set()).poll()
+    ((_, data), *_) = RunWatcher(run, ReadOffsets(), set()).poll()
     assert len(json.dumps(data)) < 66_000
     told = metrics(run, None)["series"]
     assert all(len(points) <= 2000 for points in told.values())
@@ -155,7 +164,7 @@ def test_an_event_is_never_large(run):
 def test_few_points_keep_the_extremes_and_the_end():
     points = [[step, float(step % 7)] for step in range(10_000)]
     points[5000][1], points[5001][1] = 100.0, -100.0
-    few = binned(points, 200)
+    few = downsample(points, 200)
     assert len(few) <= 200
     assert [5000, 100.0] in few
     assert [5001, -100.0] in few
@@ -189,9 +198,9 @@ def test_a_run_that_nobody_trains_cannot_be_stopped(run):
 
 
 def test_marks_that_are_not_ours_are_none():
-    assert str(Mark.parse("12-3")) == "12-3"
+    assert str(ReadOffsets.parse("12-3")) == "12-3"
     for text in (None, "", "12", "-1-2", "1-2-3", "9" * 30 + "-1", "a-b"):
-        assert Mark.parse(text) is None
+        assert ReadOffsets.parse(text) is None
 
 
 WRONG = [
@@ -221,7 +230,7 @@ def test_records_of_somebody_else_end_nothing(run):
     assert told["series"]["?"] == [[0, 2.0]]
     assert told["samples"] == [{"step": 0, "text": "a ?"}]
     assert told["last"] == {"?": "?"}
-    events = Watch(run, Mark(), set()).poll()
+    events = RunWatcher(run, ReadOffsets(), set()).poll()
     json.dumps(events, allow_nan=False, ensure_ascii=False).encode()
     assert ("end", {"step": 0, "reason": ""}) in events
     json.dumps(state(run), allow_nan=False, ensure_ascii=False).encode()
@@ -236,13 +245,13 @@ def test_what_is_no_file_is_not_read(run, tmp_path):
             plant(run / name)
             told = metrics(run, None)
             assert "secret" not in str(told)
-            told_on = {event for event, _ in Watch(run, Mark(), set()).poll()}
+            told_on = {event for event, _ in RunWatcher(run, ReadOffsets(), set()).poll()}
             assert told_on == ({"sample"} if name == "metrics.jsonl" else set())
     assert state(run)["step"] == 0
     assert told["series"] == {}
     (run / "checkpoints").symlink_to(tmp_path)
     (tmp_path / "step-3").mkdir()
-    assert Watch(run, Mark(), set()).poll() == []
+    assert RunWatcher(run, ReadOffsets(), set()).poll() == []
 
 
 def test_a_run_that_is_gone_has_a_state(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clearformer.explore.safe_text import LONGEST, clean
+from clearformer.explore.safe_text import MAX_LENGTH, clean
 
 
 @pytest.mark.parametrize("text", ["", "plain", "ä€🙂", "a\nb\x00"])
@@ -15,5 +15,5 @@ def test_what_utf8_cannot_write_is_a_question_mark():
 
 
 def test_long_text_is_cut():
-    assert clean("x" * 9999) == "x" * LONGEST
+    assert clean("x" * 9999) == "x" * MAX_LENGTH
     assert clean("xyz", 2) == "xy"

@@ -144,7 +144,7 @@ def test_who_lets_others_in_must_say_who():
     require_token("::1", None)
     require_token("0.0.0.0", TOKEN)
     with pytest.raises(
-        ValueError, match=r"host is 0\.0\.0\.0, which others can reach: add --token"
+        ValueError, match=r"host is 0\.0\.0\.0, which other machines can reach: add --token"
     ):
         require_token("0.0.0.0", None)
     with pytest.raises(

@@ -11,26 +11,26 @@ from starlette.responses import Response
 
 from clearformer.explore.app import create_app
 from clearformer.explore.library import Library
-from clearformer.explore.server import EscapedFormatter, PromptProtocol, Server, bound
+from clearformer.explore.server import EscapedFormatter, Server, TimeoutProtocol, bind_socket
 
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(PromptProtocol, "seconds", 0.3)
+    monkeypatch.setattr(TimeoutProtocol, "seconds", 0.3)
     with Server(create_app(Library([])), "127.0.0.1", 0).in_background() as url:
         host, port = url.removeprefix("http://").split(":")
         yield host, int(port)
 
 
 def test_a_port_that_is_taken_gives_way_to_a_free_one():
-    first = bound("127.0.0.1", 0)
+    first = bind_socket("127.0.0.1", 0)
     port = first.getsockname()[1]
-    second = bound("127.0.0.1", port)
+    second = bind_socket("127.0.0.1", port)
     assert second.getsockname()[1] != port
     first.close()
     second.close()
     with pytest.raises(ValueError, match="there is no host 'no such host'"):
-        bound("no such host", 0)
+        bind_socket("no such host", 0)
 
 
 def test_whoever_comes_before_the_server_has_started_waits_for_it():
@@ -80,11 +80,11 @@ def answer_of(connection, end):
 
 def test_every_request_of_a_connection_has_its_time(impatient, monkeypatch):
     """Also the second: the first one has been answered, and counts no more."""
-    monkeypatch.setattr(PromptProtocol, "seconds", 300)
+    monkeypatch.setattr(TimeoutProtocol, "seconds", 300)
     with socket.create_connection(impatient, timeout=60) as connection:
         connection.sendall(INFO)
         answer_of(connection, b'"problems":{}}')
-        monkeypatch.setattr(PromptProtocol, "seconds", 0.3)
+        monkeypatch.setattr(TimeoutProtocol, "seconds", 0.3)
         connection.settimeout(0.05)
         for _ in range(1000):  # the head of the second, a byte at a time
             try:
@@ -101,7 +101,7 @@ def test_every_request_of_a_connection_has_its_time(impatient, monkeypatch):
 
 def test_a_body_that_comes_after_its_refusal_has_arrived(monkeypatch):
     """The connection is not closed for it later, and the next request is answered."""
-    monkeypatch.setattr(PromptProtocol, "seconds", 300)
+    monkeypatch.setattr(TimeoutProtocol, "seconds", 300)
     head = b"POST /api/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n{"
     server = Server(create_app(Library([])), "127.0.0.1", 0)
     with (
@@ -111,10 +111,10 @@ def test_a_body_that_comes_after_its_refusal_has_arrived(monkeypatch):
         connection.sendall(head)  # refused for its content type, unread
         assert answer_of(connection, b"}}").startswith(b"HTTP/1.1 403")
         (held,) = server.server_state.connections
-        assert held._timer is not None  # the rest is awaited
+        assert held._request_timer is not None  # the rest is awaited
         connection.sendall(b"  }")
         for _ in range(6000):
-            if held._timer is None:
+            if held._request_timer is None:
                 break
             time.sleep(0.01)
         else:
@@ -125,7 +125,7 @@ def test_a_body_that_comes_after_its_refusal_has_arrived(monkeypatch):
 
 def test_a_client_that_does_not_read_is_let_go(monkeypatch):
     """Its connection is one of a limited number."""
-    monkeypatch.setattr(PromptProtocol, "stalled_seconds", 0.3)
+    monkeypatch.setattr(TimeoutProtocol, "stalled_seconds", 0.3)
     app = create_app(Library([]))
 
     async def large():
@@ -161,7 +161,7 @@ def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd, monkeypatch)
 
 
 def test_a_connection_is_used_again_after_its_first_request(impatient, monkeypatch):
-    monkeypatch.setattr(PromptProtocol, "seconds", 2)
+    monkeypatch.setattr(TimeoutProtocol, "seconds", 2)
     request = b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection(impatient, timeout=60) as connection:
         for _ in range(3):

@@ -17,21 +17,21 @@ def heads(queries, keys, width=4, groups=2):
 def test_a_query_that_sees_nothing_has_weights_of_zero_and_not_nan():
     q, k, v = heads(3, 3)
     keep = torch.tensor([[False, False, True]])
-    found = stages.of_kernel(q, k, v, Mask(Causal(), keep), None)
+    found = stages.attention_stages(q, k, v, Mask(Causal(), keep), None)
     assert (found["scores_masked"][0, :, 0] == -math.inf).all()
     assert (found["weights"][0, :, 0] == 0).all()
     assert found["weights"][0, :, 2].sum(-1).tolist() == pytest.approx([1, 1])
 
 
 def test_a_decoder_may_have_more_queries_than_its_source_has_keys():
-    found = stages.of_kernel(*heads(5, 2), Mask(Full()), None)
+    found = stages.attention_stages(*heads(5, 2), Mask(Full()), None)
     assert found["weights"].shape == (1, 2, 5, 2)
     assert found["scores_masked"].isfinite().all()
 
 
 def test_thumbs_are_the_largest_weights_of_their_squares():
     weights = torch.rand(1, 2, 130, 130)
-    small = stages.reduced(weights, ["thumbs"])["thumbs"]
+    small = stages.summaries(weights, ["thumbs"])["thumbs"]
     assert small.shape == (1, 2, 44, 44)
     assert small[0, 1, 3, 5] == weights[0, 1, 9:12, 15:18].max()
     assert small[0, 0, 43, 43] == weights[0, 0, 129:, 129:].max()
@@ -39,14 +39,16 @@ def test_thumbs_are_the_largest_weights_of_their_squares():
 
 def test_reduced_weights_tell_where_a_head_looks():
     looks_back = torch.eye(4).roll(-1, dims=1)[None, None]  # row i sees i - 1, the first the last
-    found = stages.reduced(looks_back, ["previous", "first", "entropy"])
+    found = stages.summaries(looks_back, ["previous", "first", "entropy"])
     assert found["previous"].item() == 1
     assert found["first"].item() == pytest.approx(1 / 4)
     assert found["entropy"].tolist() == [[[0, 0, 0, 0]]]
     even = torch.full((1, 1, 2, 8), 1 / 8)
-    assert stages.reduced(even, ["entropy"])["entropy"].flatten().tolist() == pytest.approx([3, 3])
+    assert stages.summaries(even, ["entropy"])["entropy"].flatten().tolist() == pytest.approx(
+        [3, 3]
+    )
     # Two queries after a memory of six: the one before the first query is key 5.
-    assert stages.reduced(even, ["previous"])["previous"].item() == pytest.approx(1 / 8)
+    assert stages.summaries(even, ["previous"])["previous"].item() == pytest.approx(1 / 8)
 
 
 def test_nan_and_infinities_are_counted_but_not_the_mask():
@@ -55,4 +57,4 @@ def test_nan_and_infinities_are_counted_but_not_the_mask():
         "scores_masked": torch.tensor([-math.inf, 1.0]),
         "q": torch.tensor([math.inf, -math.inf, 0.0]),
     }
-    assert stages.not_finite(found) == {"weights": (2, 0), "q": (0, 2)}
+    assert stages.count_nonfinite(found) == {"weights": (2, 0), "q": (0, 2)}

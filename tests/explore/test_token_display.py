@@ -1,7 +1,7 @@
 """Tokens as they are shown: everything is visible, nothing acts."""
 
-from clearformer.explore.subject import Subject
-from clearformer.explore.token_display import raw, tokens, visible, words
+from clearformer.explore.token_display import token_bytes, tokens, visible, vocabulary_items
+from clearformer.explore.traced_model import TracedModel
 from clearformer.text import BytePairs, Bytes
 
 
@@ -12,8 +12,8 @@ def test_what_cannot_be_seen_is_shown():
 
 
 def test_bytes_of_a_character_are_shown_one_by_one():
-    subject = Subject(None, tokenizer=Bytes())
-    rows = tokens(subject, [*"é ".encode()])
+    model = TracedModel(None, tokenizer=Bytes())
+    rows = tokens(model, [*"é ".encode()])
     assert [row["display"] for row in rows] == ["\\xC3", "\\xA9", "·"]
     assert [row["text"] for row in rows] == ["\ufffd", "\ufffd", " "]
 
@@ -22,54 +22,56 @@ def test_pieces_of_byte_pairs_are_their_bytes():
     tokenizer = BytePairs.train(["été été the the the"] * 5, 300)
     text = "the été 💧\n"
     ids = tokenizer.encode(text).tolist()
-    assert b"".join(raw(tokenizer, each) for each in ids) == text.encode()
-    shown = "".join(row["display"] for row in tokens(Subject(None, tokenizer=tokenizer), ids))
+    assert b"".join(token_bytes(tokenizer, each) for each in ids) == text.encode()
+    shown = "".join(row["display"] for row in tokens(TracedModel(None, tokenizer=tokenizer), ids))
     assert shown.startswith("the·")
     assert "\\xF0" in shown
     assert shown.endswith("⏎")
 
 
 def test_tokens_of_a_memory_have_numbers_below_zero():
-    rows = tokens(Subject(None), [5, 6, 7], first=-2)
+    rows = tokens(TracedModel(None), [5, 6, 7], first=-2)
     assert [(row["i"], row["id"], row["text"]) for row in rows] == [
         (-2, 5, "5"), (-1, 6, "6"), (0, 7, "7"),
     ]  # fmt: skip
-    assert words(Subject(None), iter([3])) == [{"id": 3, "text": "3", "display": "3"}]
+    assert vocabulary_items(TracedModel(None), iter([3])) == [
+        {"id": 3, "text": "3", "display": "3"}
+    ]
 
 
-def test_marks_are_special(opened):
-    subject = opened("bert").subject
-    rows = tokens(subject, [subject.tokenizer.mask, subject.tokenizer.encode("cat").item()])
+def test_marks_are_special(loaded):
+    model = loaded("bert").model
+    rows = tokens(model, [model.tokenizer.mask, model.tokenizer.encode("cat").item()])
     assert [row["special"] for row in rows] == [True, False]
 
 
-def test_pieces_that_go_on_with_a_word_are_known(opened):
-    def joined(subject, text):
-        ids = [*subject.tokenizer.prefix_ids, *subject.tokenizer.encode(text).tolist()]
-        rows = tokens(subject, ids)
+def test_pieces_that_go_on_with_a_word_are_known(loaded):
+    def joined(model, text):
+        ids = [*model.tokenizer.prefix_ids, *model.tokenizer.encode(text).tolist()]
+        rows = tokens(model, ids)
         return [row["text"] for row in rows], [row["joined"] for row in rows]
 
-    assert joined(Subject(None, tokenizer=Bytes()), "ab c!d") == (
+    assert joined(TracedModel(None, tokenizer=Bytes()), "ab c!d") == (
         [*"ab c!d"], [False, True, False, False, False, False],
     )  # fmt: skip
     for name, expected in {
         "bert": ["[CLS]", "the", "cats", "sat", ",", "sevenfold"],
         "gpt2": ["the", "cats", "sat", ",", "sevenfold"],
     }.items():
-        texts, follows = joined(opened(name).subject, "the cats sat, sevenfold")
+        texts, follows = joined(loaded(name).model, "the cats sat, sevenfold")
         assert any(follows)
         whole = []
         for text, more in zip(texts, follows, strict=True):
             whole += [whole.pop() + text.removeprefix("##")] if more else [text]
         assert [word.strip() for word in whole if word.strip()] == expected
-    assert not any(joined(opened("classifier").subject, "the cats sat")[1])  # whole words
+    assert not any(joined(loaded("classifier").model, "the cats sat")[1])  # whole words
 
 
-def test_the_marks_of_a_translator_have_names(opened):
-    subject = opened("original").subject
-    size = subject.tokenizer.size
-    rows = tokens(subject, [size + 1, 5, size])
+def test_the_marks_of_a_translator_have_names(loaded):
+    model = loaded("original").model
+    size = model.tokenizer.size
+    rows = tokens(model, [size + 1, 5, size])
     assert [row["display"] for row in rows][::2] == ["(start)", "(end)"]
     assert [row["special"] for row in rows] == [True, False, True]
-    plain = Subject(None, subject.config, Bytes())  # whose ids end at 255
+    plain = TracedModel(None, model.config, Bytes())  # whose ids end at 255
     assert [row["display"] for row in tokens(plain, [97, size])] == ["a", "(end)"]

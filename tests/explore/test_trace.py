@@ -13,8 +13,8 @@ from clearformer.core.block import post_norm
 from clearformer.core.model import Seq2Seq
 from clearformer.core.patterns import Causal, Full
 from clearformer.explore.recording import blocks
-from clearformer.explore.subject import Subject
 from clearformer.explore.trace import attentions, basic_stages, trace
+from clearformer.explore.traced_model import TracedModel
 from clearformer.families import FAMILIES, preset
 from clearformer.text import Bytes
 
@@ -141,9 +141,9 @@ def test_nobody_looks_at_padding(model, tokens):
 
 def test_a_memory_is_looked_at_segment_by_segment(scrambled):
     config = dataclasses.replace(small("xl"), length=4, past=HiddenMemory(length=4))
-    model = scrambled(build(config))
-    subject = Subject(model, config)
-    found = trace(subject, list(range(10)))
+    module = scrambled(build(config))
+    model = TracedModel(module, config)
+    found = trace(model, list(range(10)))
     assert found.get("weights", 1).shape == (4, 2, 6)  # two queries, four remembered
     assert found.get("bias", 1).shape == (4, 2, 6)
     assert found.tokens() == ["8", "9"]
@@ -151,21 +151,21 @@ def test_a_memory_is_looked_at_segment_by_segment(scrambled):
     memories = caches(config, 1, 10)
     with torch.inference_mode():
         for part in torch.arange(10)[None].split(4, dim=1):
-            expected = model.eval()(part, caches=memories)
+            expected = module.eval()(part, caches=memories)
             for cache in memories:
                 cache.advance()
     torch.testing.assert_close(found.logits, expected[0], rtol=0, atol=1e-5)
     assert found.get("k_proj", 1).shape == found.get("k", 1).shape
     torch.testing.assert_close(found.get("k_proj", 1), found.get("k", 1))  # keys are not turned
     with pytest.raises(ValueError, match="a model with a memory reads whole segments"):
-        trace(subject, list(range(10)), pad_to=12)
+        trace(model, list(range(10)), pad_to=12)
 
 
 def test_a_trace_reads_text_as_the_model_does():
     tokenizer = Bytes()
     config = dataclasses.replace(small("gpt2"), vocabulary=256)
-    opened = SimpleNamespace(model=build(config), config=config, tokenizer=tokenizer)
-    found = trace(opened, "to be", ["weights"])
+    loaded = SimpleNamespace(model=build(config), config=config, tokenizer=tokenizer)
+    found = trace(loaded, "to be", ["weights"])
     assert found.tokens() == list("to be")
     assert found.get("weights", layer=1, head=1).shape == (5, 5)
     assert list(found.recorded["self", 0]) == ["weights"]
@@ -177,16 +177,16 @@ def test_what_cannot_be_traced_is_said_in_a_sentence():
         ([1, 2], {"capture": ["weight"]}, "there is no stage 'weight'"),
         ([1, 2], {"mask": "some"}, "mask is 'some', but it must be model, none or causal"),
         ([1, 2], {"layers": [7]}, "layer is 7, but the model has layers 0 to 1"),
-        ("text", {}, "the model comes without a tokenizer: give ids"),
+        ("text", {}, "the model has no tokenizer: pass token ids"),
         ([[1], [2]], {}, r"tokens have shape \(2, 1\), but one sequence is traced"),
-        (([1], [2]), {}, "a pair is for an encoder-decoder"),
+        (([1], [2]), {}, "got a pair, but this model has no decoder"),
     ):
         with pytest.raises(ValueError, match=sentence):
             trace(model, given, **more)
-    with pytest.raises(ValueError, match="int is no model and has none"):
+    with pytest.raises(ValueError, match="int is not a model and has none"):
         trace(7, [1])
     found = trace(model, [1, 2])
-    with pytest.raises(ValueError, match="weights is computed in every layer: say which"):
+    with pytest.raises(ValueError, match="weights is computed in every layer: choose one"):
         found.get("weights")
     with pytest.raises(ValueError, match="attn_in has no heads: leave head out"):
         found.get("attn_in", 0, 0)

@@ -10,35 +10,35 @@ from clearformer import config as c
 from clearformer.explore import views
 from clearformer.explore.arrays import unpack
 from clearformer.explore.errors import Problem
-from clearformer.explore.stages import pooled
+from clearformer.explore.stages import downscaled
 from clearformer.explore.trace import trace
-from clearformer.explore.trace_cache import KeptTraces
+from clearformer.explore.trace_cache import TraceCache
 
 FAMILIES = ["generator", "gpt2", "bert", "classifier", "xl", "sparse", "modern"]
 TEXT = "the cat sat on the mat"
 
 
-def keep(opened, id, text=TEXT, **settings):
-    model = opened(id)
+def keep(loaded, id, text=TEXT, **settings):
+    model = loaded(id)
     tokens = text if id != "original" else (text, "the dog sat")
-    return KeptTraces().make(model, tokens, settings)
+    return TraceCache().add(model, tokens, settings)
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, "original"])
-def test_every_number_is_that_of_the_trace(opened, family):
-    kept = keep(opened, family)
-    whole = trace(kept.opened.subject, kept.tokens)
-    answer = views.overview(kept)
+def test_every_number_is_that_of_the_trace(loaded, family):
+    cached = keep(loaded, family)
+    whole = trace(cached.loaded.model, cached.tokens)
+    answer = views.overview(cached)
     for part in whole.parts:
         weights = whole.get("weights", 1, part=part)  # (H, Q, K)
-        head = views.attention(kept, 1, 1, "weights", part)
+        head = views.attention(cached, 1, 1, "weights", part)
         np.testing.assert_array_equal(unpack(head["values"]), weights[1].numpy())
         assert (head["min"], head["max"]) == (float(weights[1].min()), float(weights[1].max()))
         thumbs = unpack(answer["thumbs"][part])[1]
         span = answer["thumbs"][part]["scale"][1]
-        np.testing.assert_allclose(thumbs, pooled(weights[None], 64)[0], atol=span / 255)
+        np.testing.assert_allclose(thumbs, downscaled(weights[None], 64)[0], atol=span / 255)
         i = 2
-        row = views.query(kept, 1, 1, i, part)
+        row = views.query(cached, 1, 1, i, part)
         q, k = unpack(row["q"]), unpack(row["k"])
         raw, scaled, shown, shares = (
             unpack(row[name])
@@ -54,7 +54,7 @@ def test_every_number_is_that_of_the_trace(opened, family):
         np.testing.assert_allclose(unpack(row["contributions"]).sum(0), unpack(row["output"]),
                                    atol=1e-5)  # fmt: skip
         np.testing.assert_array_equal(shares, weights[1, i].numpy())
-        all_rows = views.whole_head(kept, 1, 1, part)
+        all_rows = views.whole_head(cached, 1, 1, part)
         np.testing.assert_array_equal(unpack(all_rows["weights"])[i], shares)
         np.testing.assert_array_equal(unpack(all_rows["output"])[i], unpack(row["output"]))
         assert len(answer["query_tokens"][part]) == weights.shape[1]
@@ -62,13 +62,13 @@ def test_every_number_is_that_of_the_trace(opened, family):
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, "original"])
-def test_a_component_is_x_times_w_plus_b(opened, family):
-    kept = keep(opened, family)
-    for part in kept.overview.parts:
-        found = kept.layer(1).recorded[part, 1]
+def test_a_component_is_x_times_w_plus_b(loaded, family):
+    cached = keep(loaded, family)
+    for part in cached.overview.parts:
+        found = cached.layer(1).recorded[part, 1]
         for which in "qkv":
             last = found[which].shape[2] - 1
-            told = views.projection(kept, 1, 1, last, which, 3, part)
+            told = views.projection(cached, 1, 1, last, which, 3, part)
             assert unpack(told["products"]).sum() + told["b"] == pytest.approx(
                 told["value"], abs=1e-5
             )
@@ -77,107 +77,109 @@ def test_a_component_is_x_times_w_plus_b(opened, family):
             assert told["turned"] == pytest.approx(float(found[which][0, 1, last, 3]), abs=1e-6)
 
 
-def test_remembered_tokens_are_known_by_their_keys_alone(opened):
-    with pytest.raises(Problem, match="of a remembered token only its key") as problem:
-        views.projection(keep(opened, "xl"), 0, 0, 0, "k", 0, None)
+def test_remembered_tokens_are_known_by_their_keys_alone(loaded):
+    with pytest.raises(
+        Problem, match="only the key and the value of a remembered token"
+    ) as problem:
+        views.projection(keep(loaded, "xl"), 0, 0, 0, "k", 0, None)
     assert problem.value.status == 409
 
 
-def test_the_whole_text_is_told_where_only_its_last_segment_looks(opened):
-    told = views.overview(keep(opened, "xl"))
+def test_the_whole_text_is_told_where_only_its_last_segment_looks(loaded):
+    told = views.overview(keep(loaded, "xl"))
     assert "".join(token["text"] for token in told["text_tokens"]) == TEXT
     assert len(told["tokens"]) == 6
-    assert views.overview(keep(opened, "gpt2"))["text_tokens"] is None
+    assert views.overview(keep(loaded, "gpt2"))["text_tokens"] is None
 
 
-def test_query_heads_that_share_keys_say_so(opened):
-    kept = keep(opened, "modern")
-    assert views.query(kept, 0, 1, 0, None)["group"] == {"key_head": 0, "of": 1}
-    assert views.query(keep(opened, "gpt2"), 0, 1, 0, None)["group"] is None
+def test_query_heads_that_share_keys_say_so(loaded):
+    cached = keep(loaded, "modern")
+    assert views.query(cached, 0, 1, 0, None)["group"] == {"key_head": 0, "of": 1}
+    assert views.query(keep(loaded, "gpt2"), 0, 1, 0, None)["group"] is None
 
 
-def test_logits_are_of_the_whole_vocabulary(opened):
-    kept = keep(opened, "gpt2")
-    told = views.logits(kept, -1)
-    logits = kept.overview.logits[-1]
+def test_logits_are_of_the_whole_vocabulary(loaded):
+    cached = keep(loaded, "gpt2")
+    told = views.logits(cached, -1)
+    logits = cached.overview.logits[-1]
     np.testing.assert_allclose(unpack(told["values"]), logits - logits.max(), atol=1e-6)
     assert unpack(told["values"]).max() == 0
     assert told["top"][0]["id"] == int(logits.argmax())
     assert len(told["top"]) == 200
-    classes = views.logits(keep(opened, "classifier"), -1)
+    classes = views.logits(keep(loaded, "classifier"), -1)
     assert {each["text"] for each in classes["top"]} == {"negative", "positive"}
 
 
-def test_bits_are_the_surprise_of_what_came(opened):
-    kept = keep(opened, "gpt2")
-    bits = unpack(views.overview(kept)["bits"])
+def test_bits_are_the_surprise_of_what_came(loaded):
+    cached = keep(loaded, "gpt2")
+    bits = unpack(views.overview(cached)["bits"])
     assert math.isnan(bits[0])
-    ids = kept.overview.input.tokens[0]
-    expected = torch.nn.functional.cross_entropy(kept.overview.logits[:-1], ids[1:])
+    ids = cached.overview.input.tokens[0]
+    expected = torch.nn.functional.cross_entropy(cached.overview.logits[:-1], ids[1:])
     assert np.mean(bits[1:]) * math.log(2) == pytest.approx(float(expected), rel=1e-5)
-    assert views.overview(keep(opened, "gpt2", mask="none"))["bits"] is None
-    assert views.overview(keep(opened, "bert"))["bits"] is None
+    assert views.overview(keep(loaded, "gpt2", mask="none"))["bits"] is None
+    assert views.overview(keep(loaded, "bert"))["bits"] is None
 
 
-def test_a_classifier_tells_its_classes(opened):
-    probs = views.overview(keep(opened, "classifier"))["probs"]
+def test_a_classifier_tells_its_classes(loaded):
+    probs = views.overview(keep(loaded, "classifier"))["probs"]
     assert [each["label"] for each in probs] == ["negative", "positive"]
     assert sum(each["p"] for each in probs) == pytest.approx(1)
 
 
-def test_nan_is_counted_and_named(opened):
-    rows = views.overview(keep(opened, "nan"))["nonfinite"]
+def test_nan_is_counted_and_named(loaded):
+    rows = views.overview(keep(loaded, "nan"))["nonfinite"]
     assert rows[0] == {
         "part": "self", "layer": 1, "stage": "parameters", "count": 3, "nan": 3, "inf": 0,
     }  # fmt: skip
     stages = {(row["layer"], row["stage"]) for row in rows[1:]}
     assert (1, "weights") in stages
     assert all(layer == 1 for layer, _ in stages)
-    assert views.overview(keep(opened, "gpt2"))["nonfinite"] == []
+    assert views.overview(keep(loaded, "gpt2"))["nonfinite"] == []
 
 
-def test_shapes_are_those_of_the_tensors(opened):
-    kept = keep(opened, "gpt2")
-    whole = trace(kept.opened.subject, kept.tokens)
-    rows = {(row["part"], row["stage"]): row["shape"] for row in views.overview(kept)["shapes"]}
+def test_shapes_are_those_of_the_tensors(loaded):
+    cached = keep(loaded, "gpt2")
+    whole = trace(cached.loaded.model, cached.tokens)
+    rows = {(row["part"], row["stage"]): row["shape"] for row in views.overview(cached)["shapes"]}
     for stage, tensor in whole.recorded["self", 0].items():
         if stage not in ("thumbs", "entropy", "previous", "first"):
             assert rows["self", stage] == list(tensor.shape[1:]), stage
     assert rows["self", "logits"] == list(whole.logits.shape)
 
 
-def test_very_long_texts_are_pooled_but_queries_stay_exact(opened):
-    kept = keep(opened, "modern", "x" * 800)
-    told = views.attention(kept, 0, 0, "weights", None)
+def test_very_long_texts_are_pooled_but_queries_stay_exact(loaded):
+    cached = keep(loaded, "modern", "x" * 800)
+    told = views.attention(cached, 0, 0, "weights", None)
     assert (told["rows"], told["cols"], told["pooled"]) == (800, 800, 2)
     assert told["values"]["shape"] == [400, 400]
     assert len(told["values"]["data"]) < 2**20
-    assert views.query(kept, 0, 0, 700, None)["weights"]["shape"] == [800]
+    assert views.query(cached, 0, 0, 700, None)["weights"]["shape"] == [800]
     with pytest.raises(Problem, match="all queries of a head take") as problem:
-        views.whole_head(kept, 0, 0, None)
+        views.whole_head(cached, 0, 0, None)
     assert problem.value.status == 413
 
 
-def test_small_pictures_shrink_until_they_fit(opened, monkeypatch):
-    monkeypatch.setattr(views, "LARGEST_RESPONSE", 2048)
-    told = views.overview(keep(opened, "modern", "x" * 64))["thumbs"]["self"]
+def test_small_pictures_shrink_until_they_fit(loaded, monkeypatch):
+    monkeypatch.setattr(views, "MAX_RESPONSE_BYTES", 2048)
+    told = views.overview(keep(loaded, "modern", "x" * 64))["thumbs"]["self"]
     assert told["shape"] == [2, 2, 16, 16]
 
 
-def test_places_that_are_not_there_are_refused(opened):
-    kept = keep(opened, "gpt2")
+def test_places_that_are_not_there_are_refused(loaded):
+    cached = keep(loaded, "gpt2")
     for given, sentence in (
-        ((9, 0, "weights", None), "layer is 9, but there are layers 0 to 1"),
-        ((0, 9, "weights", None), "head is 9, but there are heads 0 to 1"),
+        ((9, 0, "weights", None), "layer is 9, but it must be from 0 to 1"),
+        ((0, 9, "weights", None), "head is 9, but it must be from 0 to 1"),
         ((0, 0, "bias", None), "this model has no bias"),
         ((0, 0, "weights", "cross"), "there is no part 'cross'"),
     ):
         with pytest.raises(Problem, match=sentence):
-            views.attention(kept, *given)
+            views.attention(cached, *given)
     with pytest.raises(Problem, match="i is 99, but there are tokens 0 to"):
-        views.query(kept, 0, 0, 99, None)
-    with pytest.raises(Problem, match="d is 8, but a head has components 0 to 7"):
-        views.projection(kept, 0, 0, 0, "q", 8, None)
+        views.query(cached, 0, 0, 99, None)
+    with pytest.raises(Problem, match="d is 8, but it must be from 0 to 7"):
+        views.projection(cached, 0, 0, 0, "q", 8, None)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +195,8 @@ def test_a_head_without_a_verb_is_looked_at_without_its_scores(tiny, tmp_path, h
     with tiny.serving(tmp_path) as server:
         library = server.library
         entry = library.entry("run")
-        model = entry.worker.submit(lambda: library.open(entry, library.checkpoint(entry, None)))
-        kept = KeptTraces().make(model.result(), TEXT, {})
-        assert views.overview(kept)["parts"]
-        with pytest.raises(Problem, match="this model gives no scores of tokens"):
-            views.logits(kept, -1)
+        model = entry.worker.submit(lambda: library.load(entry, library.checkpoint(entry, None)))
+        cached = TraceCache().add(model.result(), TEXT, {})
+        assert views.overview(cached)["parts"]
+        with pytest.raises(Problem, match="this model has no logits of tokens"):
+            views.logits(cached, -1)

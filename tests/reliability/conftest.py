@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from clearformer.selftest import in_process
-from clearformer.selftest.toy import Toy
+from clearformer.selftest import command_runner
+from clearformer.selftest.toy_run import ToyRun
 
 
 @pytest.fixture(scope="session")
@@ -15,8 +15,8 @@ def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("toy")
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(place / "cache")
-    toy = Toy(place, 3)
-    outcome = in_process.run(toy.words(place / "run"))
+    toy = ToyRun(place, 3)
+    outcome = command_runner.run(toy.words(place / "run"))
     assert outcome.code == 0, outcome.err
     if before is None:
         del os.environ["XDG_CACHE_HOME"]
@@ -40,7 +40,7 @@ def command(place):
     """Run the command line in this process."""
 
     def run(*words):
-        return in_process.run([str(word) for word in words])
+        return command_runner.run([str(word) for word in words])
 
     return run
 
@@ -50,7 +50,7 @@ def train(place, command):
     """Train the toy in `place`, or go on with it: more steps, more flags."""
 
     def run(*flags, folder="run", steps=3):
-        toy = Toy(place, steps)
+        toy = ToyRun(place, steps)
         return command(*toy.words(place / folder), *flags)
 
     return run

@@ -14,7 +14,7 @@ import torch
 
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.load import open_any
-from clearformer.selftest import in_process
+from clearformer.selftest import command_runner
 
 ARCHIVE = Path(__file__).parent / "earlier" / "runs-0.1.tar.xz"
 DATA = {
@@ -67,7 +67,7 @@ def test_it_goes_on_where_it_was(earlier, expected, name, tmp_path, monkeypatch)
     """The losses and weights of steps 3 and 4; bits may differ on another CPU."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run, data = earlier / name, earlier / DATA[name]
-    outcome = in_process.run(
+    outcome = command_runner.run(
         ["train", "--data", str(data), "--resume", "--quiet", "--out", str(run)]
     )
     assert outcome.code == 0, outcome.err

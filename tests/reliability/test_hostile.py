@@ -15,13 +15,13 @@ from clearformer.data import archives
 from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.safetensors_files import SafetensorsFile
 from clearformer.runs import checkpoint
-from clearformer.selftest import hostile, payloads
+from clearformer.selftest import malicious_files, untrusted_files
 from clearformer.selftest.processes import ask
-from clearformer.selftest.toy import Toy
+from clearformer.selftest.toy_run import ToyRun
 
 
 def test_f44_no_pickle_runs(tmp_path):
-    assert hostile.pickles(tmp_path, every_verb=0).startswith("0 of 30 payloads ran")
+    assert untrusted_files.pickles(tmp_path, every_verb=0).startswith("0 of 30 payloads ran")
 
 
 def test_f44_the_payloads_would_run_in_a_reader_that_trusts(tmp_path):
@@ -30,7 +30,7 @@ def test_f44_the_payloads_would_run_in_a_reader_that_trusts(tmp_path):
 
     marker = tmp_path / "marker"
     for name in ("os.system", "exec", "instance", "object"):
-        pickle.loads(payloads.as_pickle(payloads.calls(marker)[name]))
+        pickle.loads(malicious_files.as_pickle(malicious_files.calls(marker)[name]))
         assert marker.exists(), name
         marker.unlink()
 
@@ -38,19 +38,19 @@ def test_f44_the_payloads_would_run_in_a_reader_that_trusts(tmp_path):
 def test_f44_pickles_are_read_by_no_verb_without_being_asked(command, place, refused):
     folder = place / "foreign"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(hostile.GPT2))
-    pickled = payloads.as_pickle(payloads.calls(place / "marker")["os.system"])
-    (folder / "pytorch_model.bin").write_bytes(payloads.as_zip(pickled))
+    (folder / "config.json").write_text(json.dumps(untrusted_files.GPT2))
+    pickled = malicious_files.as_pickle(malicious_files.calls(place / "marker")["os.system"])
+    (folder / "pytorch_model.bin").write_bytes(malicious_files.as_zip(pickled))
     refused(command("import", folder, "--out", place / "out"), "add --allow-bin")
     refused(command("generate", folder, "x"), "is no run")
     assert not (place / "marker").exists()
     assert not (place / "out").exists()
 
 
-@pytest.mark.parametrize("kind", payloads.tensor_files())
+@pytest.mark.parametrize("kind", malicious_files.tensor_files())
 def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
     path = tmp_path / "model.safetensors"
-    path.write_bytes(payloads.tensor_files()[kind])
+    path.write_bytes(malicious_files.tensor_files()[kind])
     if kind == "not a number":  # which is for the importer to count
         assert list(SafetensorsFile(path).names()) == ["weight"]
         return
@@ -62,11 +62,11 @@ def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "config.json"])
 def test_f45_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
-    (tmp_path / "config.json").write_text(json.dumps(hostile.GPT2))
+    (tmp_path / "config.json").write_text(json.dumps(untrusted_files.GPT2))
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
     if name == "config.json":
-        (tmp_path / "model.safetensors").write_bytes(payloads.header("{}"))
+        (tmp_path / "model.safetensors").write_bytes(malicious_files.header("{}"))
     with pytest.raises(ValueError, match="no file"):
         import_checkpoint(tmp_path, tokenizer="bytes", allow_bin=True)
 
@@ -84,8 +84,8 @@ HUGE = {"n_embd": 10**9, "n_layer": 10**9, "vocab_size": 10**12, "n_head": -1, "
 def test_f45_a_config_that_asks_for_too_much_allocates_nothing(tmp_path, name):
     from safetensors.torch import save_file
 
-    save_file(hostile.gpt2_weights(), tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps({**hostile.GPT2, name: HUGE[name]}))
+    save_file(untrusted_files.gpt2_weights(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({**untrusted_files.GPT2, name: HUGE[name]}))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ValueError, match=rf"{name} is .*, but it must be a whole number from 1 to"):
         import_checkpoint(tmp_path, tokenizer="bytes")
@@ -100,7 +100,7 @@ def test_f45_an_index_opens_no_file_elsewhere(tmp_path, name):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link").symlink_to(tmp_path / "secret.safetensors")
-    (folder / "config.json").write_text(json.dumps(hostile.GPT2))
+    (folder / "config.json").write_text(json.dumps(untrusted_files.GPT2))
     index = {"weight_map": {"transformer.wte.weight": name}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ValueError, match=r"no plain file name|a link out of its folder"):
@@ -194,15 +194,15 @@ def test_f45_a_run_does_not_go_on_from_a_forged_state(train, place, refused, kin
 
 
 def test_f46_a_pattern_of_somebodys_own_is_refused():
-    for pattern in payloads.EVIL_PATTERNS:
+    for pattern in malicious_files.EVIL_PATTERNS:
         # In a process of its own: a pattern like these runs for hours, and no except stops it.
-        said = ask(hostile.encode_by, pattern, seconds=60)
+        said = ask(untrusted_files.encode_by, pattern, seconds=60)
         assert "which is not one of the published ones" in said
 
 
 def test_f47_archives_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("clearformer.limits.RATIO_FREE_BYTES", 2**20)
-    assert hostile.archives(tmp_path) == "0 of 12 archives wrote anything"
+    assert untrusted_files.archives(tmp_path) == "0 of 12 archives wrote anything"
     assert "extractall" not in Path(archives.__file__).read_text()
     assert not os.path.exists(tmp_path / "archives" / "escaped")
 
@@ -320,7 +320,7 @@ def test_f45_names_that_are_no_steps_or_processes_end_nothing(train, command, pl
 
 def test_f17_a_run_folder_that_goes_away_ends_the_run(place, refused):
     """At its next save: a run that left nothing behind has not finished."""
-    toy = Toy(place, 10**6)
+    toy = ToyRun(place, 10**6)
     child = toy.start(place / "long")
     path = place / "long/checkpoints"
     while child.alive() and not (path.is_dir() and any(path.glob("step-*"))):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clearformer.runs import checkpoint
-from clearformer.selftest.toy import end_line, newest_step
+from clearformer.selftest.toy_run import end_line, newest_step
 from clearformer.train import step
 
 SOURCE = Path(checkpoint.__file__).parents[1]

@@ -11,7 +11,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 from clearformer.core.heads import IGNORE
 from clearformer.runs import checkpoint
 from clearformer.runs.faults import VARIABLE
-from clearformer.selftest.toy import end_line, newest_step
+from clearformer.selftest.toy_run import end_line, newest_step
 from clearformer.tasks import objectives
 from clearformer.train import step
 

@@ -14,7 +14,7 @@ from clearformer.distributed.process_group import SINGLE_PROCESS
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.faults import VARIABLE
 from clearformer.runs.lock import Lock
-from clearformer.selftest.toy import Toy, end_line, fingerprint, newest_step
+from clearformer.selftest.toy_run import ToyRun, end_line, fingerprint, newest_step
 from clearformer.train import rng
 
 CPU = torch.device("cpu")
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("point", ["after_model", "before_rename", "during_swap"])
 def test_f2_f3_a_crash_while_saving_is_passed_over_and_tidied_up(place, point):
-    toy = Toy(place, 4)
+    toy = ToyRun(place, 4)
     child = toy.start(place / "new", **{VARIABLE: f"crash:{point}@{4 if 'swap' in point else 3}"})
     assert child.wait() == -signal.SIGKILL
     left = [path.name for path in (place / "new/checkpoints").iterdir()]
@@ -129,7 +129,7 @@ def test_f10_another_machine_is_told_and_the_loss_stays_near(trained, place, com
     changed = manifest | {"threads": 7, "cpu": "ABACUS", "device": "cuda:3", "torch": "2.99"}
     path.write_text(checkpoint.sealed(changed))
     (place / "run/checkpoints/step-2").rename(place / "elsewhere")
-    outcome = command(*Toy(place, 5).words(place / "run"))
+    outcome = command(*ToyRun(place, 5).words(place / "run"))
     assert outcome.code == 0, outcome.err
     for words in ("threads was 7 and is 1", "cpu was ABACUS", "device was cuda:3", "torch was 2.9"):
         assert words in outcome.err
@@ -141,7 +141,7 @@ def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
     losses = {}
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        words = Toy(place, 2).words(place / str(threads))
+        words = ToyRun(place, 2).words(place / str(threads))
         at = words.index("--threads")
         del words[at : at + 2]
         assert command(*words).code == 0
@@ -211,7 +211,7 @@ def test_f15_a_second_process_is_refused_and_disturbs_nothing(train, place, refu
 
 
 def test_f16_steps_from_before_the_first_checkpoint_count_once(place, train):
-    toy = Toy(place, 2)
+    toy = ToyRun(place, 2)
     child = toy.start(place / "early", **{VARIABLE: "crash:after_model@1"})
     assert child.wait() == -signal.SIGKILL
     assert newest_step(place / "early") == -1
@@ -234,7 +234,7 @@ def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
 
 def test_f17_a_moved_run_goes_on_from_another_folder(place, command, monkeypatch):
     monkeypatch.chdir(place)
-    toy = Toy(place, 3)
+    toy = ToyRun(place, 3)
     words = [word.replace(f"{place}/", "") for word in toy.words(place / "moving")]
     assert command(*words).code == 0
     elsewhere = place / "é x" / "run"

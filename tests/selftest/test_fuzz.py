@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.selftest import fuzz, in_process
+from clearformer.selftest import command_runner, fuzz
 from clearformer.selftest.processes import Missed
 
 COUNTS = {
@@ -45,7 +45,7 @@ def test_g7_folders_that_flags_name_are_below_the_nursery(tmp_path, monkeypatch)
 
     def noted(words):
         where.append(Path.cwd())
-        return in_process.Outcome(2, "", "clearformer: refused")
+        return command_runner.Outcome(2, "", "clearformer: refused")
 
     monkeypatch.setattr(fuzz.inside, "run", noted)
     attempt = next(fuzz.KINDS["words"](tmp_path, random.Random(11).randrange))

@@ -34,7 +34,7 @@ class Classify:
         from clearformer.config import Classifier
         from clearformer.data.rows import count_truncated
         from clearformer.data.write_tables import require_extension, require_fields
-        from clearformer.explore.about import tasks
+        from clearformer.explore.model_info import tasks
         from clearformer.runs.load import open_run
         from clearformer.tasks.evaluate import predict
 

@@ -50,12 +50,12 @@ class Explore:
             ) from None
         from clearformer.explore.app import create_app
         from clearformer.explore.library import Library
-        from clearformer.explore.limits import with_tokens
+        from clearformer.explore.limits import Limits
         from clearformer.explore.security import allowed_hosts, require_token
         from clearformer.explore.server import Server
 
         require_token(self.host, self.token)
-        limits = with_tokens(self.max_tokens)
+        limits = Limits(max_tokens=self.max_tokens)
         library = Library(self._places(), allow_bin=self.allow_bin)
         app = create_app(library, token=self.token, hosts=allowed_hosts(self.host), limits=limits)
         server = Server(app, self.host, self.port)

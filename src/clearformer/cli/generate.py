@@ -291,7 +291,7 @@ class Generate:
     def model(self, folder: Path) -> LanguageModel:
         from clearformer.cli.generated import note
         from clearformer.config import NextToken
-        from clearformer.explore.about import tasks
+        from clearformer.explore.model_info import tasks
         from clearformer.generate.language_model import LanguageModel
         from clearformer.inference.int8 import quantize
         from clearformer.inference.packed_linear import pack, quicken

@@ -72,7 +72,7 @@ EXAMPLES = {
 
 def _next(config: AnyModelConfig, tokenizer: Tokenizer) -> str:
     """An example of the verb that fits the model's head."""
-    from clearformer.explore.about import tasks
+    from clearformer.explore.model_info import tasks
 
     verb = tasks(config)[0]
     if verb == "fill" and tokenizer.mask is None:

@@ -113,7 +113,7 @@ class Translate:
 
     def _draw(self, translator: Translator, text: str, found: Translation) -> None:
         from clearformer.explore import figures
-        from clearformer.explore.align import alignment
+        from clearformer.explore.alignment import alignment
 
         assert self.picture is not None
         source = translator.encode([text])[0]

@@ -1,1 +1,1 @@
-"""Seeing inside a model: what it computed, stage by stage, and pictures of it."""
+"""The explorer: traces of what a model computes, figures, and a local web page."""

@@ -1,4 +1,4 @@
-"""The application: routes, pages, the gate before them, and errors in one shape."""
+"""The FastAPI application: routes, static files, access control and error handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import clearformer
@@ -23,7 +23,7 @@ from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import Explorer
 from clearformer.explore.library import Library
 from clearformer.explore.limits import THREADS, Limits
-from clearformer.explore.responses import Failed
+from clearformer.explore.responses import ErrorResponse
 from clearformer.explore.routes import (
     export,
     generate,
@@ -34,13 +34,15 @@ from clearformer.explore.routes import (
     tasks,
     traces,
 )
-from clearformer.explore.security import LOOPBACK, Gate, answer
+from clearformer.explore.security import LOOPBACK, AccessMiddleware, error_response
 
 ROUTERS = [each.router for each in (models, traces, stream, generate, runs, tasks, lessons, export)]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failed} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
+    status: {"model": ErrorResponse} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
 }
+IN = ("body", "query", "path")  # where a field is, in a validation error
+HTTP_CODES = {404: "unknown", 405: "method", 413: "too_big"}
 
 
 def create_app(
@@ -50,11 +52,11 @@ def create_app(
     hosts: Sequence[str] = LOOPBACK,
     limits: Limits = Limits(),
 ) -> FastAPI:
-    """The explorer on these models, for pages that come under one of these names."""
+    """The explorer for a library of models, served under the given host names."""
 
     @asynccontextmanager
-    async def living(app: FastAPI) -> AsyncIterator[None]:
-        # Routes that look at files run in threads of this loop: few, for they share the machine.
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # Routes that read files run in threads: few, as they share the machine.
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
         library.close()
@@ -63,11 +65,11 @@ def create_app(
     app = FastAPI(
         title="clearformer explore",
         version=clearformer.__version__,
-        # Their pages would fetch scripts from another host.
+        # The documentation pages would load scripts from another host.
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        lifespan=living,
+        lifespan=lifespan,
         responses=FAILURES,
     )
     app.state.explorer = Explorer(library, limits)
@@ -75,17 +77,11 @@ def create_app(
         app.include_router(router)
     app.add_api_route("/", index, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
-    for kind, handler in (
-        (Problem, _problem),
-        (RequestValidationError, _invalid),
-        (HTTPException, _refused),
-        (ValueError, _mistake),
-        (Exception, _defect),
-    ):
-        app.add_exception_handler(kind, handler)  # type: ignore[arg-type]
-    # The one that is added last looks first.
+    for kind in (Problem, RequestValidationError, HTTPException, ValueError, Exception):
+        app.add_exception_handler(kind, _handle)
+    # The middleware that is added last runs first.
     app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=1)
-    app.add_middleware(Gate, token=token)
+    app.add_middleware(AccessMiddleware, token=token)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     return app
 
@@ -93,42 +89,37 @@ def create_app(
 async def index() -> Response:
     path = STATIC / "index.html"
     if not path.is_file():
-        return answer(Problem(503, "no_bundle", "the page was not built", hint="npm run build"))
+        problem = Problem(503, "no_bundle", "the page was not built", hint="npm run build")
+        return error_response(problem)
     return FileResponse(path, media_type="text/html")
 
 
 # --- errors --------------------------------------------------------------------------------
 
 
-async def _problem(request: Request, problem: Problem) -> Response:
-    return answer(problem)
+async def _handle(request: Request, problem: Exception) -> Response:
+    return error_response(as_problem(problem))
 
 
-async def _invalid(request: Request, problem: RequestValidationError) -> Response:
-    """The first field that does not fit, by its name."""
-    first = problem.errors()[0]
-    names = [str(part)[:80] for part in first["loc"] if part not in ("body", "query", "path")]
-    field = "body" if first["type"] == "json_invalid" else ".".join(names) or "body"
-    return answer(Problem(422, "invalid", f"{field}: {first['msg']}", field=field))
-
-
-async def _refused(request: Request, problem: HTTPException) -> Response:
-    detail: Any = problem.detail
-    if isinstance(detail, dict):
-        return JSONResponse({"error": detail}, problem.status_code)
-    codes = {404: "unknown", 405: "method", 413: "too_big"}
-    code = codes.get(problem.status_code, "refused")
-    return answer(Problem(problem.status_code, code, str(problem.detail)))
-
-
-async def _mistake(request: Request, problem: ValueError) -> Response:
-    """A sentence that the library wrote for its user."""
-    return answer(Problem(422, "invalid", str(problem)))
-
-
-async def _defect(request: Request, problem: Exception) -> Response:
-    """A fault of ours: the terminal shows where, the page that it happened."""
-    return answer(Problem(500, "defect", "something went wrong here; the terminal says where"))
+def as_problem(problem: Exception) -> Problem:
+    """The error response for any exception."""
+    match problem:
+        case Problem():
+            return problem
+        case RequestValidationError():  # the first invalid field, by its name
+            first = problem.errors()[0]
+            names = [str(part)[:80] for part in first["loc"] if part not in IN]
+            field = "body" if first["type"] == "json_invalid" else ".".join(names) or "body"
+            return Problem(422, "invalid", f"{field}: {first['msg']}", field=field)
+        case HTTPException(status_code=status):
+            detail: Any = problem.detail
+            if isinstance(detail, dict):
+                return Problem(status, **detail)
+            return Problem(status, HTTP_CODES.get(status, "refused"), str(detail))
+        case ValueError():  # a message that the library wrote for its user
+            return Problem(422, "invalid", str(problem))
+        case _:  # a bug; uvicorn logs the traceback
+            return Problem(500, "defect", "internal error: see the terminal for details")
 
 
 if __name__ == "__main__":  # python -m clearformer.explore.app > web/openapi.json

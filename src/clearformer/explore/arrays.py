@@ -1,6 +1,6 @@
-"""Numbers on their way to a page: bytes in base64, little endian, with shape and type.
+"""Arrays in JSON: base64 of little-endian bytes, with shape and dtype.
 
-JSON has no -Infinity, and null would lose the mask; lists of numbers would be ten times as long.
+JSON has no -Infinity, which masked scores need, and lists of numbers would be ten times as long.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import Tensor
 
 
 def floats(tensor: Tensor) -> dict[str, Any]:
-    """The numbers themselves, as float32."""
+    """A tensor as float32."""
     array = tensor.detach().to("cpu").float().contiguous().numpy()
     return _envelope(array.astype("<f4"), "float32")
 
 
 def small(tensor: Tensor) -> dict[str, Any]:
-    """A byte for each number, between the least and the largest finite one."""
+    """A tensor quantized to bytes between its smallest and largest finite value."""
     array = tensor.detach().to("cpu").float().numpy()
     finite = array[np.isfinite(array)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
@@ -32,20 +32,20 @@ def small(tensor: Tensor) -> dict[str, Any]:
 
 
 def flags(tensor: Tensor) -> dict[str, Any]:
-    """Yes and no as 1 and 0."""
+    """A tensor of booleans as bytes 0 and 1."""
     array = tensor.detach().to("cpu").numpy().astype(np.uint8)
     return {**_envelope(array, "uint8"), "scale": [0.0, 255.0]}
 
 
 def number(value: float) -> float | str:
-    """A single number; JSON has none for what is not finite, so a word says it."""
+    """A single number; NaN and infinities, which JSON lacks, as strings."""
     if math.isfinite(value):
         return float(value)
     return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
 
 
 def unpack(envelope: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """The array again; bytes become what they stand for."""
+    """Decode an array; quantized bytes are scaled back."""
     kind = {"float32": "<f4", "uint8": "u1"}[envelope["dtype"]]
     array = np.frombuffer(base64.b64decode(envelope["data"]), dtype=kind)
     array = array.reshape(envelope["shape"])

@@ -1,10 +1,11 @@
-"""Why this class: how much each token speaks for it, by three methods.
+"""Attribution of a class score to the input tokens, by three methods.
 
-All look at the vectors that enter the first block. The gradient times the input says what a
-small change would do; integrated gradients add that up on the way from nothing to the text, so
-that the parts sum to the whole; occlusion hides one token after the other and looks.
+All of them start from the vectors that enter the first block. Gradient times input is the
+effect of a small change. Integrated gradients average the gradient on the path from zero to the
+input, so that the attributions sum to the difference of the scores. Occlusion masks one token
+after the other.
 
-Axes: B batch, T tokens, E model width, C classes, N points on the way.
+Axes: B batch, T tokens, E model width, C classes, N points on the path.
 """
 
 from __future__ import annotations
@@ -20,113 +21,104 @@ from clearformer.config import Classifier
 from clearformer.core.model import Transformer
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import bad_field, wrong_kind
-from clearformer.explore.inputs import own_ids
-from clearformer.explore.library import Opened
+from clearformer.explore.inputs import input_ids
+from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
-from clearformer.explore.views import label_names
+from clearformer.explore.requests import AttributeRequest
+from clearformer.explore.views import class_probabilities, label_names
 
-TOGETHER = 16  # inputs computed side by side
-STEPS = (16, 64, 256)  # points on the way; more only while the parts do not sum to the whole
-CLOSE = 0.002
+BATCH = 16
+STEPS = (16, 64, 256)  # points on the path; more only while the attributions do not sum up
+TOLERANCE = 0.002
 
 Score = Callable[[Tensor, Tensor | None], Tensor]  # (B, T, E), keep -> (B,)
 
 
-def attribute(
-    opened: Opened, text: str, method: str, label: int | str | None, limits: Limits
-) -> dict[str, Any]:
-    """Probabilities of all classes, and each token's part in the one that is asked about."""
-    model, head = opened.subject.model, opened.config.head
+def attribute(loaded: LoadedModel, request: AttributeRequest, limits: Limits) -> dict[str, Any]:
+    """The probabilities of all classes, and the attribution of one of them to the tokens."""
+    model, head = loaded.model.module, loaded.config.head
     if not isinstance(model, Transformer) or not isinstance(head, Classifier):
-        raise wrong_kind(f"{opened.entry.name} tells no classes: choose a classifier")
-    ids = own_ids(opened, text, None, limits)
-    tokens = torch.tensor([ids], device=opened.subject.device)
+        raise wrong_kind(f"{loaded.entry.name} is not a classifier: choose one")
+    ids = input_ids(loaded, request.text, None, limits)
+    tokens = torch.tensor([ids], device=loaded.model.device)
     with torch.no_grad():
         x = model.embedding(tokens)  # (1, T, E)
         logits = _logits(model, x, None)[0]
     names = label_names(head)
-    chosen = _label(names, label, int(logits.argmax()))
+    chosen = _label(names, request.label, int(logits.argmax()))
 
     def score(x: Tensor, keep: Tensor | None) -> Tensor:
         return _logits(model, x, keep)[:, chosen]
 
-    total: float | None = None
-    reached: float | None = None
-    if method == "occlusion":
+    completeness = None
+    if request.method == "occlusion":
         values = occlusion(score, x)
-    elif method == "grad_x_input":
+    elif request.method == "grad_x_input":
         values = gradient_times_input(score, x)
     else:
         values, total = integrated_gradients(score, x)
-        reached = float(values.sum())
-    shares = logits.float().softmax(-1).tolist()
+        attributed = float(values.sum())
+        error = abs(attributed - total) / max(abs(total), 1e-9)
+        sums = {"total": total, "sum": attributed, "error": error}
+        completeness = {name: arrays.number(value) for name, value in sums.items()}
     return {
-        "method": method,
+        "method": request.method,
         "label": names[chosen],
-        "probs": [{"label": n, "p": arrays.number(p)} for n, p in zip(names, shares, strict=True)],
-        "tokens": token_display.tokens(opened.subject, ids),
+        "probs": class_probabilities(head, logits),
+        "tokens": token_display.tokens(loaded.model, ids),
         "values": arrays.floats(values),
-        "completeness": None
-        if total is None or reached is None
-        else {
-            "total": arrays.number(total),
-            "sum": arrays.number(reached),
-            "error": arrays.number(abs(reached - total) / max(abs(total), 1e-9)),
-        },
+        "completeness": completeness,
         "pool": pool(model, x, head.pool),
     }
 
 
 def gradient_times_input(score: Score, x: Tensor) -> Tensor:
-    """What each token adds if the score were as straight as it is here: (T,)."""
+    """The linear approximation of each token's effect on the score: (T,)."""
     return (_gradients(score, x) * x)[0].sum(-1).detach()
 
 
 def integrated_gradients(score: Score, x: Tensor) -> tuple[Tensor, float]:
-    """The gradient along the way from zero to x, times x: (T,), and f(x) - f(0), their sum."""
+    """The mean gradient on the path from zero to x, times x: (T,); and f(x) - f(0)."""
     with torch.no_grad():
         ends = score(torch.cat((x, torch.zeros_like(x))), None)
     total = float(ends[0] - ends[1])
     values = torch.zeros(x.shape[1])
     for count in STEPS:
-        places, shares = np.polynomial.legendre.leggauss(count)  # exact for smooth curves
-        way = torch.as_tensor((places + 1) / 2, dtype=x.dtype, device=x.device)  # (N,)
-        weight = torch.as_tensor(shares / 2, dtype=x.dtype, device=x.device)
+        nodes, node_weights = np.polynomial.legendre.leggauss(count)
+        path = torch.as_tensor((nodes + 1) / 2, dtype=x.dtype, device=x.device)  # (N,)
+        weights = torch.as_tensor(node_weights / 2, dtype=x.dtype, device=x.device)
         mean = torch.zeros_like(x[0])
-        for some, own in zip(way.split(TOGETHER), weight.split(TOGETHER), strict=True):
-            slopes = _gradients(score, some[:, None, None] * x)  # (N, T, E)
-            mean += (own[:, None, None] * slopes).sum(0)
+        for points, weight in zip(path.split(BATCH), weights.split(BATCH), strict=True):
+            gradients = _gradients(score, points[:, None, None] * x)  # (N, T, E)
+            mean += (weight[:, None, None] * gradients).sum(0)
         values = (mean * x[0]).sum(-1).detach()
-        if abs(float(values.sum()) - total) <= CLOSE * abs(total):
+        if abs(float(values.sum()) - total) <= TOLERANCE * abs(total):
             break
     return values, total
 
 
 def occlusion(score: Score, x: Tensor) -> Tensor:
-    """By how much the score falls when nobody may look at a token: (T,)."""
+    """The decrease of the score when one token is masked: (T,)."""
     length = x.shape[1]
     with torch.no_grad():
         whole = score(x, None)[0]
         if length == 1:
             return whole[None] - score(torch.zeros_like(x), None)
-        falls = []
-        for some in torch.arange(length).split(TOGETHER):
-            keep = torch.ones(len(some), length, dtype=torch.bool, device=x.device)
-            keep[torch.arange(len(some)), some] = False
-            falls.append(whole - score(x.expand(len(some), -1, -1), keep))
-    return torch.cat(falls)
+        keep = ~torch.eye(length, dtype=torch.bool, device=x.device)
+        return torch.cat(
+            [whole - score(x.expand(len(rows), -1, -1), rows) for rows in keep.split(BATCH)]
+        )
 
 
 @torch.no_grad()
 def pool(model: Transformer, x: Tensor, kind: str) -> dict[str, Any]:
-    """How much each token counts where all become one: shares that sum to 1."""
+    """The share of each token in the pooled vector; the shares sum to 1."""
     hidden = model.stack(x)[0]  # (T, E)
     length = hidden.shape[0]
     even = torch.full((length,), 1 / length)
-    winners = hidden.argmax(0).cpu()  # of each component
+    winners = hidden.argmax(0).cpu()  # the token with the maximum, for each component
     won = torch.bincount(winners, minlength=length) / len(winners)
-    first = torch.zeros(length)
-    first[0] = 1
+    first = torch.eye(length)[0]
     shares = {"mean": even, "max": won, "mean_max": (even + won) / 2}.get(kind, first)
     return {"kind": kind, "values": arrays.floats(shares)}
 
@@ -141,11 +133,11 @@ def _logits(model: Transformer, x: Tensor, keep: Tensor | None) -> Tensor:
     return model.head(model.stack(x, keep), keep)  # (B, C)
 
 
-def _label(names: tuple[str, ...], asked: int | str | None, best: int) -> int:
-    if asked is None:
+def _label(names: tuple[str, ...], label: int | str | None, best: int) -> int:
+    if label is None:
         return best
-    if isinstance(asked, str) and asked in names:
-        return names.index(asked)
-    if isinstance(asked, int) and 0 <= asked < len(names):
-        return asked
-    raise bad_field("label", f"there is no class {asked!r}: there are {', '.join(names)[:200]}")
+    if isinstance(label, str) and label in names:
+        return names.index(label)
+    if isinstance(label, int) and 0 <= label < len(names):
+        return label
+    raise bad_field("label", f"there is no class {label!r}: there are {', '.join(names)[:200]}")

@@ -1,7 +1,7 @@
-"""A vector for each text: the last hidden states of its tokens, pooled into one.
+"""Text embeddings: the last hidden states of the tokens, pooled into one vector.
 
-Texts that mean alike lie near each other if the model was trained for that (all-MiniLM was);
-any other model gives vectors too, of what it happens to know.
+Texts of similar meaning have similar vectors if the model was trained for that, as all-MiniLM was.
+Any other model gives vectors too.
 
 Axes: B batch, T tokens, E model width.
 """
@@ -35,28 +35,27 @@ def embed(
     normalised: bool = True,
     batch: int = 32,
 ) -> Tensor:
-    """Vectors (texts, E) in the order of the texts; what is longer than `length` is cut."""
+    """Vectors (texts, E) in the order of the texts; longer texts are cut to `length` tokens."""
     rows = _rows(tokenizer, texts)
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
-    found: list[Tensor | None] = [None] * len(rows)
+    by_row: dict[int, Tensor] = {}
     try:
         with torch.inference_mode():
             for each in data.evaluation_rows(rows, batch, length):
                 keep = torch.from_numpy(each.keep).to(device)
                 hidden = model.hidden(torch.from_numpy(each.tokens).to(device), keep)  # (B, T, E)
                 vectors = POOLS[pool](hidden, keep).float().cpu()  # (B, E)
-                for place, vector in zip(each.ids.tolist(), vectors, strict=True):
-                    found[place] = vector
+                by_row |= zip(each.ids.tolist(), vectors, strict=True)
     finally:
         model.train(was_training)
-    vectors = torch.stack([vector for vector in found if vector is not None])  # (texts, E)
+    vectors = torch.stack([by_row[row] for row in range(len(rows))])  # (texts, E)
     return F.normalize(vectors, dim=-1) if normalised else vectors
 
 
 def too_long(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> int:
-    """How many texts `embed` would cut."""
+    """The number of texts that `embed` would cut."""
     return count_truncated(_rows(tokenizer, texts), length)
 
 

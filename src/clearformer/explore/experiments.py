@@ -1,4 +1,4 @@
-"""Two small experiments: change a word and see who notices; shuffle the words and see who cares.
+"""Two experiments: replace a token, or permute the tokens, and compare the outputs.
 
 Axes: T tokens, E model width.
 """
@@ -13,29 +13,28 @@ from torch import Tensor
 
 from clearformer.config import HiddenMemory, Seq2SeqConfig
 from clearformer.explore import arrays, token_display
-from clearformer.explore.inputs import one_token, own_ids, permuted
-from clearformer.explore.library import Opened
+from clearformer.explore.inputs import input_ids, permuted, replacement_token
+from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
 from clearformer.explore.recording import MaskChoice
-from clearformer.explore.trace import Trace, trace
-from clearformer.explore.views import index
+from clearformer.explore.requests import PermuteRequest, ProbeRequest
+from clearformer.explore.trace import trace
+from clearformer.explore.views import token_index
 
 
-def probe(
-    opened: Opened, text: str, i: int, new: str, mask: MaskChoice, limits: Limits
-) -> dict[str, Any]:
-    """Change one token: by how much does the output of each place move?"""
-    before = own_ids(opened, text, None, limits)
-    i = index(i, len(before))
+def probe(loaded: LoadedModel, request: ProbeRequest, limits: Limits) -> dict[str, Any]:
+    """Replace one token: how much does the output at each position change?"""
+    before = input_ids(loaded, request.text, None, limits)
+    i = token_index(request.edit.i, len(before))
     after = list(before)
-    after[i] = one_token(opened.subject, new, before[i])
+    after[i] = replacement_token(loaded.model, request.edit.text, before[i])
     outputs = [
-        states(opened, each, mask=mask, positions=True)[1] for each in (before, after)
+        hidden_states(loaded, ids, request.mask, True)[1] for ids in (before, after)
     ]  # each (T, E)
     delta = (outputs[1] - outputs[0]).abs().amax(-1)  # (T,)
     return {
-        "tokens": token_display.tokens(opened.subject, before),
-        "edited_tokens": token_display.tokens(opened.subject, after),
+        "tokens": token_display.tokens(loaded.model, before),
+        "edited_tokens": token_display.tokens(loaded.model, after),
         "i": i,
         "delta": arrays.floats(delta),
         "max_before": arrays.number(float(delta[:i].max()) if i else 0.0),
@@ -43,54 +42,43 @@ def probe(
     }
 
 
-def permute(
-    opened: Opened,
-    text: str,
-    order: Sequence[int],
-    positions: bool,
-    mask: MaskChoice,
-    limits: Limits,
-) -> dict[str, Any]:
-    """Shuffle the tokens: do the outputs move along with them? f(Px) against P f(x)."""
-    straight = own_ids(opened, text, None, limits)
-    shuffled = permuted(straight, order)
-    inputs, outputs = states(opened, straight, mask=mask, positions=positions)
-    _, moved = states(opened, shuffled, mask=mask, positions=positions)
-    error = (moved - outputs[list(order)]).abs().max()
+def permute(loaded: LoadedModel, request: PermuteRequest, limits: Limits) -> dict[str, Any]:
+    """Permute the tokens: are the outputs permuted in the same way? f(Px) against P f(x)."""
+    ids, order = input_ids(loaded, request.text, None, limits), request.permutation
+    settings = request.mask, request.positions
+    inputs, outputs = hidden_states(loaded, ids, *settings)
+    _, permuted_outputs = hidden_states(loaded, permuted(ids, order), *settings)
+    error = (permuted_outputs - outputs[order]).abs().max()
     return {
-        "tokens": token_display.tokens(opened.subject, straight),
-        "permutation": list(order),
+        "tokens": token_display.tokens(loaded.model, ids),
+        "permutation": order,
         "inputs": arrays.floats(inputs),
         "outputs": arrays.floats(outputs),
-        "permuted_outputs": arrays.floats(moved),
+        "permuted_outputs": arrays.floats(permuted_outputs),
         "max_error": arrays.number(float(error)),
     }
 
 
-def states(
-    opened: Opened, ids: Sequence[int], *, mask: MaskChoice, positions: bool
+def hidden_states(
+    loaded: LoadedModel, ids: Sequence[int], mask: MaskChoice, positions: bool
 ) -> tuple[Tensor, Tensor]:
-    """What enters the first block and what leaves the last: each (T, E)."""
-    layers = opened.config.layers
-    found = trace(
-        opened.subject,
-        _one_sequence(opened, ids),
+    """The input of the first block and the output of the last: each (T, E)."""
+    row = torch.tensor([list(ids)])
+    last = loaded.config.layers - 1
+    traced = trace(
+        loaded.model,
+        (row, row) if isinstance(loaded.config, Seq2SeqConfig) else row,
         ("resid_pre", "resid_post"),
-        layers=[0, layers - 1],
+        layers=[0, last],
         mask=mask,
         positions=positions,
-        # In one segment, and nothing remembered: all tokens are before our eyes.
+        # One segment and no memory, so that all tokens are in view.
         segment=len(ids),
-        memory=0 if isinstance(opened.config.past, HiddenMemory) else None,
+        memory=0 if isinstance(loaded.config.past, HiddenMemory) else None,
     )
-    part = found.parts[0]
-    return _stage(found, part, 0, "resid_pre"), _stage(found, part, layers - 1, "resid_post")
-
-
-def _one_sequence(opened: Opened, ids: Sequence[int]) -> Any:
-    row = torch.tensor([list(ids)])
-    return (row, row) if isinstance(opened.config, Seq2SeqConfig) else row
-
-
-def _stage(found: Trace, part: str, layer: int, stage: str) -> Tensor:
-    return found.recorded[part, layer][stage][0].float().cpu()
+    stages = traced.recorded
+    part = traced.parts[0]
+    return (
+        stages[part, 0]["resid_pre"][0].float().cpu(),
+        stages[part, last]["resid_post"][0].float().cpu(),
+    )

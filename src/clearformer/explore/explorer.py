@@ -1,4 +1,4 @@
-"""What all routes share: the models, the traces that are kept, the limits, the texts that grow."""
+"""State shared by all routes: the models, the cached traces, the limits, the open streams."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from clearformer.explore.entries import Entry
-from clearformer.explore.jobs import Worker
-from clearformer.explore.library import Library, Opened
-from clearformer.explore.limits import EXPORTS, STREAMS, Limits
-from clearformer.explore.slots import Slots
-from clearformer.explore.trace_cache import Kept, KeptTraces
+from clearformer.explore.concurrency_limit import ConcurrencyLimit
+from clearformer.explore.library import Library, LoadedModel
+from clearformer.explore.limits import MAX_EXPORTS, MAX_STREAMS, Limits
+from clearformer.explore.model_entry import ModelEntry
+from clearformer.explore.requests import ModelRequest
+from clearformer.explore.trace_cache import CachedTrace, TraceCache
+from clearformer.explore.worker import Worker
 
 Result = TypeVar("Result")
 
@@ -27,62 +28,62 @@ class Explorer:
 
     library: Library
     limits: Limits = Limits()
-    traces: KeptTraces = field(default_factory=KeptTraces)
+    traces: TraceCache = field(default_factory=TraceCache)
     generating: set[Any] = field(default_factory=set)
     lessons: Worker = field(default_factory=lambda: Worker("lessons", "lesson"))
-    closing: bool = False  # streams end by themselves
-    exports: Slots = field(default_factory=lambda: Slots(EXPORTS, "files are being made"))
-    streams: Slots = field(default_factory=lambda: Slots(STREAMS, "streams of events are open"))
+    closing: bool = False  # open streams end when it is set
+    exports: ConcurrencyLimit = field(
+        default_factory=lambda: ConcurrencyLimit(MAX_EXPORTS, "exports are running")
+    )
+    streams: ConcurrencyLimit = field(
+        default_factory=lambda: ConcurrencyLimit(MAX_STREAMS, "event streams are open")
+    )
 
-    async def on_model(
-        self, model: str, checkpoint: str | None, call: Callable[[Opened], Result]
+    async def run_on_model(
+        self, request: ModelRequest, call: Callable[[LoadedModel], Result]
     ) -> Result:
-        """Run a call on a model's own thread, opening the model first if need be."""
-        # In a thread: it looks at files, and the loop serves everybody else meanwhile.
-        entry, chosen = await run_in_threadpool(self._chosen, model, checkpoint)
-        return await entry.worker.run(lambda: call(self.library.open(entry, chosen)))
+        """Run a call on a model's worker; the model is loaded first if necessary."""
+        # In a thread: it reads files, and must not block the event loop.
+        entry, checkpoint = await run_in_threadpool(self._resolve, request)
+        return await entry.worker.run(lambda: call(self.library.load(entry, checkpoint)))
 
-    def _chosen(self, model: str, checkpoint: str | None) -> tuple[Entry, str]:
-        entry = self.library.entry(model)
-        return entry, self.library.checkpoint(entry, checkpoint)
+    def _resolve(self, request: ModelRequest) -> tuple[ModelEntry, str]:
+        entry = self.library.entry(request.model)
+        return entry, self.library.checkpoint(entry, request.checkpoint)
 
-    async def on_trace(self, id: str, call: Callable[[Kept], Result]) -> Result:
-        """The same for a trace that is kept."""
-        kept = self.traces.find(id)
-
-        def calling() -> Result:
-            result = call(kept)
-            self.traces.tidy()
-            return result
-
-        return await kept.opened.entry.worker.run(calling)
-
-    async def tell_of_model(
-        self, model: str, checkpoint: str | None, call: Callable[[Opened], Any]
+    async def model_json(
+        self, request: ModelRequest, call: Callable[[LoadedModel], Any]
     ) -> Response:
-        """What a call on a model gives, as JSON."""
-        return await self.on_model(model, checkpoint, lambda opened: as_json(call(opened)))
+        """The result of a call on a model, as JSON."""
+        return await self.run_on_model(request, lambda loaded: json_response(call(loaded)))
 
-    async def tell_of_trace(self, id: str, call: Callable[[Kept], Any]) -> Response:
-        """The same for a trace that is kept."""
-        return await self.on_trace(id, lambda kept: as_json(call(kept)))
+    async def trace_json(self, id: str, call: Callable[[CachedTrace], Any]) -> Response:
+        """The result of a call on a cached trace, as JSON."""
+        cached = self.traces.get(id)
 
-    async def tell_of_lesson(self, call: Callable[[], Any]) -> Response:
-        """What a call gives that needs no model, as JSON; one after the other, like all calls."""
-        return await self.lessons.run(lambda: as_json(call()))
+        def call_and_evict() -> Response:
+            response = json_response(call(cached))
+            self.traces.evict()
+            return response
+
+        return await cached.loaded.entry.worker.run(call_and_evict)
+
+    async def lesson_json(self, call: Callable[[], Any]) -> Response:
+        """The result of a call that needs no model, as JSON; such calls do not overlap either."""
+        return await self.lessons.run(lambda: json_response(call()))
 
 
-def as_json(value: Any) -> Response:
-    """An answer, written where it was made: the loop that serves everybody is not to wait for it.
+def json_response(value: Any) -> Response:
+    """A JSON response, serialized by the calling thread to keep the event loop free.
 
-    So it does not pass through the schema of its route on the way; tests hold it to that.
+    It therefore bypasses the response model of its route; tests check that it conforms.
     """
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return Response(text, media_type="application/json")
 
 
-def of_request(request: Request) -> Explorer:
+def current_explorer(request: Request) -> Explorer:
     return cast(Explorer, request.app.state.explorer)
 
 
-Here = Annotated[Explorer, Depends(of_request)]
+CurrentExplorer = Annotated[Explorer, Depends(current_explorer)]

@@ -1,7 +1,7 @@
-"""One page as one file: the bundle, and every answer that the page needs, in a single HTML.
+"""Exports a page as one HTML file with the bundle and every response that the page needs.
 
-The file opens anywhere without a network, and its own policy forbids it to ask for any. What it
-shows are the answers that the live page would get: the requests are put to the server itself.
+The file works offline, and its content security policy forbids network access. The responses are
+those of the live page: the export sends the same requests to the server itself.
 """
 
 from __future__ import annotations
@@ -14,102 +14,103 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from clearformer.explore.errors import Problem, bad_field
-from clearformer.explore.limits import EXPORT_SECONDS, GATHERED, LARGEST_EXPORT
-from clearformer.explore.replay import Replay, parse
+from clearformer.explore.errors import bad_field, too_big, too_slow
+from clearformer.explore.export_allowlist import AllowedRequest, parse
+from clearformer.explore.limits import EXPORT_SECONDS, MAX_EXPORT_BYTES, MAX_EXPORT_RESPONSES_BYTES
 
 CSP = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
 )
-Request = tuple[str, Any, str | None]  # path, body of a POST, a key of the page's own choice
-Ask = Callable[[str, str, Any], Awaitable[bytes | None]]  # method, path, body -> JSON text
+Request = tuple[str, Any, str | None]  # path, body of a POST, the page's own key
+Fetch = Callable[[str, str, Any], Awaitable[bytes | None]]  # method, path, body -> JSON text
 
 
 async def page(
-    ask: Ask,
+    fetch: Fetch,
     view: str,
     state: Mapping[str, Any],
     requests: Iterable[Request],
     given: Mapping[str, Any],
 ) -> str:
-    """The HTML of a view with the answers to its requests, at most 5 MB."""
-    wanted = [(parse(path, body), own) for path, body, own in requests]  # all, before any is asked
+    """The HTML of a view with the responses to its requests, at most 5 MB."""
+    # All are checked before one is sent.
+    allowed = [(parse(path, body), key) for path, body, key in requests]
     try:
         async with asyncio.timeout(EXPORT_SECONDS):
-            return await _page(ask, view, state, wanted, given)
+            return await _page(fetch, view, state, allowed, given)
     except TimeoutError:
-        raise Problem(
-            503,
-            "too_slow",
-            f"the file was not complete in {EXPORT_SECONDS:.0f} s",
-            hint="try again when the models are less busy, or use a shorter text",
-        ) from None
+        hint = "try again when the models are less busy, or use a shorter text"
+        raise too_slow("the export was not complete", EXPORT_SECONDS, hint) from None
 
 
 async def _page(
-    ask: Ask,
+    fetch: Fetch,
     view: str,
     state: Mapping[str, Any],
-    wanted: list[tuple[Replay, str | None]],
+    allowed: list[tuple[AllowedRequest, str | None]],
     given: Mapping[str, Any],
 ) -> str:
-    responses = {**given, **await _answers(ask, wanted)}
+    responses = {**given, **await _fetch_all(fetch, allowed)}
     payload = {"view": view, "state": dict(state), "responses": responses, "only_query": False}
-    text = await _written(payload)
-    if len(text.encode()) > LARGEST_EXPORT:
-        # All queries of a head do not fit: the one that is looked at stays.
-        heads = [each for each, _ in wanted if each.path.endswith("/head")]
-        responses |= await _answers(ask, [(_one_query(each, state), None) for each in heads])
-        few = {key: value for key, value in responses.items() if "/head?" not in key}
-        few = {key: value for key, value in few.items() if "/attention?" not in key}
-        text = await _written({**payload, "responses": few, "only_query": True})
+    text = await _render(payload)
+    if len(text.encode()) > MAX_EXPORT_BYTES:
+        # All queries of a head do not fit, so only the selected one is exported.
+        heads = [each for each, _ in allowed if each.path.endswith("/head")]
+        responses |= await _fetch_all(fetch, [(_one_query(each, state), None) for each in heads])
+        fewer = {
+            key: value
+            for key, value in responses.items()
+            if "/head?" not in key and "/attention?" not in key
+        }
+        text = await _render({**payload, "responses": fewer, "only_query": True})
     size = len(text.encode())
-    if size > LARGEST_EXPORT:
-        raise _too_big(f"the file would have {size:,} bytes", LARGEST_EXPORT)
+    if size > MAX_EXPORT_BYTES:
+        raise too_big(
+            f"the file would have {size:,} bytes, limit {MAX_EXPORT_BYTES:,}", MAX_EXPORT_BYTES
+        )
     return text
 
 
-async def _written(payload: Mapping[str, Any]) -> str:
-    """The file, written in a thread: the loop serves everybody else meanwhile."""
+async def _render(payload: Mapping[str, Any]) -> str:
+    """Render the file in a thread, to keep the event loop free."""
     try:
         return await asyncio.to_thread(document, payload)
     except RecursionError:
         raise bad_field("state", "the state of the page is nested too deeply") from None
 
 
-async def _answers(ask: Ask, wanted: Iterable[tuple[Replay, str | None]]) -> dict[str, Any]:
-    found, total = {}, 0
-    for each, own in wanted:
-        answer = await ask(each.method, each.target, each.body)
-        if answer is not None:  # one that fails here would fail on the page too
-            total += len(answer)
-            if total > GATHERED:
-                raise _too_big("the answers for this file are too large", GATHERED)
-            found[own or each.key] = json.loads(answer)
-    return found
+async def _fetch_all(
+    fetch: Fetch, allowed: Iterable[tuple[AllowedRequest, str | None]]
+) -> dict[str, Any]:
+    responses, total = {}, 0
+    for request, key in allowed:
+        text = await fetch(request.method, request.target, request.body)
+        if text is None:
+            continue  # it would fail on the live page too
+        total += len(text)
+        if total > MAX_EXPORT_RESPONSES_BYTES:
+            limit = MAX_EXPORT_RESPONSES_BYTES
+            raise too_big(f"the responses for this file are too large, limit {limit:,}", limit)
+        responses[key or request.key] = json.loads(text)
+    return responses
 
 
-def _too_big(what: str, limit: int) -> Problem:
-    message = f"{what}, limit {limit:,}"
-    return Problem(413, "too_big", message, hint="shorten the text", limit=limit)
-
-
-def _one_query(head: Replay, state: Mapping[str, Any]) -> Replay:
-    chosen = state.get("query", state.get("i", 0))
-    i = chosen if isinstance(chosen, int) else 0
+def _one_query(head: AllowedRequest, state: Mapping[str, Any]) -> AllowedRequest:
+    selected = state.get("query", state.get("i", 0))
+    i = selected if isinstance(selected, int) else 0
     query = tuple(sorted((*head.query, ("i", str(i)))))
-    return Replay(f"{head.path.removesuffix('/head')}/query", query)
+    return AllowedRequest(f"{head.path.removesuffix('/head')}/query", query)
 
 
 def document(payload: Mapping[str, Any]) -> str:
-    """The file itself."""
+    """The HTML file for a payload."""
     title = html.escape(f"clearformer: {payload['view']}")
-    # `<` would end the element; in JSON it can be written otherwise.
+    # `<` could end the script element; JSON has another way to write it.
     data = json.dumps(payload, allow_nan=False).replace("<", "\\u003c")
     script = base64.b64encode(static("explorer.js")).decode("ascii")
     style = static("explorer.css").decode("utf-8").replace("</", "<\\/")
-    # The file hands out the code of others, so it carries their licences; the build refuses a
-    # text that would end the comment.
+    # The file distributes third-party code, so it contains the licences; the build refuses a
+    # licence that would end the comment.
     licenses = static("LICENSES.txt").decode("utf-8")
     return (
         f'<!doctype html>\n<!--\n{licenses}-->\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -124,7 +125,7 @@ def document(payload: Mapping[str, Any]) -> str:
 
 
 def static(name: str) -> bytes:
-    """A file of the built bundle; nothing if it has not been built."""
+    """A file of the built bundle; empty if it has not been built."""
     try:
         return (files("clearformer.explore") / "static" / name).read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
-"""Pictures for papers and slides: matplotlib figures of patterns and of attention.
+"""Matplotlib figures of patterns, attention and training curves.
 
-Text stays text in SVG and PDF; colours and limits come from the data.
+Text stays text in SVG and PDF files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from torch import Tensor
 
 from clearformer.core.patterns import Pattern
@@ -24,7 +26,7 @@ matplotlib.rcParams.update({"svg.fonttype": "none", "pdf.fonttype": 42})
 
 
 def pattern(value: Pattern, length: int, title: str = "") -> Figure:
-    """Who may look at whom: a row for each query, dark where it may look."""
+    """A pattern: a row for each query, dark where it attends."""
     figure = Figure(figsize=(4.2, 4.4), layout="constrained")
     axes = figure.subplots()
     axes.imshow(value.density(length, min(length, 256)).numpy(), cmap="Blues", vmin=0, vmax=1)
@@ -33,7 +35,7 @@ def pattern(value: Pattern, length: int, title: str = "") -> Figure:
 
 
 def reach(table: Tensor, title: str = "") -> Figure:
-    """Which inputs can change which outputs (T, K); inputs before the segment are below zero."""
+    """The inputs that each output depends on (T, K); those before the segment are below zero."""
     length, keys = table.shape
     figure = Figure(figsize=(0.8 + 4.2 * keys / length, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -44,117 +46,86 @@ def reach(table: Tensor, title: str = "") -> Figure:
 
 
 def ladder(stages: Sequence[tuple[str, Tensor]], tokens: Sequence[str], title: str = "") -> Figure:
-    """Tables of scores and weights side by side, each number written in its cell."""
+    """Tables of scores and weights side by side, with the number in each cell."""
     size = len(tokens)
-    figure = Figure(figsize=(1.2 + len(stages) * max(2.4, 0.55 * size), 1.2 + 0.5 * size))
-    figure.set_layout_engine("constrained")
+    width = 1.2 + len(stages) * max(2.4, 0.55 * size)
+    figure = Figure(figsize=(width, 1.2 + 0.5 * size), layout="constrained")
     figure.suptitle(_plain(title))
-    names = [_plain(each) for each in tokens]
-    for axes, (name, table) in zip(
-        figure.subplots(1, len(stages), squeeze=False)[0], stages, strict=True
-    ):
+    labels = [_plain(each) for each in tokens]
+    columns = figure.subplots(1, len(stages), squeeze=False)[0]
+    for axes, (name, table) in zip(columns, stages, strict=True):
         finite = table[table.isfinite()]
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-        # Weights lie between 0 and 1 on one scale of colour; scores are centred on zero.
+        # Weights have one colour scale from 0 to 1; that of scores is centred on zero.
         is_weights = low >= 0 and high <= 1
         bound = max(abs(low), abs(high), 1e-9)
         limits = (0.0, 1.0) if is_weights else (-bound, bound)
-        colours = matplotlib.colormaps["viridis" if is_weights else "RdBu_r"].with_extremes(
-            bad="0.85"
-        )
-        shown = table.masked_fill(~table.isfinite(), float("nan"))
-        axes.imshow(shown.numpy(), cmap=colours, vmin=limits[0], vmax=limits[1])
+        _heat_map(axes, table, limits, "viridis" if is_weights else "RdBu_r")
         axes.set_title(name)
-        axes.set_xticks(range(size), names, rotation=45, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(size), names)
+        _label_axes(axes, labels, labels)
         if size <= 12:
             _write_numbers(axes, table, limits, is_weights)
     return figure
 
 
 def attention(trace: Trace, layer: int, head: int, part: str = "self") -> Figure:
-    """The weights of one head of a trace, in the colours and between the limits of the page."""
+    """The weights of one head of a trace, with the colours and limits of the page."""
     weights = trace.get("weights", layer, head, part)
     rows, columns = trace.tokens(part), trace.key_tokens(part)
     finite = weights[weights.isfinite()]
     low = min(float(finite.min()), 0.0) if len(finite) else 0.0
     high = float(finite.max()) if len(finite) else 1.0
-    figure = Figure(figsize=(2.4 + 0.22 * len(columns), 1.6 + 0.22 * len(rows)))
-    figure.set_layout_engine("constrained")
+    size = (2.4 + 0.22 * len(columns), 1.6 + 0.22 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    colours = matplotlib.colormaps["viridis"].with_extremes(bad="0.85")
-    shown = weights.masked_fill(~weights.isfinite(), float("nan")).cpu()
-    picture = axes.imshow(shown.numpy(), cmap=colours, vmin=low, vmax=high)
-    names = [_visible(each) for each in columns]
-    axes.set_xticks(range(len(columns)), names, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(rows)), [_visible(each) for each in rows], fontsize=7)
+    image = _heat_map(axes, weights.cpu(), (low, high), "viridis")
+    axes.set_xticks(range(len(columns)), map(_visible, columns), rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), map(_visible, rows), fontsize=7)
     axes.set(xlabel="key", ylabel="query")
-    title = f"{trace.subject.name}, {part} layer {layer}, head {head}"
+    title = f"{trace.model.name}, {part} layer {layer}, head {head}"
     axes.set_title(_plain(title), fontsize=9)
-    figure.colorbar(picture, ax=axes, shrink=0.8, label="weight")
-    return figure
-
-
-def heads(trace: Trace, part: str = "self") -> Figure:
-    """Every head as a small picture: a row for each layer."""
-    layers = [layer for own, layer in trace.recorded if own == part]
-    count = trace.recorded[part, layers[0]]["weights"].shape[1]
-    figure = Figure(figsize=(0.6 + 0.9 * count, 0.5 + 0.9 * len(layers)), layout="constrained")
-    several = figure.subplots(len(layers), count, squeeze=False)
-    for layer, row in zip(layers, several, strict=True):
-        for head, axes in enumerate(row):
-            table = trace.get("weights", layer, head, part).cpu()
-            axes.imshow(table.numpy(), cmap="viridis", vmin=0)
-            axes.set_xticks([])
-            axes.set_yticks([])
-            if head == 0:
-                axes.set_ylabel(f"layer {layer}", fontsize=7)
-            if layer == layers[0]:
-                axes.set_title(f"head {head}", fontsize=7)
-    return figure
-
-
-def next_token(trace: Trace, place: int = -1, most: int = 15) -> Figure:
-    """The most likely tokens after one place, as bars."""
-    shares, ids = trace.logits[place].float().cpu().softmax(-1).topk(most)
-    names = [_visible(each) for each in trace.subject.pieces(ids.tolist())]
-    figure = Figure(figsize=(4.5, 0.6 + 0.24 * most), layout="constrained")
-    axes = figure.subplots()
-    axes.barh(range(most), shares.tolist(), color="tab:blue")
-    axes.set_yticks(range(most), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set(xlabel="probability", xlim=(0, None))
+    figure.colorbar(image, ax=axes, shrink=0.8, label="weight")
     return figure
 
 
 def alignment(
     weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str = ""
 ) -> Figure:
-    """Where each target token (a row) looked in the source (the columns); a row adds up to 1."""
-    figure = Figure(
-        figsize=(1.8 + 0.36 * len(columns), 1.6 + 0.3 * len(rows)), layout="constrained"
-    )
+    """The weights of each target token (a row) over the source (the columns)."""
+    size = (1.8 + 0.36 * len(columns), 1.6 + 0.3 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    names = [_visible(each) for each in columns]
-    axes.set_xticks(range(len(columns)), names, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(rows)), [_visible(each) for each in rows])
+    _label_axes(axes, [_visible(each) for each in rows], [_visible(each) for each in columns])
     axes.set(xlabel="source", ylabel="target")
     axes.set_title(_plain(title if len(title) <= 60 else f"{title[:59]}…"), fontsize=9)
     return figure
 
 
+def _heat_map(axes: Axes, table: Tensor, limits: tuple[float, float], colours: str) -> AxesImage:
+    """Draw a table; infinities and NaN are grey."""
+    finite = table.masked_fill(~table.isfinite(), float("nan"))
+    colour_map = matplotlib.colormaps[colours].with_extremes(bad="0.85")
+    return axes.imshow(finite.numpy(), cmap=colour_map, vmin=limits[0], vmax=limits[1])
+
+
+def _label_axes(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(columns)), columns, **slanted)
+    axes.set_yticks(range(len(rows)), rows)
+
+
 def _visible(piece: str) -> str:
-    """A token as a label: spaces and ends of lines show, and nothing in it is set as a formula."""
+    """A token as a label: with visible whitespace, and never set as a formula."""
     return _plain(piece.replace(" ", "·").replace("\n", "⏎"))
 
 
 def _plain(text: str) -> str:
-    """Text from outside as it is: dollars begin no formula, and control characters show."""
+    """Untrusted text: dollar signs start no formula, and control characters are escaped."""
     return escape_line(text).replace("$", r"\$")
 
 
-def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], light: bool) -> None:
+def _write_numbers(axes: Axes, table: Tensor, limits: tuple[float, float], light: bool) -> None:
     low, high = limits
     for i, row in enumerate(table.tolist()):
         for j, value in enumerate(row):
@@ -162,24 +133,24 @@ def _write_numbers(axes: object, table: Tensor, limits: tuple[float, float], lig
             dark = place < 0.6 if light else not 0.15 < place < 0.85
             text = "−∞" if value == float("-inf") else f"{value:.2f}".replace("-", "−")
             colour = "white" if dark and text != "−∞" else "black"
-            axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=8)  # type: ignore[attr-defined]
+            axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=8)
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture; the ending says which kind."""
+    """Write a figure to a file; the suffix determines the format."""
     figure.savefig(path, dpi=150)
 
 
 def png(figure: Figure) -> bytes:
-    """A picture as the bytes of a PNG file."""
+    """A figure as the bytes of a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=150, format="png")
     return buffer.getvalue()
 
 
 def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") -> Figure:
-    """A run's loss, step by step and smoothed over it, and its validation figure; the records are
-    those that `train.records.read` gives."""
+    """The loss of a run, raw and smoothed, and its validation figure; `records` are those of
+    `clearformer.runs.metrics.read`."""
     steps = [r for r in records if r["event"] == "step"]
     points = [r for r in records if r["event"] == "evaluation"]
     losses = [float(r["train_loss"]) for r in steps]
@@ -199,7 +170,7 @@ def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") ->
 
 
 def _smooth(values: Sequence[float], weight: float = 0.95) -> list[float]:
-    """A running mean that starts at the first value and not at zero."""
+    """An exponential moving average that starts at the first value."""
     smoothed, total, norm = [], 0.0, 0.0
     for value in values:
         total, norm = weight * total + value, weight * norm + 1

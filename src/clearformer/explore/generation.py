@@ -1,7 +1,7 @@
-"""A text that grows before one's eyes: each token with its draw and what else it could have been.
+"""Streams a generated text: each token with its random draw and the alternatives.
 
-The tokens come from the very functions that `clearformer generate` calls, so one seed gives one
-text. Each token is one call on the model's thread; a page that goes away closes the text.
+It calls the functions of `clearformer generate`, so the same seed gives the same text. Each
+token is one call on the model's worker; the text is closed when the client disconnects.
 
 Axes: V vocabulary.
 """
@@ -18,11 +18,11 @@ from torch import Tensor
 from clearformer.core.model import Transformer
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import Problem, bad_field, wrong_kind
-from clearformer.explore.inputs import require_ids, require_text
-from clearformer.explore.library import Opened
+from clearformer.explore.inputs import require_text_length, require_token_ids
+from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
-from clearformer.explore.requests import GenerateAsked
-from clearformer.explore.subject import Subject
+from clearformer.explore.requests import GenerateRequest
+from clearformer.explore.traced_model import TracedModel
 from clearformer.generate import logits_processors
 from clearformer.generate.context import check_prompt_length, context_limit, default_overflow
 from clearformer.generate.detokenize import Token
@@ -35,9 +35,9 @@ from clearformer.text import Tokenizer
 ALTERNATIVES = 10
 
 
-class WatchedRow(GeneratedSequence):
-    """A text in the making that remembers what its tokens were drawn from, until they are handed
-    out: one whose character is not all there waits for the next."""
+class RecordingRow(GeneratedSequence):
+    """A sequence that also records the distribution of each token until the token is emitted: a
+    token that ends within a character waits for the next one."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WatchedRow(GeneratedSequence):
         seed: int,
     ) -> None:
         super().__init__(prompt, config, tokenizer, seed)
-        self.drawn_from: deque[Tensor] = deque()  # probabilities (V,), the oldest token's first
+        self.distributions: deque[Tensor] = deque()  # each (V,), the oldest token's first
 
     def advance(self, logits: Tensor) -> list[Token]:
         scores = process_logits(logits, self.config.sampling, self.prompt, self.generated)
@@ -55,50 +55,46 @@ class WatchedRow(GeneratedSequence):
             probabilities = logits_processors.keep_only(scores, scores.argmax()[None]).softmax(0)
         else:
             probabilities = warp_logits(scores, self.config.sampling).softmax(0)
-        self.drawn_from.append(probabilities)
+        self.distributions.append(probabilities)
         return super().advance(logits)
 
 
-class Text:
-    """One text: `next_token` gives the next event, or none when it has ended."""
+class GeneratedText:
+    """A text in progress: `next_token` gives the next event, or None at the end."""
 
-    def __init__(self, opened: Opened, asked: GenerateAsked, limits: Limits) -> None:
-        config, subject = opened.config, opened.subject
-        if not isinstance(subject.model, Transformer):
-            raise wrong_kind("an encoder-decoder writes its translation: use the Tasks page")
+    def __init__(self, loaded: LoadedModel, request: GenerateRequest, limits: Limits) -> None:
+        config, model = loaded.config, loaded.model
+        if not isinstance(model.module, Transformer):
+            raise wrong_kind("an encoder-decoder translates: use the Tasks page")
         try:
-            writer = LanguageModel(subject.model, config, subject.tokenizer)
+            writer = LanguageModel(model.module, config, model.tokenizer)
         except ValueError as problem:
             raise wrong_kind(str(problem)) from None
-        require_text(asked.prompt, limits)
-        if asked.max_new_tokens > limits.max_new_tokens:
-            raise Problem(
-                413,
-                "too_long",
-                f"{asked.max_new_tokens} new tokens, limit {limits.max_new_tokens}",
-                hint="ask for fewer and go on from there",
-                limit=limits.max_new_tokens,
-            )
-        forced = require_ids(opened, asked.forced, "forced") if asked.forced else []
+        require_text_length(request.prompt, limits)
+        if request.max_new_tokens > limits.max_new_tokens:
+            limit_message = f"{request.max_new_tokens} new tokens, limit {limits.max_new_tokens}"
+            hint = "request fewer, and continue from there"
+            raise Problem(413, "too_long", limit_message, hint=hint, limit=limits.max_new_tokens)
+        forced = require_token_ids(loaded, request.forced, "forced") if request.forced else []
         how = Sampling(
-            temperature=asked.temperature,
-            top_k=asked.top_k,
-            top_p=asked.top_p,
+            temperature=request.temperature,
+            top_k=request.top_k,
+            top_p=request.top_p,
             forced_ids=tuple(forced),
         )
         settings = GenerationConfig(
-            sampling=how, max_tokens=len(forced) + asked.max_new_tokens, eos_ids=writer.eos_ids()
+            sampling=how, max_tokens=len(forced) + request.max_new_tokens, eos_ids=writer.eos_ids()
         )
         try:
-            prompt = writer.encode(asked.prompt)
+            prompt = writer.encode(request.prompt)
             rule = default_overflow(config)
             check_prompt_length(len(prompt), config, context_limit(rule, config))
         except ValueError as problem:
             raise bad_field("prompt", str(problem)) from None
-        self.opened = opened
-        self.subject = subject
+        self.loaded = loaded
+        self.model = model
         self.forced = len(forced)
-        self.row = WatchedRow(prompt, settings, subject.tokenizer, asked.seed)
+        self.row = RecordingRow(prompt, settings, model.tokenizer, request.seed)
         self.events = self._events(writer, rule)
 
     def next_token(self) -> dict[str, Any] | None:
@@ -114,36 +110,34 @@ class Text:
     def _events(self, writer: LanguageModel, rule: Any) -> Generator[dict[str, Any]]:
         with evaluating(writer.module):
             for place, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
-                probabilities = self.row.drawn_from.popleft()
+                probabilities = self.row.distributions.popleft()
                 if place >= self.forced:
-                    yield event(self.subject, place, token, probabilities)
+                    yield event(self.model, place, token, probabilities)
 
 
-def event(subject: Subject, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:
-    """What a page is told of one token."""
-    shares, ids = logits_processors.top_sorted(
-        probabilities, min(ALTERNATIVES, probabilities.shape[0])
-    )
-    shares, ids = shares[:ALTERNATIVES], ids[:ALTERNATIVES]
-    named = token_display.words(subject, ids.tolist())
-    own = token_display.words(subject, [token.id])[0]
+def event(model: TracedModel, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:
+    """The event for one token."""
+    count = min(ALTERNATIVES, probabilities.shape[0])
+    p, ids = (each[:count] for each in logits_processors.top_sorted(probabilities, count))
+    drawn, *top = token_display.vocabulary_items(model, [token.id, *ids.tolist()])
     return {
         "i": i,
         "id": token.id,
         "text": token.text,
-        "display": own["display"],
+        "display": drawn["display"],
         "p": token.probability,
         "u": token.uniform,
         "bits": arrays.number(token.bits),
         "cumulative": interval(probabilities, token.id),
-        "top": [{**word, "p": share} for word, share in zip(named, shares.tolist(), strict=True)],
+        "top": [{**item, "p": each} for item, each in zip(top, p.tolist(), strict=True)],
     }
 
 
 def interval(probabilities: Tensor, chosen: int) -> list[float]:
-    """Between which two sums the draw fell: tokens in falling order, ties by id."""
-    share = probabilities[chosen]
+    """The interval of the cumulative distribution that belongs to a token: tokens in order of
+    falling probability, ties by id."""
+    p = probabilities[chosen]
     ids = torch.arange(probabilities.shape[0])
-    before = (probabilities > share) | ((probabilities == share) & (ids < chosen))
+    before = (probabilities > p) | ((probabilities == p) & (ids < chosen))
     low = float(probabilities[before].sum())
-    return [low, low + float(share)]
+    return [low, low + float(p)]

@@ -1,116 +1,121 @@
-"""From what a page asks to what a model is given: ids within the limits, masked or permuted."""
+"""Token ids for a request: encoded or given, within the limits, masked or permuted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from clearformer.config import Grid, Learned, Seq2SeqConfig
 from clearformer.core.model import Seq2Seq
 from clearformer.explore.errors import bad_field, too_long, wrong_kind
-from clearformer.explore.library import Opened
-from clearformer.explore.limits import MOST_TOKENS, Limits
-from clearformer.explore.subject import Subject, ids, source_ids, target_ids
+from clearformer.explore.library import LoadedModel
+from clearformer.explore.limits import MAX_TOKENS, Limits
+from clearformer.explore.traced_model import TracedModel, encode, encode_source, encode_target
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator
+from clearformer.text import Tokenizer
 
 
-def own_ids(opened: Opened, text: str | None, tokens: Sequence[int] | None, limits: Limits) -> Any:
-    """The ids of a text as this model reads it, or the given ids, checked."""
-    subject = opened.subject
-    if (text is None) == (tokens is None):
-        raise bad_field("text", "give either text or tokens, and not both")
-    if text is not None:
-        require_text(text, limits)
-        if subject.tokenizer is None:
-            raise wrong_kind("this model has no tokenizer, so give tokens and not text")
-        two_stacks = isinstance(subject.model, Seq2Seq)
-        found = source_ids(subject, text) if two_stacks else ids(subject, text)
-    else:
-        assert tokens is not None
-        found = require_ids(opened, tokens, "tokens")
-    require_room(opened, len(found), limits)
-    return found
-
-
-def own_target(
-    opened: Opened, source: Sequence[int], target: str | None, limits: Limits
+def input_ids(
+    loaded: LoadedModel, text: str | None, tokens: Sequence[int] | None, limits: Limits
 ) -> list[int]:
-    """What a decoder is told that it wrote: the given text, or its own translation."""
-    subject, config = opened.subject, opened.config
+    """The ids of a text as this model reads it, or the given ids, checked."""
+    model = loaded.model
+    if tokens is not None and text is None:
+        ids = require_token_ids(loaded, tokens, "tokens")
+    elif text is not None and tokens is None:
+        require_text_length(text, limits)
+        if model.tokenizer is None:
+            raise wrong_kind("this model has no tokenizer: give tokens instead of text")
+        two_stacks = isinstance(model.module, Seq2Seq)
+        ids = encode_source(model, text) if two_stacks else encode(model, text)
+    else:
+        raise bad_field("text", "give either text or tokens, and not both")
+    require_length(loaded, len(ids), limits)
+    return ids
+
+
+def decoder_input_ids(
+    loaded: LoadedModel, source: Sequence[int], target: str | None, limits: Limits
+) -> list[int]:
+    """The input of the decoder: the given text, or the model's own translation."""
+    model, config = loaded.model, loaded.config
     assert isinstance(config, Seq2SeqConfig)
-    assert isinstance(subject.model, Seq2Seq)
-    if config.marks is None or subject.tokenizer is None:
-        raise wrong_kind("nobody knows where this model's targets begin, so give tokens")
+    assert isinstance(model.module, Seq2Seq)
+    if config.marks is None or model.tokenizer is None:
+        raise wrong_kind("the start token of this model is unknown: give target_tokens")
     if target is None:
-        translator = Translator(subject.model, config, subject.tokenizer)
-        most = min(limits.max_tokens, config.length) - 1
-        ((best, *_), *_) = translator.decode([list(source)], Beam(width=1), most)
+        translator = Translator(model.module, config, model.tokenizer)
+        max_tokens = min(limits.max_tokens, config.length) - 1
+        ((best, *_), *_) = translator.decode([list(source)], Beam(width=1), max_tokens)
         return [config.marks.start, *best.tokens]
-    require_text(target, limits)
-    found = target_ids(subject, target)
-    require_room(opened, len(found), limits)
-    return found
+    require_text_length(target, limits)
+    ids = encode_target(model, target)
+    require_length(loaded, len(ids), limits)
+    return ids
 
 
-def masked(opened: Opened, found: Sequence[int], places: Sequence[int]) -> list[int]:
-    """The ids with [MASK] in some places."""
-    tokenizer = opened.subject.tokenizer
+def mask_token(loaded: LoadedModel) -> tuple[Tokenizer, int]:
+    """The tokenizer of a masked model, and its mask token."""
+    tokenizer = loaded.model.tokenizer
     if tokenizer is None or tokenizer.mask is None:
-        raise wrong_kind(f"{opened.entry.name} knows no [MASK]: choose a masked model")
-    changed = list(found)
-    for place in places:
-        if not 0 <= place < len(found):
-            raise bad_field("mask_at", f"there is no token {place}: there are {len(found)}")
-        changed[place] = tokenizer.mask
+        raise wrong_kind(f"{loaded.entry.name} has no mask token: choose a masked model")
+    return tokenizer, tokenizer.mask
+
+
+def masked(loaded: LoadedModel, ids: Sequence[int], positions: Sequence[int]) -> list[int]:
+    """The ids with the mask token at some positions."""
+    _, mask = mask_token(loaded)
+    changed = list(ids)
+    for position in positions:
+        if not 0 <= position < len(ids):
+            raise bad_field("mask_at", f"there is no token {position}: there are {len(ids)}")
+        changed[position] = mask
     return changed
 
 
-def permuted(found: Sequence[int], order: Sequence[int]) -> list[int]:
+def permuted(ids: Sequence[int], order: Sequence[int]) -> list[int]:
     """The ids in another order."""
-    if sorted(order) != list(range(len(found))):
-        raise bad_field("permutation", f"it must hold each number from 0 to {len(found) - 1} once")
-    return [found[place] for place in order]
+    if sorted(order) != list(range(len(ids))):
+        raise bad_field("permutation", f"it must hold each number from 0 to {len(ids) - 1} once")
+    return [ids[position] for position in order]
 
 
-def one_token(subject: Subject, text: str, old: int) -> int:
-    """The one token that a text is, with the space that the old one began with if need be."""
-    tokenizer = subject.tokenizer
+def replacement_token(model: TracedModel, text: str, old: int) -> int:
+    """The single token of a text; it begins with a space if the old token did."""
+    tokenizer = model.tokenizer
     if tokenizer is None:
-        raise wrong_kind("this model has no tokenizer, so nothing can be typed in")
-    tries = [text, f" {text}"] if subject.pieces([old])[0].startswith(" ") else [text]
-    counts = []
-    for each in tries:
-        found = tokenizer.encode_with_specials(each).tolist()
-        counts.append(len(found))
-        if len(found) == 1:
-            return int(found[0])
+        raise wrong_kind("this model has no tokenizer, so text cannot be encoded")
+    spellings = [text, f" {text}"] if model.pieces([old])[0].startswith(" ") else [text]
+    encoded = [tokenizer.encode_with_specials(each).tolist() for each in spellings]
+    for ids in encoded:
+        if len(ids) == 1:
+            return int(ids[0])
     raise bad_field(
         "edit",
-        f"{text!r} is {counts[0]} tokens here, but it takes the place of one: try a shorter word",
+        f"{text!r} is {len(encoded[0])} tokens, but it replaces one: try a shorter word",
         code="one_token",
     )
 
 
-def require_text(text: str, limits: Limits) -> None:
+def require_text_length(text: str, limits: Limits) -> None:
     if len(text) > limits.max_text:
         raise too_long(len(text), limits.max_text, "characters")
 
 
-def require_ids(opened: Opened, tokens: Sequence[int], field: str) -> list[int]:
-    size = opened.config.vocabulary
+def require_token_ids(loaded: LoadedModel, tokens: Sequence[int], field: str) -> list[int]:
+    size = loaded.config.vocabulary
     wrong = next((each for each in tokens if not 0 <= each < size), None)
     if wrong is not None or not tokens:
-        what = "there are none" if wrong is None else f"there is no token {wrong}"
-        raise bad_field(field, f"{what}: ids go from 0 to {size - 1}")
+        problem = "the list is empty" if wrong is None else f"there is no token {wrong}"
+        raise bad_field(field, f"{problem}: ids go from 0 to {size - 1}")
     return list(tokens)
 
 
-def require_room(opened: Opened, count: int, limits: Limits) -> None:
-    """A text that does not fit is not cut in silence."""
+def require_length(loaded: LoadedModel, count: int, limits: Limits) -> None:
+    """Refuse a text that is too long instead of cutting it."""
     if count > limits.max_tokens:
-        hard = next((n for n in (512, 768, MOST_TOKENS) if n >= count), None)
-        raise too_long(count, limits.max_tokens, hard=hard)
-    config = opened.config
+        raise_to = next((n for n in (512, 768, MAX_TOKENS) if n >= count), None)
+        raise too_long(count, limits.max_tokens, raise_to=raise_to)
+    config = loaded.config
     if isinstance(config.position, Learned | Grid) and count > config.length:
         raise too_long(count, config.length)

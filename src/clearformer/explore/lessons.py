@@ -1,4 +1,4 @@
-"""Pictures that need no model: why scores are scaled, who reaches whom, what a memory holds.
+"""Lessons that need no model: the scaling of scores, sparse patterns, and segment memory.
 
 Axes: N numbers or positions, D head width, L layers.
 """
@@ -21,9 +21,9 @@ BINS = 40
 
 
 def scaling(d: int, n: int, seed: int) -> dict[str, Any]:
-    """Scores of random queries and keys of width d, as they are and divided by the root of d."""
-    chance = torch.Generator().manual_seed(seed)
-    q, k = (torch.randn(n, d, generator=chance) for _ in range(2))  # each (N, D)
+    """Scores of random queries and keys of width d, raw and divided by the square root of d."""
+    generator = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(n, d, generator=generator) for _ in range(2))  # each (N, D)
     raw = q @ k.T  # (N, N)
     return {"d": d, "n": n, "seed": seed, "raw": _spread(raw), "scaled": _spread(raw / d**0.5)}
 
@@ -32,12 +32,12 @@ def _spread(scores: Tensor) -> dict[str, Any]:
     bound = float(scores.abs().max())
     counts = torch.histc(scores, BINS, -bound, bound)
     edges = torch.linspace(-bound, bound, BINS + 1)
-    shares = scores.softmax(-1)
+    weights = scores.softmax(-1)
     return {
         "histogram": {"edges": edges.tolist(), "counts": counts.int().tolist()},
         "sd": float(scores.std()),
-        "largest": float(shares.amax(-1).mean()),
-        "entropy": float(entropy(shares).mean()),
+        "largest": float(weights.amax(-1).mean()),
+        "entropy": float(entropy(weights).mean()),
     }
 
 
@@ -45,9 +45,9 @@ PATTERNS = ("full", "causal", "local", "strided", "fixed")
 
 
 def pattern(kind: str, stride: int, summary: int) -> Pattern:
-    """A pattern by name; what is sparse looks back only."""
+    """A pattern by name; the sparse ones are causal."""
     if kind == "fixed" and summary > stride:
-        raise bad_field("summary", f"summary is {summary}, but a block has {stride} places")
+        raise bad_field("summary", f"summary is {summary}, but a block has {stride} positions")
     return {
         "full": Full(),
         "causal": Causal(),
@@ -58,7 +58,7 @@ def pattern(kind: str, stride: int, summary: int) -> Pattern:
 
 
 def patterns(kind: str, n: int, stride: int, layers: int, summary: int) -> dict[str, Any]:
-    """Who looks at whom, and who can be changed by whom after each layer."""
+    """Which keys a query attends to, and which inputs it depends on after each layer."""
     chosen = pattern(kind, stride, summary)
     table = chosen.table(n, n)
     reached = torch.stack([reach([chosen] * count, n) for count in range(1, layers + 1)])
@@ -76,7 +76,7 @@ def patterns(kind: str, n: int, stride: int, layers: int, summary: int) -> dict[
 
 
 def memory(segment: int, memory: int, layers: int, segments: int) -> dict[str, Any]:
-    """How far back the first token of the last segment reaches, layer by layer."""
+    """How far back the first token of the last segment depends on the text, by layer."""
     total = segments * segment
     reach_back, rows = [], []
     for count in range(1, layers + 1):
@@ -85,10 +85,9 @@ def memory(segment: int, memory: int, layers: int, segments: int) -> dict[str, A
         farthest = before.any(0).nonzero()
         reach_back.append(before.shape[1] - int(farthest[0]) if len(farthest) else 0)
         row = torch.zeros(total, dtype=torch.bool)
-        own = table[0][-total:]
-        row[total - len(own) :] = own
+        reached = table[0][-total:]
+        row[total - len(reached) :] = reached
         rows.append(row)
-    starts = [number * segment for number in range(segments)]
     return {
         "segment": segment,
         "memory": memory,
@@ -96,7 +95,7 @@ def memory(segment: int, memory: int, layers: int, segments: int) -> dict[str, A
         "segments": segments,
         "reach": reach_back,
         "timeline": arrays.flags(torch.stack(rows)),  # (L, segments * segment)
-        "starts": starts,
+        "starts": list(range(0, total, segment)),
     }
 
 
@@ -109,7 +108,7 @@ def similarity(vectors: Tensor) -> Tensor:
 
 
 def angles(count: int, width: int, base: float = 10_000.0) -> Tensor:
-    """Cosines and sines of positions, as rotary and relative schemes have them: (N, width)."""
+    """Cosines and sines of positions, as in rotary and relative schemes: (N, width)."""
     steps = torch.arange(0, width, 2, dtype=torch.float32)
-    turns = torch.arange(count)[:, None] * torch.exp(-math.log(base) * steps / width)
-    return torch.cat((turns.cos(), turns.sin()), dim=-1)
+    angles = torch.arange(count)[:, None] * torch.exp(-math.log(base) * steps / width)
+    return torch.cat((angles.cos(), angles.sin()), dim=-1)

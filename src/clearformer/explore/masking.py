@@ -1,4 +1,4 @@
-"""What BERT is shown in training: some tokens hidden, some replaced, some left as they are."""
+"""Masked language modelling: how BERT's training input is masked."""
 
 from __future__ import annotations
 
@@ -9,35 +9,32 @@ import numpy as np
 from clearformer.data.masking import MaskingPolicy, TokenMasker
 from clearformer.data.rows import IGNORE
 from clearformer.explore import token_display
-from clearformer.explore.errors import wrong_kind
-from clearformer.explore.inputs import own_ids
-from clearformer.explore.library import Opened
+from clearformer.explore.inputs import input_ids, mask_token
+from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
 
 
-def corrupt(opened: Opened, text: str, seed: int, limits: Limits) -> dict[str, Any]:
-    """The tokens of a text with the fate of each, as the trainer decides it."""
-    subject = opened.subject
-    if subject.tokenizer is None or subject.tokenizer.mask is None:
-        raise wrong_kind(f"{opened.entry.name} knows no [MASK]: choose a masked model")
-    ids = own_ids(opened, text, None, limits)
+def corrupt(loaded: LoadedModel, text: str, seed: int, limits: Limits) -> dict[str, Any]:
+    """The tokens of a text, and how the training masks each of them."""
+    model = loaded.model
+    tokenizer, mask = mask_token(loaded)
+    ids = input_ids(loaded, text, None, limits)
     row = np.asarray([ids], dtype=np.int64)
-    shown, targets = TokenMasker(subject.tokenizer, MaskingPolicy()).corrupt(
+    shown, targets = TokenMasker(tokenizer, MaskingPolicy()).corrupt(
         row, np.ones_like(row, bool), seed, 0
     )
-    rows = token_display.tokens(subject, ids)
-    became = token_display.words(subject, shown[0].tolist())
-    for place, each in enumerate(rows):
-        each["fate"] = fate(ids[place], int(shown[0, place]), int(targets[0, place]), opened)
-        each["became"] = became[place] if each["fate"] in ("mask", "random") else None
-    return {"tokens": rows, "seed": seed}
+    tokens = token_display.tokens(model, ids)
+    replacements = token_display.vocabulary_items(model, shown[0].tolist())
+    for i, token in enumerate(tokens):
+        token["fate"] = fate(ids[i], int(shown[0, i]), int(targets[0, i]), mask)
+        token["became"] = replacements[i] if token["fate"] in ("mask", "random") else None
+    return {"tokens": tokens, "seed": seed}
 
 
-def fate(before: int, after: int, target: int, opened: Opened) -> str:
-    """Untouched, or hidden: behind the mask, behind another token, or behind itself."""
+def fate(before: int, after: int, target: int, mask: int) -> str:
+    """Untouched, or to be predicted: masked, replaced at random, or kept."""
     if target == IGNORE:
         return "untouched"
-    assert opened.subject.tokenizer is not None
-    if after == opened.subject.tokenizer.mask:
+    if after == mask:
         return "mask"
     return "random" if after != before else "kept"

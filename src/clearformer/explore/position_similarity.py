@@ -1,4 +1,4 @@
-"""How alike a model's positions are: the cosine of each pair of its position vectors.
+"""Cosine similarities of a model's position vectors.
 
 Axes: N positions, E model width.
 """
@@ -15,15 +15,15 @@ from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays
 from clearformer.explore.errors import wrong_kind
 from clearformer.explore.lessons import angles, similarity
-from clearformer.explore.library import Opened
+from clearformer.explore.library import LoadedModel
 
-MOST = 256
+MAX_POSITIONS = 256
 
 
 @torch.inference_mode()
-def positions(opened: Opened) -> dict[str, Any]:
-    """Similarity (N, N) and length of the vectors of the first positions."""
-    kind, vectors = position_vectors(opened)
+def positions(loaded: LoadedModel) -> dict[str, Any]:
+    """The similarities (N, N) and the norms of the first position vectors."""
+    kind, vectors = position_vectors(loaded)
     return {
         "kind": kind,
         "n": vectors.shape[0],
@@ -32,22 +32,21 @@ def positions(opened: Opened) -> dict[str, Any]:
     }
 
 
-def position_vectors(opened: Opened) -> tuple[str, Tensor]:
+def position_vectors(loaded: LoadedModel) -> tuple[str, Tensor]:
     """The name of the scheme, and a vector for each position (N, E)."""
-    config, model = opened.config, opened.subject.model
-    count = min(config.length, MOST)
+    config, model = loaded.config, loaded.model.module
+    count = min(config.length, MAX_POSITIONS)
     match config.position:
         case Learned() | Sinusoidal() | Grid():
-            own = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
-            assert own.position is not None
-            places = torch.arange(count, device=opened.subject.device)
-            return type(config.position).__name__.lower(), own.position(places, count)
+            embedding = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
+            assert embedding.position is not None
+            places = torch.arange(count, device=loaded.model.device)
+            return type(config.position).__name__.lower(), embedding.position(places, count)
         case Rotary(base=base):
             return "rotary", angles(count, config.head_width, base)
         case RelativeXL():
             return "relative", angles(count, config.width)
         case ALiBi() | NoPosition():
             raise wrong_kind(
-                f"{opened.entry.name} has no vectors for its positions: distances alone count, or "
-                f"nothing does"
+                f"{loaded.entry.name} has no position vectors: it uses distances, or no positions"
             )

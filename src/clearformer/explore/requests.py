@@ -1,4 +1,4 @@
-"""What pages ask, as types: validation and OpenAPI come from them."""
+"""Request bodies and parameters as types: validation and OpenAPI are derived from them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearformer.explore.limits import LONGEST_TEXT, MOST_NEW_TOKENS, MOST_TOKENS
+from clearformer.explore.limits import MAX_NEW_TOKENS, MAX_TEXT, MAX_TOKENS
 
 Mask = Literal["model", "none", "causal"]
 Part = Literal["self", "encoder", "decoder", "cross"]
 Stage = Literal["scores_raw", "scores_scaled", "bias", "scores_masked", "weights"]
 Number = float | Literal["nan", "inf", "-inf"]
-# A little above the limit, so that what is too long is told with the limit and a hint.
-Text = Annotated[str, Field(max_length=20 * LONGEST_TEXT)]
+# Well above the limit, so that the error for a longer text can name the limit and give a hint.
+Text = Annotated[str, Field(max_length=20 * MAX_TEXT)]
 Id = Annotated[str, Field(max_length=100)]
-Place = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=16 * MOST_TOKENS)]
+Index = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=16 * MAX_TOKENS)]
 
 
-class Model(BaseModel):
+class ApiModel(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
 
-class TraceAsked(Model):
+class EmptyRequest(ApiModel):
+    """The body of a POST without parameters."""
+
+
+class ModelRequest(ApiModel):
     model: Id
     checkpoint: Id | None = None
+
+
+class TextRequest(ModelRequest):
+    text: Text
+
+
+class TraceRequest(ModelRequest):
     text: Text | None = None
     tokens: Ids | None = None
     target: Text | None = None
@@ -33,84 +44,61 @@ class TraceAsked(Model):
     mask_at: Ids = []
     mask: Mask = "model"
     positions: bool = True
-    pad_to: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    pad_to: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     permutation: Ids | None = None
 
 
-class Edit(Model):
-    i: Place
+class Edit(ApiModel):
+    i: Index
     text: Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class ProbeAsked(Model):
-    model: Id
-    checkpoint: Id | None = None
-    text: Text
+class ProbeRequest(TextRequest):
     edit: Edit
     mask: Mask = "model"
 
 
-class PermuteAsked(Model):
-    model: Id
-    checkpoint: Id | None = None
-    text: Text
+class PermuteRequest(TextRequest):
     permutation: Ids
     positions: bool = False
     mask: Mask = "none"
 
 
-class GenerateAsked(Model):
-    model: Id
-    checkpoint: Id | None = None
+class GenerateRequest(ModelRequest):
     prompt: Text = ""
-    max_new_tokens: Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)] = 50
+    max_new_tokens: Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)] = 50
     temperature: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.8
     top_k: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    forced: Annotated[Ids, Field(max_length=MOST_NEW_TOKENS)] = []
+    forced: Annotated[Ids, Field(max_length=MAX_NEW_TOKENS)] = []
 
 
-class ExportAsked(Model):
-    view: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
-    state: dict[str, Any] = {}
-    requests: Annotated[list[str | Replayed], Field(max_length=100)] = []
-    responses: dict[str, Any] = {}
-
-
-class Replayed(Model):
-    """A request whose answer an exported page is to hold."""
-
-    path: Annotated[str, Field(pattern=r"^/api/", max_length=500)]
-    body: dict[str, Any] | None = None
-    key: Annotated[str, Field(max_length=600)] | None = None  # under which it is found
-
-
-class Nothing(Model):
-    """The body of a request that needs none."""
-
-
-class AttributeAsked(Model):
-    model: Id
-    checkpoint: Id | None = None
-    text: Text
+class AttributeRequest(TextRequest):
     method: Literal["grad_x_input", "occlusion", "ig"] = "ig"
     label: Annotated[int, Field(ge=0, lt=2**31)] | str | None = None
 
 
-class CorruptAsked(Model):
-    model: Id
-    checkpoint: Id | None = None
-    text: Text
+class CorruptRequest(TextRequest):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
-class Which(Model):
-    model: Id
-    checkpoint: Id | None = None
-
-
-class CompareAsked(Model):
-    a: Which
-    b: Which
+class CompareRequest(ApiModel):
+    a: ModelRequest
+    b: ModelRequest
     text: Text
+
+
+class ExportedRequest(ApiModel):
+    """A request whose response an exported page contains."""
+
+    path: Annotated[str, Field(pattern=r"^/api/", max_length=500)]
+    body: dict[str, Any] | None = None
+    key: Annotated[str, Field(max_length=600)] | None = None  # under which the page looks it up
+
+
+class ExportRequest(ApiModel):
+    view: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
+    state: dict[str, Any] = {}
+    requests: Annotated[list[str | ExportedRequest], Field(max_length=100)] = []
+    responses: dict[str, Any] = {}

@@ -1,14 +1,15 @@
-"""What pages are answered, as types; heavy answers are held to them by tests alone."""
+"""Response bodies as types; tests check the large ones, which routes serialize themselves."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from clearformer.explore.requests import Model, Number, Part
+from clearformer.explore.limits import Limits
+from clearformer.explore.requests import ApiModel, Number, Part
 
 
-class Array(Model):
-    """Numbers in base64, little endian; bytes stand for scale[0] to scale[1]."""
+class Array(ApiModel):
+    """Base64 of little-endian numbers; bytes are quantized from scale[0] to scale[1]."""
 
     shape: list[int]
     dtype: Literal["float32", "uint8"]
@@ -16,7 +17,7 @@ class Array(Model):
     scale: list[float] | None = None
 
 
-class Problem(Model):
+class ErrorBody(ApiModel):
     code: str
     message: str
     hint: str | None = None
@@ -24,33 +25,26 @@ class Problem(Model):
     field: str | None = None
 
 
-class Failed(Model):
-    error: Problem
+class ErrorResponse(ApiModel):
+    error: ErrorBody
 
 
-class LimitsTold(Model):
-    max_tokens: int
-    max_text: int
-    max_bytes: int
-    max_new_tokens: int
-
-
-class Info(Model):
+class Info(ApiModel):
     version: str
     torch: str
     device: str
-    limits: LimitsTold
+    limits: Limits
     generating: int
     problems: dict[str, str]
 
 
-class CheckpointTold(Model):
+class CheckpointResponse(ApiModel):
     id: str
     step: int | None
     val_loss: float | None
 
 
-class ModelTold(Model):
+class ModelResponse(ApiModel):
     id: str
     name: str
     family: str
@@ -71,50 +65,50 @@ class ModelTold(Model):
     labels: list[str] | None
     memory: int | None
     n_params: int
-    checkpoints: list[CheckpointTold]
+    checkpoints: list[CheckpointResponse]
     default_checkpoint: str | None
     sample: str
     sample_target: str | None
 
 
-class ParameterRow(Model):
+class ParameterRow(ApiModel):
     name: str
     shape: list[int]
     count: int
 
 
-class Parameters(Model):
+class Parameters(ApiModel):
     rows: list[ParameterRow]
     total: int
 
 
-class Word(Model):
+class VocabularyItem(ApiModel):
     id: int
     text: str
     display: str
 
 
-class Token(Word):
+class Token(VocabularyItem):
     i: int
     special: bool
     joined: bool
 
 
-class PartTold(Model):
+class PartResponse(ApiModel):
     part: Part
     n_layers: int
     rows: int
     cols: int
 
 
-class ShapeTold(Model):
+class ShapeResponse(ApiModel):
     part: Part
     stage: str
     axes: str
     shape: list[int]
 
 
-class NonFinite(Model):
+class NonFinite(ApiModel):
     part: Part | None
     layer: int | None
     stage: str
@@ -123,12 +117,12 @@ class NonFinite(Model):
     inf: int
 
 
-class LabelShare(Model):
+class ClassProbability(ApiModel):
     label: str
     p: Number
 
 
-class TraceTold(Model):
+class TraceResponse(ApiModel):
     id: str
     model: str
     checkpoint: str
@@ -139,7 +133,7 @@ class TraceTold(Model):
     text_tokens: list[Token] | None
     query_tokens: dict[str, list[Token]]
     key_tokens: dict[str, list[Token]]
-    parts: list[PartTold]
+    parts: list[PartResponse]
     n_layers: int
     n_heads: int
     memory: int
@@ -147,15 +141,15 @@ class TraceTold(Model):
     entropy: dict[str, Array]
     previous: dict[str, Array]
     first: dict[str, Array]
-    shapes: list[ShapeTold]
+    shapes: list[ShapeResponse]
     bits: Array | None
-    probs: list[LabelShare] | None
+    probs: list[ClassProbability] | None
     nonfinite: list[NonFinite]
     truncated: bool
     settings: dict[str, Any]
 
 
-class AttentionTold(Model):
+class AttentionResponse(ApiModel):
     rows: int
     cols: int
     pooled: int
@@ -164,12 +158,12 @@ class AttentionTold(Model):
     max: float
 
 
-class Group(Model):
+class Group(ApiModel):
     key_head: int
     of: int
 
 
-class HeadTold(Model):
+class HeadResponse(ApiModel):
     q: Array
     k: Array
     v: Array
@@ -185,13 +179,13 @@ class HeadTold(Model):
     group: Group | None
 
 
-class QueryTold(HeadTold):
+class QueryResponse(HeadResponse):
     i: int
     products: Array
     contributions: Array
 
 
-class ProjectionTold(Model):
+class ProjectionResponse(ApiModel):
     x: Array
     w: Array
     products: Array
@@ -200,13 +194,13 @@ class ProjectionTold(Model):
     turned: Number
 
 
-class LogitsTold(Model):
+class LogitsResponse(ApiModel):
     i: int
     values: Array
-    top: list[Word]
+    top: list[VocabularyItem]
 
 
-class ProbeTold(Model):
+class ProbeResponse(ApiModel):
     tokens: list[Token]
     edited_tokens: list[Token]
     i: int
@@ -215,7 +209,7 @@ class ProbeTold(Model):
     max_after: Number
 
 
-class PermuteTold(Model):
+class PermuteResponse(ApiModel):
     tokens: list[Token]
     permutation: list[int]
     inputs: Array
@@ -224,7 +218,7 @@ class PermuteTold(Model):
     max_error: Number
 
 
-class RunTold(Model):
+class RunResponse(ApiModel):
     id: str
     name: str
     family: str | None
@@ -236,12 +230,12 @@ class RunTold(Model):
     model: str | None
 
 
-class Sample(Model):
+class Sample(ApiModel):
     step: int
     text: str
 
 
-class Metrics(Model):
+class Metrics(ApiModel):
     series: dict[str, list[list[Number]]]
     last: dict[str, Any] | None
     samples: list[Sample]
@@ -249,11 +243,7 @@ class Metrics(Model):
     reset: bool
 
 
-class Stopping(Model):
-    id: str
-
-
-class SourceTold(Model):
+class SourceResponse(ApiModel):
     symbol: str
     file: str
     line: int
@@ -261,17 +251,17 @@ class SourceTold(Model):
     html: str
 
 
-class Symbols(Model):
+class Symbols(ApiModel):
     symbols: list[str]
     stages: dict[str, str]
 
 
-class ResidualRow(Model):
+class ResidualRow(ApiModel):
     layer: int
     stage: Literal["resid_pre", "resid_mid", "resid_cross", "resid_post"]
 
 
-class ResidualTold(Model):
+class ResidualResponse(ApiModel):
     part: Part
     norm: Literal["pre", "post"]
     rows: list[ResidualRow]
@@ -281,7 +271,7 @@ class ResidualTold(Model):
     cross: Array | None
 
 
-class VectorsTold(Model):
+class VectorsResponse(ApiModel):
     layer: int
     i: int
     part: Part
@@ -295,17 +285,17 @@ class VectorsTold(Model):
     mid_cross: Array | None = None
 
 
-class Candidate(Word):
+class Candidate(VocabularyItem):
     p: Number
 
 
-class Tracked(Model):
+class Tracked(ApiModel):
     id: int
     p: Array
     rank: Array
 
 
-class LensTold(Model):
+class LensResponse(ApiModel):
     layers: int
     k: int
     tokens: list[list[list[Candidate]]]
@@ -313,75 +303,75 @@ class LensTold(Model):
     track: Tracked | None
 
 
-class Unit(Model):
+class Unit(ApiModel):
     j: int
     pre: Number
     post: Number
 
 
-class UnitsTold(Model):
+class UnitsResponse(ApiModel):
     units: list[Unit]
 
 
-class Completeness(Model):
+class Completeness(ApiModel):
     total: Number
     sum: Number
     error: Number
 
 
-class Pool(Model):
+class Pool(ApiModel):
     kind: str
     values: Array
 
 
-class AttributeTold(Model):
+class AttributeResponse(ApiModel):
     method: Literal["grad_x_input", "occlusion", "ig"]
     label: str
-    probs: list[LabelShare]
+    probs: list[ClassProbability]
     tokens: list[Token]
     values: Array
     completeness: Completeness | None
     pool: Pool
 
 
-class Fated(Token):
+class CorruptedToken(Token):
     fate: Literal["untouched", "mask", "random", "kept"]
-    became: Word | None
+    became: VocabularyItem | None
 
 
-class CorruptTold(Model):
-    tokens: list[Fated]
+class CorruptResponse(ApiModel):
+    tokens: list[CorruptedToken]
     seed: int
 
 
-class Histogram(Model):
+class Histogram(ApiModel):
     edges: list[float]
     counts: list[int]
 
 
-class Spread(Model):
+class ScoreStatistics(ApiModel):
     histogram: Histogram
     sd: float
     largest: float
     entropy: float
 
 
-class ScalingTold(Model):
+class ScalingResponse(ApiModel):
     d: int
     n: int
     seed: int
-    raw: Spread
-    scaled: Spread
+    raw: ScoreStatistics
+    scaled: ScoreStatistics
 
 
-class PositionsTold(Model):
+class PositionsResponse(ApiModel):
     kind: str
     n: int
     similarity: Array
     norms: Array
 
 
-class PatternsTold(Model):
+class PatternsResponse(ApiModel):
     kind: str
     n: int
     stride: int
@@ -393,7 +383,7 @@ class PatternsTold(Model):
     counts: list[list[int]]
 
 
-class MemoryTold(Model):
+class MemoryResponse(ApiModel):
     segment: int
     memory: int
     layers: int
@@ -403,7 +393,7 @@ class MemoryTold(Model):
     starts: list[int]
 
 
-class CompareTold(Model):
+class CompareResponse(ApiModel):
     tokens: list[Token]
     output_tokens: list[Token]
     parts: list[Part]

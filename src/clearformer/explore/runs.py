@@ -1,8 +1,8 @@
-"""A run as it goes: what its files say, and what they say next.
+"""Follows training runs by their files: curves, samples, events and state.
 
-The trainer appends to `metrics.jsonl` and `samples.jsonl`; we remember how far we have read (a
-mark of two byte offsets) and take only lines that are whole. Nothing is ever sent twice. If a
-file shrank, or the run was resumed from before what we read, the reader begins anew.
+The trainer appends to `metrics.jsonl` and `samples.jsonl`. A reader remembers two byte offsets
+and takes only complete lines, so nothing is sent twice. If a file has shrunk, or the run was
+resumed from an earlier step, it starts again from the beginning.
 """
 
 from __future__ import annotations
@@ -13,33 +13,32 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clearformer.explore.errors import Problem
-from clearformer.explore.limits import EVENT_BYTES, POINTS, SILENT_SECONDS
+from clearformer.explore.limits import MAX_EVENT_BYTES, MAX_POINTS, SILENT_SECONDS
 from clearformer.explore.safe_text import clean
 from clearformer.runs.checkpoint import MAX_STEPS, numbered
 from clearformer.runs.metrics import VALIDATION, content, normalized, opened, targets
 from clearformer.runs.stop_request import request
 
+Record = dict[str, Any]
 Point = list[Any]  # step and value
 Series = dict[str, list[Point]]
 
-NAMES = ("train_loss", "learning_rate", "gradient_norm")  # curves of the training
-EVALUATED = {"loss": "val_loss"}  # what the page calls a figure, where it has a name of its own
-LEFT_OUT = ("standard_error",)  # figures that are no curve
-# What the page calls the fields of the last record: as files of version 1 had them.
-TOLD = {"train_loss": "loss", "learning_rate": "lr"}
-LONGEST_LINE = 2**20
-LARGEST = sys.float_info.max
-NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+TRAINING_CURVES = ("train_loss", "learning_rate", "gradient_norm")
+NOT_CURVES = ("standard_error",)  # validation figures without a curve
+# The page uses the field names of metrics files of version 1.
+VERSION_1 = {"train_loss": "loss", "learning_rate": "lr"}
+MAX_LINE = 2**20
+NONFINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 @dataclass(frozen=True)
-class Mark:
-    """How far two files have been read."""
+class ReadOffsets:
+    """How many bytes of the two files have been read."""
 
     metrics: int = 0
     samples: int = 0
@@ -48,42 +47,45 @@ class Mark:
         return f"{self.metrics}-{self.samples}"
 
     @classmethod
-    def parse(cls, text: str | None) -> Mark | None:
-        """A mark that we gave out; none: it is not one of ours."""
+    def parse(cls, text: str | None) -> ReadOffsets | None:
+        """Offsets from their text; None if it is not valid."""
         match = re.fullmatch(r"(\d{1,15})-(\d{1,15})", text or "")
         return cls(int(match[1]), int(match[2])) if match else None
 
 
 @dataclass(frozen=True)
-class News:
-    """What has been written since a mark."""
+class NewRecords:
+    """The records that were written after some offsets."""
 
-    records: list[dict[str, Any]]
-    samples: list[dict[str, Any]]
-    mark: Mark
-    before: dict[str, Any] | None = None  # the step that came before them
-    reset: bool = False  # what was read before does not count any more
+    records: list[Record]
+    samples: list[Record]
+    offsets: ReadOffsets
+    previous_step: Record | None = None  # the last step record before them
+    reset: bool = False  # everything that was read before is void
 
 
-def news(folder: Path, since: Mark) -> News:
-    """Whole lines after the mark; from the beginning if what was before has changed."""
+def read_new(folder: Path, since: ReadOffsets) -> NewRecords:
+    """Complete lines after the offsets; everything if what was before has changed."""
     metrics, samples = folder / "metrics.jsonl", folder / "samples.jsonl"
     if _size(metrics) < since.metrics or _size(samples) < since.samples:
-        return _anew(folder)
-    lines, end = _lines(metrics, since.metrics)
-    records = _rows(lines)
+        return replace(read_new(folder, ReadOffsets()), reset=True)
+    lines, metrics_end = _read_lines(metrics, since.metrics)
+    records = _normalized(lines)
     if since.metrics and any(record.get("event") == "resume" for record in records):
-        return _anew(folder)
-    texts, samples_end = _lines(samples, since.samples)
+        return replace(read_new(folder, ReadOffsets()), reset=True)
+    texts, samples_end = _read_lines(samples, since.samples)
     before = _last_records(metrics, since.metrics) if since.metrics else []
     steps = [record for record in before if record["event"] == "step"]
-    mark = Mark(end, samples_end)
-    return News(_counting(records), _samples(texts), mark, steps[-1] if steps else None)
-
-
-def _anew(folder: Path) -> News:
-    found = news(folder, Mark())
-    return News(found.records, found.samples, found.mark, reset=True)
+    return NewRecords(
+        _without_repeated(records),
+        [
+            {"step": _step(each), "text": clean(each["text"])}
+            for each in texts
+            if isinstance(each.get("text"), str)
+        ],
+        ReadOffsets(metrics_end, samples_end),
+        steps[-1] if steps else None,
+    )
 
 
 def _size(path: Path) -> int:
@@ -93,50 +95,43 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _lines(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines from a byte on, and where they end; what is no record is passed over."""
+def _read_lines(path: Path, start: int) -> tuple[list[Record], int]:
+    """The records of complete lines from a byte on, and the offset of their end."""
     try:
         data = content(path, start)
     except (OSError, ValueError):
         return [], start
     end = data.rfind(b"\n") + 1
-    return list(_records(data[:end].split(b"\n"))), start + end
+    return list(_parsed(data[:end].split(b"\n"))), start + end
 
 
-def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def _parsed(lines: Iterable[bytes]) -> Iterator[Record]:
+    """The JSON objects among the lines."""
     for line in lines:
-        if 0 < len(line) <= LONGEST_LINE:
+        if 0 < len(line) <= MAX_LINE:
             try:
-                record = json.loads(line, parse_constant=NOT_FINITE.get)
+                record = json.loads(line, parse_constant=NONFINITE.get)
             except (ValueError, RecursionError):
                 continue
             if isinstance(record, dict):
                 yield record
 
 
-def _rows(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Records of metrics, of any version; the line that says which is none."""
+def _normalized(records: Iterable[Record]) -> list[Record]:
+    """Metrics records of any version, without the header."""
     return [normalized(record) for record in records if record.get("event") != "start"]
 
 
-def _counting(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what a resumed run did again."""
-    found: list[dict[str, Any]] = []
+def _without_repeated(records: list[Record]) -> list[Record]:
+    """Without the records that a resumed run wrote again."""
+    valid: list[Record] = []
     for record in records:
         if record.get("event") == "resume":
             step = _step(record)
-            found = [r for r in found if _step(r) <= step and r.get("event") != "end"]
+            valid = [r for r in valid if _step(r) <= step and r.get("event") != "end"]
         else:
-            found.append(record)
-    return found
-
-
-def _samples(texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {"step": _step(each), "text": clean(each["text"])}
-        for each in texts
-        if isinstance(each.get("text"), str)
-    ]
+            valid.append(record)
+    return valid
 
 
 def _step(record: Mapping[str, Any]) -> int:
@@ -148,40 +143,39 @@ def _step(record: Mapping[str, Any]) -> int:
 
 
 def series(
-    records: Iterable[Mapping[str, Any]], previous: Mapping[str, Any] | None = None
+    records: Iterable[Mapping[str, Any]], previous_step: Mapping[str, Any] | None = None
 ) -> Series:
     """Curves by name, each a list of [step, value]."""
-    found: Series = {}
-    before = _clock(previous or {})
+    curves: Series = {}
+    before = _progress(previous_step or {})
     for record in records:
         step, event = _step(record), record["event"]
-        if event not in ("step", "evaluation"):
-            continue
         for name, value in record.items():
-            shown = _shown(event, name)
-            if shown is not None and _is_number(value):
-                found.setdefault(shown, []).append([step, value])
-        now = _clock(record) if event == "step" else None
+            curve = _curve_name(event, name)
+            if curve is not None and (value in ("nan", "inf", "-inf") or is_finite(value)):
+                curves.setdefault(curve, []).append([step, value])
+        now = _progress(record) if event == "step" else None
         if now is not None:
             if before is not None and now[2] > before[2] and now[1] > before[1]:
                 rate = (now[1] - before[1]) / (now[2] - before[2])
                 if is_finite(rate):
-                    found.setdefault(f"{now[0]}_per_second", []).append([step, rate])
+                    curves.setdefault(f"{now[0]}_per_second", []).append([step, rate])
             before = now
-    return found
+    return curves
 
 
-def _shown(event: str, name: str) -> str | None:
-    """What the page calls a field of a step or an evaluation; none: it is no curve."""
+def _curve_name(event: object, name: str) -> str | None:
+    """The page's name for a field of a step or an evaluation; None if it has no curve."""
     if event == "step":
-        return name if name in NAMES else None
+        return name if name in TRAINING_CURVES else None
     figure = name.removeprefix(VALIDATION)
-    known = name.startswith(VALIDATION) and figure not in LEFT_OUT
-    return EVALUATED.get(figure, clean(figure)) if known else None
+    if event != "evaluation" or figure == name or figure in NOT_CURVES:
+        return None
+    return "val_loss" if figure == "loss" else clean(figure)
 
 
-def _clock(record: Mapping[str, Any]) -> tuple[str, float, float] | None:
-    """What is learned from, how much of it so far, and seconds so far."""
+def _progress(record: Mapping[str, Any]) -> tuple[str, float, float] | None:
+    """The unit of the training targets, their number so far, and the seconds so far."""
     unit, count = targets(record) or ("", None)
     seconds = record.get("seconds")
     if count is None or seconds is None or not (is_finite(count) and is_finite(seconds)):
@@ -189,45 +183,43 @@ def _clock(record: Mapping[str, Any]) -> tuple[str, float, float] | None:
     return ("tokens" if unit == "targets" else unit, float(count), float(seconds))
 
 
-def _told(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as the page knows it."""
-    match record["event"]:
-        case "step":
-            row = {TOLD.get(name, name): value for name, value in record.items()}
-            if counted := targets(record):
-                row["tokens"] = row.pop(counted[0])
-            del row["event"]
-            return row
-        case "evaluation":
-            return {name.removeprefix(VALIDATION): value for name, value in record.items()}
-        case _:
-            return dict(record)
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, str):
-        return value in ("nan", "inf", "-inf")
-    return is_finite(value)
+def _page_record(record: Mapping[str, Any]) -> Record:
+    """A record with the page's field names; values that no trainer writes are left out."""
+    row = dict(record)
+    if record["event"] == "step":
+        row = {VERSION_1.get(name, name): value for name, value in record.items()}
+        if counted := targets(record):
+            row["tokens"] = row.pop(counted[0])
+        del row["event"]
+    elif record["event"] == "evaluation":
+        row = {name.removeprefix(VALIDATION): value for name, value in record.items()}
+    texts = {clean(k): clean(v) for k, v in row.items() if isinstance(v, str)}
+    others = {
+        clean(k): v for k, v in row.items() if v is None or isinstance(v, bool) or is_finite(v)
+    }
+    return {**others, **texts}
 
 
 def is_finite(value: object) -> bool:
-    """Whether an answer can carry it as a number: 1e999 is none, nor is one of 400 digits."""
-    return type(value) in (int, float) and -LARGEST <= value <= LARGEST  # type: ignore[operator]
+    """Whether JSON can carry it as a number: not 1e999, nor an integer of 400 digits."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
-def binned(points: list[Point], most: int = POINTS) -> list[Point]:
-    """At most so many points: of each stretch the least, the largest, and the very last."""
-    if len(points) <= most:
+def downsample(points: list[Point], max_points: int = MAX_POINTS) -> list[Point]:
+    """At most so many points: the minimum and maximum of each interval, and the last point."""
+    if len(points) <= max_points:
         return points
-    width = -(-len(points) // (most // 2 - 1))
-    found: list[Point] = []
+    width = -(-len(points) // (max_points // 2 - 1))
+    chosen: list[Point] = []
     for start in range(0, len(points), width):
-        stretch = points[start : start + width]
-        ends = {id(p): p for p in (min(stretch, key=_height), max(stretch, key=_height))}
-        found += sorted(ends.values(), key=lambda point: point[0])
-    if found[-1] is not points[-1]:
-        found.append(points[-1])
-    return found
+        interval = points[start : start + width]
+        ends = {id(p): p for p in (min(interval, key=_height), max(interval, key=_height))}
+        chosen += sorted(ends.values(), key=lambda point: point[0])
+    if chosen[-1] is not points[-1]:
+        chosen.append(points[-1])
+    return chosen
 
 
 def _height(point: Point) -> float:
@@ -236,59 +228,47 @@ def _height(point: Point) -> float:
 
 
 def metrics(folder: Path, since: str | None) -> dict[str, Any]:
-    """Curves and samples after a mark, and the next mark."""
-    mark = Mark.parse(since)
-    found = news(folder, mark or Mark())
-    last = found.records[-1] if found.records else None
+    """Curves and samples after some offsets, and the next offsets."""
+    new = read_new(folder, ReadOffsets.parse(since) or ReadOffsets())
+    curves = series(new.records, new.previous_step)
     return {
-        "series": {
-            name: binned(points) for name, points in series(found.records, found.before).items()
-        },
-        "last": None if last is None else _flat(_told(last)),
-        "samples": found.samples[-50:],
-        "next": str(found.mark),
-        "reset": found.reset,
+        "series": {name: downsample(points) for name, points in curves.items()},
+        "last": _page_record(new.records[-1]) if new.records else None,
+        "samples": new.samples[-50:],
+        "next": str(new.offsets),
+        "reset": new.reset,
     }
-
-
-def _flat(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A record without what no trainer writes: it was read from a file."""
-    if record is None:
-        return None
-    texts = {clean(k): clean(v) for k, v in record.items() if isinstance(v, str)}
-    others = {
-        clean(k): v for k, v in record.items() if v is None or isinstance(v, bool) or is_finite(v)
-    }
-    return {**others, **texts}
 
 
 # --- events --------------------------------------------------------------------------------
 
 
 @dataclass
-class Watch:
-    """One page that follows a run; `poll` gives the events since the last time."""
+class RunWatcher:
+    """Follows a run for one client; `poll` gives the events since the last call."""
 
     folder: Path
-    mark: Mark
+    offsets: ReadOffsets
     checkpoints: set[str]
 
     def poll(self) -> list[tuple[str, dict[str, Any]]]:
-        found = news(self.folder, self.mark)
-        self.mark = found.mark
-        if found.reset:
+        new = read_new(self.folder, self.offsets)
+        self.offsets = new.offsets
+        if new.reset:
             return [("reset", {})]
         events: list[tuple[str, dict[str, Any]]] = []
-        if curves := series(found.records, found.before):
-            step = max(_step(record) for record in found.records)
-            events.append(("metric", {"step": step, "series": _fitting(curves)}))
-        events += [("sample", sample) for sample in found.samples]
-        for id in sorted(checkpoint_ids(self.folder) - self.checkpoints):
-            self.checkpoints.add(id)
-            events.append(("checkpoint", {"id": id}))
-        for record in found.records:
-            if record.get("event") == "end":
-                events.append(("end", {"step": _step(record), "reason": _reason(record)}))
+        if curves := series(new.records, new.previous_step):
+            step = max(_step(record) for record in new.records)
+            events.append(("metric", {"step": step, "series": _fitted(curves)}))
+        events += [("sample", sample) for sample in new.samples]
+        added = checkpoint_ids(self.folder) - self.checkpoints
+        self.checkpoints |= added
+        events += [("checkpoint", {"id": id}) for id in sorted(added)]
+        events += [
+            ("end", {"step": _step(record), "reason": _reason(record)})
+            for record in new.records
+            if record.get("event") == "end"
+        ]
         return events
 
 
@@ -297,14 +277,14 @@ def _reason(end: Mapping[str, Any]) -> str:
     return clean(reason) if isinstance(reason, str) else ""
 
 
-def _fitting(curves: Series) -> Series:
-    """Thin enough for one event."""
-    most = POINTS
-    while most > 8:
-        thin = {name: binned(points, most) for name, points in curves.items()}
-        if len(json.dumps(thin)) <= EVENT_BYTES:
-            return thin
-        most //= 2
+def _fitted(curves: Series) -> Series:
+    """The curves, downsampled until they fit into one event."""
+    max_points = MAX_POINTS
+    while max_points > 8:
+        fewer = {name: downsample(points, max_points) for name, points in curves.items()}
+        if len(json.dumps(fewer)) <= MAX_EVENT_BYTES:
+            return fewer
+        max_points //= 2
     return {name: points[-1:] for name, points in curves.items()}
 
 
@@ -315,31 +295,31 @@ def checkpoint_ids(folder: Path) -> set[str]:
         return set()
 
 
-# --- the list ------------------------------------------------------------------------------
+# --- state ---------------------------------------------------------------------------------
 
 
-def state(folder: Path, now: float | None = None) -> dict[str, Any]:
-    """Where a run stands, by the last lines of its metrics."""
+def state(folder: Path) -> dict[str, Any]:
+    """The state of a run, from the last lines of its metrics."""
     path = folder / "metrics.jsonl"
     try:
         changed = path.lstat().st_mtime
     except OSError:
-        changed = 0.0  # it was deleted a moment ago
-    quiet = max(0.0, (time.time() if now is None else now) - changed)
-    last = _last_records(path, _size(path))
-    end = last[-1] if last and last[-1].get("event") == "end" else None
-    step = max((_step(record) for record in last), default=0)
-    alive = "silent" if quiet > SILENT_SECONDS else "running"
+        changed = 0.0  # deleted in the meantime
+    quiet = max(0.0, time.time() - changed)
+    records = _last_records(path, _size(path))
+    if records and records[-1].get("event") == "end":
+        end = records[-1]
+        return {"step": _step(end), "state": "ended", "reason": _reason(end), "quiet": quiet}
     return {
-        "step": _step(end) if end is not None else step,
-        "state": alive if end is None else "ended",
-        "reason": None if end is None else _reason(end),
+        "step": max(map(_step, records), default=0),
+        "state": "silent" if quiet > SILENT_SECONDS else "running",
+        "reason": None,
         "quiet": quiet,
     }
 
 
-def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
-    """The last few whole lines before a byte."""
+def _last_records(path: Path, end: int) -> list[Record]:
+    """The last few complete lines before a byte."""
     start = max(0, end - 2**14)
     try:
         with opened(path) as file:
@@ -348,16 +328,15 @@ def _last_records(path: Path, end: int) -> list[dict[str, Any]]:
     except (OSError, ValueError):
         return []
     lines = data[: data.rfind(b"\n") + 1].split(b"\n")
-    return _rows(_records(lines[1:] if start else lines))
+    return _normalized(_parsed(lines[1:] if start else lines))
 
 
 def stop(folder: Path) -> None:
-    """Ask the trainer to save and end at its next step; a Problem if none is at work."""
+    """Ask the trainer to save and stop at its next step; a Problem if none is running."""
     try:
         request(folder)
     except ValueError as problem:
         raise Problem(409, "not_running", clean(str(problem))) from None
     except OSError as problem:
-        raise Problem(
-            409, "cannot_stop", f"the file stop cannot be created: {problem.strerror}"
-        ) from None
+        message = f"the file stop cannot be created: {problem.strerror}"
+        raise Problem(409, "cannot_stop", message) from None

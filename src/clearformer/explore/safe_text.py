@@ -1,11 +1,11 @@
-"""Text out of files and file names, as an answer can carry it: valid Unicode, and not too long."""
+"""Text from untrusted files and file names, made valid Unicode and cut to a length."""
 
 from __future__ import annotations
 
-LONGEST = 4000  # characters
+MAX_LENGTH = 4000  # characters
 
 
-def clean(text: str, most: int = LONGEST) -> str:
-    """The text, cut, with a question mark for what UTF-8 cannot write: half a surrogate pair out
-    of a JSON file, or a byte of a file name."""
-    return text[:most].encode("utf-8", "replace").decode("utf-8")
+def clean(text: str, max_length: int = MAX_LENGTH) -> str:
+    """The text, cut, with a question mark for what UTF-8 cannot encode: half a surrogate pair
+    from a JSON file, or an undecodable byte of a file name."""
+    return text[:max_length].encode("utf-8", "replace").decode("utf-8")

@@ -1,8 +1,9 @@
-"""Who may ask: our own pages alone, in this order: Host, then Origin and content type, then token.
+"""Access control: only the server's own pages may send requests.
 
-127.0.0.1 is no boundary: every web page that is open in a browser can send requests to it. A
-foreign name in `Host` is another site that made its name point here; a foreign `Origin` is
-another site's script. Both are refused before anything else looks at the request.
+Every web page that is open in a browser can send requests to 127.0.0.1. A foreign name in `Host`
+comes from a site whose name was made to resolve to this machine (DNS rebinding); a foreign
+`Origin` comes from another site's script. Both are refused before anything else reads the request.
+The order is Host, Origin and content type, token, size.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clearformer.explore.errors import Problem
-from clearformer.explore.limits import LARGEST_BODY, SHORTEST_TOKEN
+from clearformer.explore.errors import Problem, too_big
+from clearformer.explore.limits import MAX_BODY_BYTES, MIN_ACCESS_TOKEN
 
 LOOPBACK = ("127.0.0.1", "localhost")
-LOCAL = (*LOOPBACK, "::1")  # addresses that only this machine reaches
+LOCAL = (*LOOPBACK, "::1")  # not reachable from other machines
 CSP = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
-SAFE = ("GET", "HEAD")
+SAFE_METHODS = ("GET", "HEAD")
+FOREIGN = Problem(403, "foreign_origin", "another site sent this request")
+BODY_TOO_BIG = too_big(
+    f"the request has more than {MAX_BODY_BYTES:,} bytes", MAX_BODY_BYTES, hint=None
+)
 
 
 def allowed_hosts(host: str) -> tuple[str, ...]:
@@ -43,131 +48,111 @@ def allowed_hosts(host: str) -> tuple[str, ...]:
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands in an address and in `Host`: IPv6 in brackets."""
+    """A host as written in a URL and in `Host`: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Whoever lets others in must say who; refuses to start otherwise."""
+    """Refuse to serve other machines without an access token."""
     if token is None and host not in LOCAL:
         raise ValueError(
-            f"host is {host}, which others can reach: add --token with at least "
-            f"{SHORTEST_TOKEN} characters, or leave --host out"
+            f"host is {host}, which other machines can reach: add --token with at least "
+            f"{MIN_ACCESS_TOKEN} characters, or leave --host out"
         )
-    if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii()):
+    if token is not None and (len(token) < MIN_ACCESS_TOKEN or not token.isascii()):
         raise ValueError(
-            f"the token has {len(token)} characters, but it must have at least {SHORTEST_TOKEN} "
-            f"plain ones: such as {secrets.token_urlsafe(16)}"
+            f"the token has {len(token)} characters, but it must have at least {MIN_ACCESS_TOKEN} "
+            f"of ASCII: such as {secrets.token_urlsafe(16)}"
         )
 
 
-class Gate:
-    """Origin and content type, token, size of the body; and headers on every answer.
+class AccessMiddleware:
+    """Checks origin, content type, token and body size, and sets headers on every response.
 
-    The name in `Host` is checked before, by Starlette's own middleware.
+    Starlette's own middleware has checked `Host` before.
     """
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self.app = app
         self.token = token
-        self.cookie = None
-        if token is not None:
-            # A name of its own, so that two servers on one machine do not overwrite each other's.
-            self.cookie = f"clearformer-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+        self.digest = hashlib.sha256((token or "").encode()).hexdigest()  # the cookie's value
+        # A name for each token, so that two servers on one machine do not share a cookie.
+        self.cookie = f"clearformer-{self.digest[:8]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
-            return  # there are no web sockets here
+            return  # web sockets are not served
         send = _with_headers(send)
-        headers = Headers(scope=scope)
-        refusal = self._refusal(scope, headers)
+        refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is not None:
             await refusal(scope, receive, send)
-            return
-        await self.app(scope, _Limited(receive), send)
+        else:
+            await self.app(scope, _LimitedBody(receive), send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         origin = headers.get("origin")
         if origin is not None and origin != f"{scope['scheme']}://{headers.get('host')}":
-            return answer(Problem(403, "foreign_origin", "another site sent this request"))
-        # A request without Origin, as of an <img>: the browser says whose page it is on. A link to
-        # the page itself may stand anywhere.
+            return error_response(FOREIGN)
+        # For a request without Origin, such as that of an <img>, the browser names the site. Only
+        # the page itself may be linked from other sites.
         site = headers.get("sec-fetch-site", "none")
         if site not in ("none", "same-origin") and scope["path"] != "/":
-            return answer(Problem(403, "foreign_origin", "another site sent this request"))
-        if scope["method"] not in SAFE:
+            return error_response(FOREIGN)
+        if scope["method"] not in SAFE_METHODS:
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
-                return answer(Problem(403, "content_type", "a POST must be application/json"))
-        if self.token is not None and not self._knows(headers):
-            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            if scope["path"] == "/" and self._same(given):
-                return self._welcome()
-            return answer(
-                Problem(
-                    401,
-                    "no_token",
-                    "this server wants its token",
-                    hint="open the address that was printed when it started",
+                return error_response(
+                    Problem(403, "content_type", "a POST must be application/json")
                 )
-            )
+        if self.token is not None and not self._has_cookie(headers):
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if scope["path"] == "/" and _equal(given, self.token):
+                return self._set_cookie()
+            hint = "open the address that was printed when it started"
+            return error_response(Problem(401, "no_token", "this server needs a token", hint=hint))
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > LARGEST_BODY:
-            return answer(too_large())
+        if length.isdecimal() and int(length) > MAX_BODY_BYTES:
+            return error_response(BODY_TOO_BIG)
         return None
 
-    def _welcome(self) -> Response:
-        """The token has come once in the address; from now on it travels as a cookie."""
-        assert self.cookie is not None
-        assert self.token is not None
+    def _set_cookie(self) -> Response:
+        """Move the token from the address into a cookie."""
         response = RedirectResponse("/", status_code=303)
-        digest = hashlib.sha256(self.token.encode()).hexdigest()
-        response.set_cookie(self.cookie, digest, httponly=True, samesite="strict", path="/")
+        response.set_cookie(self.cookie, self.digest, httponly=True, samesite="strict", path="/")
         return response
 
-    def _knows(self, headers: Headers) -> bool:
-        assert self.cookie is not None
-        assert self.token is not None
+    def _has_cookie(self, headers: Headers) -> bool:
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
         except CookieError:
             return False
-        digest = hashlib.sha256(self.token.encode()).hexdigest()
-        return found is not None and secrets.compare_digest(
-            found.value.encode("utf-8", "replace"), digest.encode()
-        )
-
-    def _same(self, given: str) -> bool:
-        assert self.token is not None
-        return secrets.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+        return cookie is not None and _equal(cookie.value, self.digest)
 
 
-class _Limited:
-    """The body of a request, as long as it is not too long."""
+def _equal(given: str, secret: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+
+
+class _LimitedBody:
+    """The `receive` of a request, with a limit on the size of the body."""
 
     def __init__(self, receive: Receive) -> None:
         self.receive = receive
-        self.seen = 0
+        self.size = 0
 
     async def __call__(self) -> Message:
         message = await self.receive()
-        self.seen += len(message.get("body", b""))
-        if self.seen > LARGEST_BODY:
-            # FastAPI lets only its own kind of problem through while it reads a body.
-            raise HTTPException(413, too_large().body["error"])
+        self.size += len(message.get("body", b""))
+        if self.size > MAX_BODY_BYTES:
+            # FastAPI passes on only an HTTPException while it reads a body.
+            raise HTTPException(413, BODY_TOO_BIG.body["error"])
         return message
 
 
-def too_large() -> Problem:
-    return Problem(
-        413, "too_big", f"the request has more than {LARGEST_BODY:,} bytes", limit=LARGEST_BODY
-    )
-
-
-def answer(problem: Problem) -> Response:
-    # In ASCII: a sentence may quote half a character, which no UTF-8 can carry.
+def error_response(problem: Problem) -> Response:
+    # ASCII, because a message may quote half a surrogate pair, which UTF-8 cannot encode.
     text = json.dumps(problem.body)
     return Response(text, status_code=problem.status, media_type="application/json")
 

@@ -1,4 +1,4 @@
-"""Serving the application on this machine: a port, connections that must not wait, an end."""
+"""The HTTP server: binding a port, connection timeouts, and a clean shutdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import h11
@@ -16,82 +16,83 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearformer.escape import escape_text
-from clearformer.explore.limits import CONNECTIONS, REQUEST_SECONDS, STALLED_SECONDS
+from clearformer.explore.limits import MAX_CONNECTIONS, REQUEST_SECONDS, STALLED_SECONDS
 
 
-class PromptProtocol(H11Protocol):
-    """Closes a connection whose request does not arrive, or whose answer is not read, in time.
+class TimeoutProtocol(H11Protocol):
+    """Closes a connection whose request does not arrive, or whose response is not read, in time.
 
-    uvicorn has no such limits, and an application is called too late: a client that sends or
-    reads a byte now and then would hold its connection for ever.
+    uvicorn has no such timeouts, so that a client could hold a connection for ever by sending or
+    reading a byte now and then.
     """
 
     seconds = REQUEST_SECONDS
     stalled_seconds = STALLED_SECONDS
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._reader_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._stalled: asyncio.TimerHandle | None = None
-        self._begin()
+        self._expect_request()
 
     def data_received(self, data: bytes) -> None:
-        if self._timer is None:
-            self._begin()
+        if self._request_timer is None:
+            self._expect_request()
         super().data_received(data)
-        if self._is_whole():
-            self._arrived()
+        if not self._is_receiving():
+            self._request_timer = _cancelled(self._request_timer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._arrived()
-        self._is_read()
+        self._request_timer = _cancelled(self._request_timer)
+        self._reader_timer = _cancelled(self._reader_timer)
         super().connection_lost(exc)
 
-    def _is_whole(self) -> bool:
-        """Whether no request is on its way: neither its head nor its body."""
+    def _is_receiving(self) -> bool:
+        """Whether the head or the body of a request is still to come."""
         state = self.conn.their_state
         if state is h11.IDLE:  # between two requests, unless the next has begun
-            return not self.conn.trailing_data[0]
-        return state is not h11.SEND_BODY
+            return bool(self.conn.trailing_data[0])
+        return state is h11.SEND_BODY
 
-    def _begin(self) -> None:
-        self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.seconds, self._late)
+    def _expect_request(self) -> None:
+        self._request_timer = self.loop.call_later(self.seconds, self._request_timeout)
 
-    def _arrived(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _late(self) -> None:
-        self._timer = None
+    def _request_timeout(self) -> None:
+        self._request_timer = None
         if not self.transport.is_closing():
             self.transport.close()
-            self._wait_for_reader()
+            self._expect_reader()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._wait_for_reader()
+        self._expect_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._is_read()
+        self._reader_timer = _cancelled(self._reader_timer)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._wait_for_reader()
+        self._expect_reader()
 
-    def _wait_for_reader(self) -> None:
-        """A connection that is closed waits for what was not read yet: not for ever."""
-        if self._stalled is None:
-            self._stalled = self.loop.call_later(self.stalled_seconds, self.transport.abort)
+    def _expect_reader(self) -> None:
+        """Abort the connection if the client does not read; a closed one waits for it too."""
+        if self._reader_timer is None:
+            self._reader_timer = self.loop.call_later(self.stalled_seconds, self.transport.abort)
 
-    def _is_read(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """Cancel a timer; gives None for the attribute that held it."""
+    if timer is not None:
+        timer.cancel()
+    return None
 
 
 class EscapedFormatter(logging.Formatter):
-    """Log records and their tracebacks, with control characters shown: they may quote a request."""
+    """Log records with escaped control characters, as they may quote a request."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_text(super().format(record))
@@ -107,7 +108,7 @@ LOGGING: dict[str, Any] = {
 
 
 class Server(uvicorn.Server):
-    """uvicorn, on a socket that is bound before it starts: the address is known at once."""
+    """uvicorn on a socket that is bound in advance, so that the port is known before it starts."""
 
     grace = 2  # seconds for open streams to end
 
@@ -117,31 +118,31 @@ class Server(uvicorn.Server):
                 app,
                 host=host,
                 port=port,
-                http=PromptProtocol,
+                http=TimeoutProtocol,
                 ws="none",
                 log_config=LOGGING,
                 log_level="error",
                 access_log=False,
                 server_header=False,
-                limit_concurrency=CONNECTIONS,
+                limit_concurrency=MAX_CONNECTIONS,
                 timeout_keep_alive=30,
                 timeout_graceful_shutdown=self.grace,
             )
         )
         self.app = app
-        self.socket = bound(host, port)
+        self.socket = bind_socket(host, port)
 
     @property
     def port(self) -> int:
         return int(self.socket.getsockname()[1])
 
     def serve_here(self) -> None:
-        """Until Ctrl-C."""
+        """Serve until Ctrl-C."""
         self.run(sockets=[self.socket])
 
     @contextmanager
     def in_background(self) -> Iterator[str]:
-        """In a thread; gives the address."""
+        """Serve in a thread; gives the address."""
         thread = threading.Thread(target=self.serve_here, daemon=True)
         thread.start()
         try:
@@ -155,7 +156,7 @@ class Server(uvicorn.Server):
             thread.join(self.grace + 10)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Streams end first; whoever still waits for a model is let go without a word."""
+        """End the streams first; requests that wait for a model are dropped without a log line."""
         self.app.state.explorer.closing = True
         logging.getLogger("uvicorn.error").disabled = True
         try:
@@ -166,30 +167,25 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Any:
         if threading.current_thread() is threading.main_thread():
             return super().capture_signals()
-        return _nothing()
+        return nullcontext()
 
 
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """A socket on this port, or on a free one if somebody has it."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens on this port, or on a free one if it is taken."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         )[0]
     except OSError as problem:
         raise ValueError(f"there is no host {host!r}: {problem.strerror}") from None
-    found = socket.socket(family, kind, protocol)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind(address)
-        found.listen(CONNECTIONS)  # whoever comes before the server has started waits for it
+        bound.bind(address)
+        bound.listen(MAX_CONNECTIONS)  # early connections wait until the server has started
     except OSError as problem:
-        found.close()
+        bound.close()
         if port == 0:
-            raise ValueError(f"nobody can listen on {host}: {problem.strerror}") from None
-        return bound(host, 0)
-    return found
+            raise ValueError(f"cannot listen on {host}: {problem.strerror}") from None
+        return bind_socket(host, 0)
+    return bound

@@ -1,8 +1,8 @@
-"""What attention computes between its inputs and its outputs, as named stages.
+"""Named stages of a forward pass, and how attention computes them.
 
-One set of names for Python, JSON, documents and pages. `of_kernel` is the whole ladder of one
-attention; `basic_stages` the same ladder without parameters; `reduced` what is left of the
-weights when a whole map would be too much to keep.
+Python, JSON, the documentation and the page share these names. `attention_stages` computes all
+stages of one attention, `basic_stages` those of attention without parameters, and `summaries`
+small summaries of weights whose full map would take too much memory.
 
 Axes: B batch, H heads, Q queries, K keys, D head width, T tokens, E model width.
 """
@@ -18,7 +18,7 @@ from clearformer.core.kernels import one_for_each_query_head, weights
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Pattern
 
-# Where each stage is found, in the order of the computation, and its axes.
+# The stages by module, in the order of the computation, with their axes.
 KERNEL = {
     "q": "H,Tq,D",
     "k": "H,Tk,D",
@@ -34,41 +34,39 @@ PROJECTIONS = {"q_proj": "H,T,D", "k_proj": "H,T,D"}
 ATTENTION = {"attn_in": "T,E", "attn_out": "T,E"}
 BLOCK = {"resid_pre": "T,E", "resid_mid": "T,E", "resid_post": "T,E"}
 FEED_FORWARD = {"mlp_pre": "T,F", "mlp_hidden": "T,F", "mlp_out": "T,E"}
-REDUCED = {"thumbs": "H,t,t", "entropy": "H,Tq", "previous": "H", "first": "H"}
+SUMMARIES = {"thumbs": "H,t,t", "entropy": "H,Tq", "previous": "H", "first": "H"}
 OUTPUT = {"logits": "T,V"}
-AXES = {**ATTENTION, **PROJECTIONS, **KERNEL, **BLOCK, **FEED_FORWARD, **REDUCED, **OUTPUT}
+AXES = {**ATTENTION, **PROJECTIONS, **KERNEL, **BLOCK, **FEED_FORWARD, **SUMMARIES, **OUTPUT}
 
-THUMB = 64  # the longest side of a small picture
+THUMBNAIL_SIDE = 64  # pixels
 
 
-def of_kernel(
+def attention_stages(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None
 ) -> dict[str, Tensor]:
     """Every stage from queries, keys and values to the outputs of the heads: eq. 6 to eq. 9."""
     k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)
-    found = {"q": q, "k": k, "v": v}
-    found["scores_raw"] = q @ k.transpose(-2, -1)  # (B, H, Q, K)  eq. 6
-    found["scores_scaled"] = found["scores_raw"] / math.sqrt(q.shape[-1])  # eq. 9
-    scores = found["scores_scaled"]
+    tensors = {"q": q, "k": k, "v": v}
+    tensors["scores_raw"] = q @ k.transpose(-2, -1)  # (B, H, Q, K)  eq. 6
+    scores = tensors["scores_scaled"] = tensors["scores_raw"] / math.sqrt(q.shape[-1])  # eq. 9
     if bias is not None:
-        found["bias"] = bias.expand_as(scores)
+        tensors["bias"] = bias.expand_as(scores)
         scores = scores + bias
-    # A decoder may have more queries than its source has keys, which no table is made for.
+    # Cross-attention may have more queries than keys, for which a mask has no table.
     hidden = None if mask.hides_nothing(q.shape[-2]) else ~mask.table(q, k)
-    found["scores_masked"] = scores if hidden is None else scores.masked_fill(hidden, -math.inf)
-    found["weights"] = weights(q, k, mask, bias)  # eq. 7
-    found["head_out"] = found["weights"] @ v  # (B, H, Q, D)  eq. 8
-    return found
+    tensors["scores_masked"] = scores if hidden is None else scores.masked_fill(hidden, -math.inf)
+    tensors["weights"] = weights(q, k, mask, bias)  # eq. 7
+    tensors["head_out"] = tensors["weights"] @ v  # (B, H, Q, D)  eq. 8
+    return tensors
 
 
 def basic_stages(x: Tensor, pattern: Pattern) -> dict[str, Tensor]:
-    """The same stages of attention without parameters, for vectors (T, E): eq. 1 to eq. 3.
+    """The stages of attention without parameters, for vectors (T, E): eq. 1 to eq. 3.
 
-    A vector is its own query, key and value, and nothing is divided by yet.
+    Each vector is its own query, key and value, and the scores are not scaled.
     """
     raw = x @ x.T  # (T, T)  eq. 1
-    seen = pattern.table(len(x), len(x))
-    masked = raw.masked_fill(~seen, float("-inf"))
+    masked = raw.masked_fill(~pattern.table(len(x), len(x)), -math.inf)
     shares = masked.softmax(dim=-1)  # eq. 2
     return {
         "q": x,
@@ -82,53 +80,54 @@ def basic_stages(x: Tensor, pattern: Pattern) -> dict[str, Tensor]:
     }
 
 
-def reduced(shares: Tensor, wanted: Collection[str]) -> dict[str, Tensor]:
-    """What is kept of weights (B, H, Q, K) where the whole map is not."""
-    found = {}
+def summaries(weights: Tensor, wanted: Collection[str]) -> dict[str, Tensor]:
+    """Summaries of weights (B, H, Q, K): thumbnails, entropy, and attention to two positions."""
+    tensors = {}
     if "thumbs" in wanted:
-        found["thumbs"] = pooled(shares, THUMB)
+        tensors["thumbs"] = downscaled(weights, THUMBNAIL_SIDE)
     if "entropy" in wanted:
-        found["entropy"] = entropy(shares)
-    queries, keys = shares.shape[-2:]
+        tensors["entropy"] = entropy(weights)
     if "previous" in wanted:
-        # The queries are the last of the keys; the first of all has nothing before it.
-        last = torch.arange(max(keys - queries, 0), keys)[:queries]
-        rows = torch.arange(len(last))[last > 0]
-        before = shares[..., rows, last[last > 0] - 1]  # (B, H, queries with one before)
-        found["previous"] = before.mean(-1) if len(rows) else shares.new_zeros(shares.shape[:2])
+        tensors["previous"] = _weight_of_previous(weights)
     if "first" in wanted:
-        found["first"] = shares[..., 0].mean(-1)  # (B, H)
-    return found
+        tensors["first"] = weights[..., 0].mean(-1)  # (B, H)
+    return tensors
 
 
-def pooled(table: Tensor, side: int) -> Tensor:
-    """A table (B, H, Q, K) of at most `side` by `side`: the largest of each square stays."""
-    size = pooling(table.shape[-2], table.shape[-1], side)
+def _weight_of_previous(weights: Tensor) -> Tensor:
+    """The mean weight that queries give to the position before them: (B, H)."""
+    queries, keys = weights.shape[-2:]
+    # The queries are the last of the keys; the first position has none before it.
+    positions = torch.arange(max(keys - queries, 0), keys)[:queries]
+    rows = torch.arange(len(positions))[positions > 0]
+    if not len(rows):
+        return weights.new_zeros(weights.shape[:2])
+    return weights[..., rows, positions[positions > 0] - 1].mean(-1)
+
+
+def downscaled(table: Tensor, side: int) -> Tensor:
+    """A table (B, H, Q, K) max-pooled to at most `side` by `side`."""
+    size = -(-max(table.shape[-2:]) // side)
     return F.max_pool2d(table, size, ceil_mode=True) if size > 1 else table
 
 
-def pooling(queries: int, keys: int, side: int) -> int:
-    """The side of the squares of which the largest stays."""
-    return -(-max(queries, keys) // side)
-
-
-def entropy(shares: Tensor) -> Tensor:
-    """How spread the weights of each query are, in bits: (..., K) -> (...)."""
-    return torch.special.entr(shares).sum(-1) / math.log(2)
+def entropy(probabilities: Tensor) -> Tensor:
+    """The entropy of distributions in bits: (..., K) -> (...)."""
+    return torch.special.entr(probabilities).sum(-1) / math.log(2)
 
 
 def all_finite(tensor: Tensor) -> bool:
-    """Whether nothing is NaN or infinite, by one sum: NaN and infinities do not vanish in it."""
+    """Whether a tensor has neither NaN nor infinities: one sum, in which they would persist."""
     return math.isfinite(float(tensor.detach().sum()))
 
 
-def not_finite(found: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
-    """Of each stage, how many NaN and how many infinities it has, where it has any.
+def count_nonfinite(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """The number of NaN and of infinities in each stage that has any.
 
     A masked score is -inf by design and not counted.
     """
     counts = {}
-    for stage, tensor in found.items():
+    for stage, tensor in tensors.items():
         if all_finite(tensor):
             continue
         infinite = tensor == math.inf if stage == "scores_masked" else tensor.isinf()

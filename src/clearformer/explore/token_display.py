@@ -1,45 +1,46 @@
-"""Tokens as they are shown: number, id, text, and a form in which everything is visible."""
+"""Tokens as the page displays them: position, id, text, and a form with visible whitespace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any
 
-from clearformer.explore.subject import Subject
+from clearformer.explore.traced_model import TracedModel
 from clearformer.text import BytePairs, Bytes, Tokenizer
+from clearformer.text.specs import byte_characters
 
-SIGNS = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
+SYMBOLS = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
+# The byte of each character in a byte-level BPE vocabulary.
+BYTE_OF = {character: byte for byte, character in enumerate(byte_characters())}
 
 
-def tokens(subject: Subject, ids: Sequence[int], first: int = 0) -> list[dict[str, Any]]:
-    """A row for each token; those before place 0 (of a memory) have negative numbers."""
-    texts, displays = _texts(subject, ids), _displays(subject, ids)
-    specials = set(subject.marks)
-    specials |= set(subject.tokenizer.specials.values()) if subject.tokenizer else set()
-    special = [each in specials for each in ids]
-    columns = (ids, texts, displays, special, _joined(subject, texts, special))
-    names = ("id", "text", "display", "special", "joined")
+def tokens(model: TracedModel, ids: Sequence[int], first: int = 0) -> list[dict[str, Any]]:
+    """The tokens of a sequence; those in a memory have negative positions."""
+    special_ids = set(model.marks)
+    special_ids |= set(model.tokenizer.specials.values()) if model.tokenizer else set()
+    special = [each in special_ids for each in ids]
+    items = vocabulary_items(model, ids)
+    joined = _continues_word(model, [item["text"] for item in items], special)
     return [
-        {"i": i, **dict(zip(names, row, strict=True))}
-        for i, row in enumerate(zip(*columns, strict=True), start=first)
+        {"i": i, **item, "special": special[n], "joined": joined[n]}
+        for n, (i, item) in enumerate(enumerate(items, start=first))
     ]
 
 
-def words(subject: Subject, ids: Iterable[int]) -> list[dict[str, Any]]:
-    """The same for tokens that stand nowhere, such as candidates."""
+def vocabulary_items(model: TracedModel, ids: Iterable[int]) -> list[dict[str, Any]]:
+    """Tokens without a position, such as candidates."""
     listed = list(ids)
     return [
-        {"id": id, "text": text, "display": display}
-        for id, text, display in zip(
-            listed, _texts(subject, listed), _displays(subject, listed), strict=True
-        )
+        {"id": id, "text": text, "display": _display(model.tokenizer, id, text)}
+        for id, text in zip(listed, _texts(model, listed), strict=True)
     ]
 
 
-def _joined(subject: Subject, texts: Sequence[str], special: Sequence[bool]) -> list[bool]:
-    """Of each token, whether it goes on with the word of the one before."""
-    kind = None if subject.tokenizer is None else subject.tokenizer.kind
+def _continues_word(
+    model: TracedModel, texts: Sequence[str], special: Sequence[bool]
+) -> list[bool]:
+    """For each token, whether it continues the word of the one before."""
+    kind = None if model.tokenizer is None else model.tokenizer.kind
     if kind == "wordpiece":
         return [text.startswith("##") for text in texts]
     if kind in (None, "words"):
@@ -54,57 +55,43 @@ def _joined(subject: Subject, texts: Sequence[str], special: Sequence[bool]) -> 
 
 
 def visible(text: str) -> str:
-    """A text in which spaces and ends of lines are seen, and what cannot be shown is spelled."""
-    return "".join(map(_sign, text))
+    """A text with visible whitespace and escaped control characters."""
+    return "".join(map(_symbol, text))
 
 
-def _texts(subject: Subject, ids: Sequence[int]) -> list[str]:
-    tokenizer = subject.tokenizer
+def _texts(model: TracedModel, ids: Sequence[int]) -> list[str]:
+    tokenizer = model.tokenizer
     if isinstance(tokenizer, Bytes):
-        marks = subject.marks
+        marks = model.marks
         return [marks.get(each) or tokenizer.decode([each]) for each in ids]
-    return subject.pieces(ids)
+    return model.pieces(ids)
 
 
-def _displays(subject: Subject, ids: Sequence[int]) -> list[str]:
-    tokenizer = subject.tokenizer
-    spelled = [None if tokenizer is None else raw(tokenizer, each) for each in ids]
-    return [
-        visible(text) if data is None else visible(data.decode("utf-8", "surrogateescape"))
-        for data, text in zip(spelled, _texts(subject, ids), strict=True)
-    ]
+def _display(tokenizer: Tokenizer | None, id: int, text: str) -> str:
+    data = None if tokenizer is None else token_bytes(tokenizer, id)
+    return visible(text if data is None else data.decode("utf-8", "surrogateescape"))
 
 
-def raw(tokenizer: Tokenizer, token: int) -> bytes | None:
-    """The bytes of a token that may be part of a character; none: it is whole text."""
+def token_bytes(tokenizer: Tokenizer, token: int) -> bytes | None:
+    """The bytes of a token that may be part of a character; None if it is whole text."""
     if token >= tokenizer.size:
-        return None  # a mark, which is no text
+        return None  # a start or end token, which has no text
     if isinstance(tokenizer, Bytes):
         return bytes([token])
     if isinstance(tokenizer, BytePairs):
-        table = _byte_of_sign()
         name = tokenizer.spec.vocabulary[token]
-        if token not in tokenizer.specials.values() and all(sign in table for sign in name):
-            return bytes(table[sign] for sign in name)
+        if token not in tokenizer.specials.values() and all(each in BYTE_OF for each in name):
+            return bytes(BYTE_OF[each] for each in name)
     return None
 
 
-@cache
-def _byte_of_sign() -> dict[str, int]:
-    """How byte-level BPE writes bytes: printable ones as themselves, the others from 256 on."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    table = {chr(byte): byte for byte in printable}
-    return table | {chr(256 + place): byte for place, byte in enumerate(others)}
-
-
-def _sign(character: str) -> str:
-    if character in SIGNS:
-        return SIGNS[character]
+def _symbol(character: str) -> str:
+    if character in SYMBOLS:
+        return SYMBOLS[character]
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is part of a character
         return f"\\x{code - 0xDC00:02X}"
-    # A control sign could not be seen; a separator of lines or a mark of direction would act.
+    # Control characters are invisible; line separators and direction marks would take effect.
     if not character.isprintable():
         return f"\\x{code:02X}" if code < 256 else f"\\u{{{code:X}}}"
     return character

@@ -1,7 +1,7 @@
-"""What a model computed for one text, stage by stage: `trace(model, text).get("weights", 2, 1)`.
+"""Traces a forward pass stage by stage: `trace(model, text).get("weights", layer=2, head=1)`.
 
-The model computes as ever; `recording.py` lends it parts that also write down, and takes them
-back. Stages and their names are those of `stages.py`.
+`recording.py` records the stages without changing what the model computes. The names of the
+stages are those of `stages.py`.
 
 Axes: T tokens, Q queries, K keys, H heads, D head width, V vocabulary.
 """
@@ -20,15 +20,15 @@ from clearformer.core.cache import Cache, HiddenMemory
 from clearformer.core.model import Seq2Seq
 from clearformer.explore.recording import (
     PATTERNS,
+    AnyTransformer,
     MaskChoice,
-    Model,
-    Notes,
-    Place,
+    PartLayer,
+    Recorder,
     attentions,
     recording,
 )
 from clearformer.explore.stages import AXES, basic_stages
-from clearformer.explore.subject import Input, Subject, as_subject, read
+from clearformer.explore.traced_model import ModelInput, TracedModel, as_traced_model, encode_input
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,42 +38,42 @@ __all__ = ["PATTERNS", "MaskChoice", "Trace", "attentions", "basic_stages", "tra
 
 @dataclass(frozen=True)
 class Trace:
-    """Every stage that was asked for, by part and layer, and what the model put out."""
+    """The captured stages by part and layer, and the output of the model."""
 
-    recorded: Mapping[Place, Mapping[str, Tensor]]  # by (part, layer); each has a batch of one
-    output: Any  # as the model gives it: logits, of BERT two of them
-    subject: Subject
-    input: Input
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what `trace` was asked
-    not_finite: Mapping[Place, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
-    shapes: Mapping[Place, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    recorded: Mapping[PartLayer, Mapping[str, Tensor]]  # by (part, layer); each has a batch of one
+    output: Any  # of the module: logits, or a tuple of them
+    model: TracedModel
+    input: ModelInput
+    settings: Mapping[str, Any] = field(default_factory=dict)  # arguments of `trace`
+    nonfinite: Mapping[PartLayer, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    shapes: Mapping[PartLayer, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
 
     def get(
         self, stage: str, layer: int | None = None, head: int | None = None, part: str = "self"
     ) -> Tensor:
-        """One stage of one layer, of all heads or of one; the logits belong to no layer."""
+        """One stage of a layer, for all heads or one; the logits belong to no layer."""
         if stage == "logits":
             return self.logits
         if layer is None:
-            raise ValueError(f"{stage} is computed in every layer: say which, as in layer=0")
+            raise ValueError(f"{stage} is computed in every layer: choose one, as in layer=0")
         if (part, layer) not in self.recorded:
             known = ", ".join(f"{part} {layer}" for part, layer in self.recorded)
             raise ValueError(f"{part} layer {layer} was not recorded: there are {known}")
-        found = self.recorded[part, layer]
-        if stage not in found:
-            raise ValueError(f"there is no stage {stage!r}: there are {', '.join(found)}")
+        stages = self.recorded[part, layer]
+        if stage not in stages:
+            raise ValueError(f"there is no stage {stage!r}: there are {', '.join(stages)}")
         if head is None:
-            return found[stage][0]
+            return stages[stage][0]
         if not AXES[stage].startswith("H"):
             raise ValueError(f"{stage} has no heads: leave head out")
-        heads = found[stage].shape[1]
+        heads = stages[stage].shape[1]
         if not 0 <= head < heads:
             raise ValueError(f"head is {head}, but the model has heads 0 to {heads - 1}")
-        return found[stage][0, head]
+        return stages[stage][0, head]
 
     @property
     def logits(self) -> Tensor:
-        """What the model put out: (T, V), or (C,) of a classifier."""
+        """The logits of the model: (T, V), or (C,) of a classifier."""
         output = self.output[0] if isinstance(self.output, tuple) else self.output
         logits: Tensor = output[0]
         return logits
@@ -82,30 +82,39 @@ class Trace:
     def parts(self) -> list[str]:
         return list(dict.fromkeys(part for part, _ in self.recorded))
 
+    def layers(self, part: str) -> list[int]:
+        """The recorded layers of a part."""
+        return [layer for each, layer in self.recorded if each == part]
+
+    def stacked(self, stage: str, part: str) -> Tensor:
+        """One stage of all recorded layers of a part: (L, ...)."""
+        return torch.stack([self.recorded[part, n][stage][0] for n in self.layers(part)])
+
     def tokens(self, part: str = "self") -> list[str]:
-        """The tokens that look, as text."""
-        return self.subject.pieces(self.input.queries(part))
+        """The tokens at the query positions, as text."""
+        return self.model.pieces(self.input.queries(part))
 
     def key_tokens(self, part: str = "self") -> list[str]:
-        """The tokens that are looked at: of a memory first, of the source in cross-attention."""
-        return self.subject.pieces(self.input.keys(part))
+        """The tokens at the key positions: a memory comes first, and cross-attention has the
+        source."""
+        return self.model.pieces(self.input.keys(part))
 
     # --- pictures --------------------------------------------------------------------------
 
     def picture(self, layer: int = 0, head: int = 0, part: str | None = None) -> Figure:
-        """The weights of one head, for papers and slides."""
+        """A figure of the weights of one head."""
         from clearformer.explore import figures
 
         return figures.attention(self, layer, head, part or self.parts[0])
 
     def html(self, layer: int = 0, head: int = 0, query: int | None = None) -> str:
-        """One file that shows this trace in any browser, without a network."""
+        """A self-contained HTML page that shows this trace in any browser, offline."""
         from clearformer.explore.notebook import page
 
         return page(self, layer, head, query)
 
     def save(self, path: Path | str, layer: int = 0, head: int = 0) -> None:
-        """The same as a file."""
+        """Write the HTML page to a file."""
         Path(path).write_text(self.html(layer, head), encoding="utf-8")
 
     def _repr_html_(self) -> str:
@@ -115,7 +124,7 @@ class Trace:
 
 
 def trace(
-    model: Model | Any,
+    model: Any,
     tokens: str | Tensor | Sequence[int] | tuple[Any, Any],
     capture: Collection[str] = tuple(AXES),
     *,
@@ -126,60 +135,62 @@ def trace(
     segment: int | None = None,
     memory: int | None = None,
 ) -> Trace:
-    """Run a text through a model and note what it computed.
+    """Run a text through a model and record what it computes.
 
-    `model` is a model, or anything that has one with its config and tokenizer (what `open_run`
-    gives); then `tokens` may be text. An encoder-decoder reads `(source, target)`, or one
-    sequence for both. `mask` replaces the model's pattern (padding stays), `positions=False`
-    takes away every position scheme: together they show a transformer as the set function it
-    is. `pad_to` adds padding, to see that nobody looks at it. A model with a memory reads
-    segment by segment, and the last one is noted.
+    `model` is a module, or an object that has one with its config and tokenizer, such as the
+    result of `open_run`; then `tokens` may be text. An encoder-decoder takes `(source, target)`,
+    or one sequence for both. `mask` replaces the model's attention pattern (padding stays
+    masked) and `positions=False` removes every position scheme; with both, a transformer is a
+    function of a set. `pad_to` adds padding. A model with a memory reads segment by segment, and
+    the last segment is recorded.
     """
     unknown = sorted(set(capture) - AXES.keys())
     if unknown:
         raise ValueError(f"there is no stage {unknown[0]!r}: there are {', '.join(AXES)}")
     if mask not in ("model", *PATTERNS):
         raise ValueError(f"mask is {mask!r}, but it must be model, none or causal")
-    subject = as_subject(model)
-    given = read(subject, tokens, pad_to=pad_to, segment=segment, memory=memory)
-    _require_layers(subject.model, layers)
-    notes = Notes(capture, layers)
-    inner, was_training = subject.model, subject.model.training
-    inner.eval()
+    traced = as_traced_model(model)
+    given = encode_input(traced, tokens, pad_to=pad_to, segment=segment, memory=memory)
+    module = traced.module
+    _require_layers(module, layers)
+    recorder = Recorder(capture, layers)
+    was_training = module.training
+    module.eval()
     try:
-        with torch.inference_mode(), recording(inner, notes, mask, positions):
-            output = _run(subject, given)
+        with torch.inference_mode(), recording(module, recorder, mask, positions):
+            output = _run(module, given, traced.device)
     finally:
-        inner.train(was_training)
+        module.train(was_training)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
     settings |= {} if memory is None else {"segment": segment, "memory": memory}
-    return Trace(notes.recorded, output, subject, given, settings, notes.not_finite, notes.shapes)
+    return Trace(
+        recorder.recorded, output, traced, given, settings, recorder.nonfinite, recorder.shapes
+    )
 
 
-def _run(subject: Subject, given: Input) -> Any:
-    """The model's output for the input, for the last segment where there is a memory."""
-    model, device = subject.model, subject.device
+def _run(module: AnyTransformer, given: ModelInput, device: torch.device) -> Any:
+    """The output for the input, or for its last segment if the model has a memory."""
 
     def on_device(x: Tensor | None) -> Tensor | None:
         return None if x is None else x.to(device)
 
-    if isinstance(model, Seq2Seq):
+    if isinstance(module, Seq2Seq):
         assert given.target is not None
         source, target = given.tokens.to(device), given.target.to(device)
-        return model(source, target, on_device(given.keep), on_device(given.target_keep))
+        return module(source, target, on_device(given.keep), on_device(given.target_keep))
     caches: list[Cache] | None = None
     if given.memory is not None:
-        caches = [HiddenMemory(given.memory) for _ in model.stack.blocks]
+        caches = [HiddenMemory(given.memory) for _ in module.stack.blocks]
         for start in range(0, given.start, given.segment):
-            model(given.tokens[:, start : start + given.segment].to(device), caches=caches)
+            module(given.tokens[:, start : start + given.segment].to(device), caches=caches)
             for cache in caches:
                 cache.advance()
-    own = given.tokens[:, given.start :].to(device)
-    return model(own, on_device(given.keep), on_device(given.segments), caches)
+    tokens = given.tokens[:, given.start :].to(device)
+    return module(tokens, on_device(given.keep), on_device(given.segments), caches)
 
 
-def _require_layers(model: Model, layers: Sequence[int] | None) -> None:
-    count = 1 + max(layer for _, layer in attentions(model))
+def _require_layers(module: AnyTransformer, layers: Sequence[int] | None) -> None:
+    count = 1 + max(layer for _, layer in attentions(module))
     for layer in layers or ():
         if not 0 <= layer < count:
             raise ValueError(f"layer is {layer}, but the model has layers 0 to {count - 1}")

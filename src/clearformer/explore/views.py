@@ -1,4 +1,4 @@
-"""What pages show of a trace: answers made of its tensors, one function for each.
+"""JSON views of a cached trace, one function for each request of the page.
 
 Axes: L layers, H heads, Q queries, K keys, D head width, E model width, V vocabulary.
 """
@@ -6,154 +6,146 @@ Axes: L layers, H heads, Q queries, K keys, D head width, E model width, V vocab
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.config import Classifier, NextToken, Seq2SeqConfig, UntrainedHead
+from clearformer.config import (
+    AnyModelConfig,
+    Classifier,
+    NextToken,
+    Seq2SeqConfig,
+    UntrainedHead,
+)
 from clearformer.core.attention import Attention
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, stages, token_display
-from clearformer.explore.errors import Problem, bad_field, unknown
-from clearformer.explore.limits import LARGEST_RESPONSE, POOLED_FROM, TOP_TOKENS
+from clearformer.explore.errors import Problem, bad_field, require_index, too_big, unknown
+from clearformer.explore.limits import MAX_RESPONSE_BYTES, POOL_ABOVE, TOP_TOKENS
 from clearformer.explore.recording import attentions
 from clearformer.explore.trace import Trace
-from clearformer.explore.trace_cache import Kept
+from clearformer.explore.trace_cache import CachedTrace
 
 SCORES = ("scores_raw", "scores_scaled", "bias", "scores_masked", "weights")
+KEY_STAGES = ("k", "v", "k_proj")  # with a row for each key; the others have one for each query
+HEAD_STAGES = ("q", "q_proj", "head_out", *KEY_STAGES, *SCORES)
 
 
-# --- all layers at a glance ----------------------------------------------------------------
+# --- overview of all layers ----------------------------------------------------------------
 
 
-def overview(kept: Kept) -> dict[str, Any]:
-    """The answer to a new trace: tokens, and every head as a small picture."""
-    found, opened = kept.overview, kept.opened
-    given, parts = found.input, found.parts
-    by_part = {part: _layers(found, part) for part in parts}
-    tokens = {part: token_display.tokens(found.subject, given.queries(part)) for part in parts}
+def overview(cached: CachedTrace) -> dict[str, Any]:
+    """The response to a new trace: tokens, and a thumbnail of every head."""
+    trace, loaded = cached.overview, cached.loaded
+    model, given, parts = trace.model, trace.input, trace.parts
+    queries = {part: token_display.tokens(model, given.queries(part)) for part in parts}
     keys = {
-        part: token_display.tokens(found.subject, given.keys(part), first=-given.remembered)
+        part: token_display.tokens(model, given.keys(part), first=-given.remembered)
         for part in parts
     }
-    main, everything = parts[0], given.tokens[0].tolist()
-    answer: dict[str, Any] = {
-        "id": kept.id,
-        "model": opened.entry.id,
-        "checkpoint": opened.checkpoint,
-        "family": family(opened.config.name),
-        "tokens": tokens[main],
-        "target_tokens": tokens.get("decoder"),
+    main, all_ids = parts[0], given.tokens[0].tolist()
+    response: dict[str, Any] = {
+        "id": cached.id,
+        "model": loaded.entry.id,
+        "checkpoint": loaded.checkpoint,
+        "family": family(loaded.config),
+        "tokens": queries[main],
+        "target_tokens": queries.get("decoder"),
         "sentences": None if given.segments is None else given.segments[0].tolist(),
-        "text_tokens": token_display.tokens(found.subject, everything) if given.start else None,
-        "query_tokens": tokens,
+        "text_tokens": token_display.tokens(model, all_ids) if given.start else None,
+        "query_tokens": queries,
         "key_tokens": keys,
         "parts": [
-            {"part": part, "n_layers": len(layers), "rows": len(tokens[part]),
+            {"part": part, "n_layers": len(trace.layers(part)), "rows": len(queries[part]),
              "cols": len(keys[part])}
-            for part, layers in by_part.items()
+            for part in parts
         ],
-        "n_layers": len(by_part[main]),
-        "n_heads": opened.config.heads,
+        "n_layers": len(trace.layers(main)),
+        "n_heads": loaded.config.heads,
         "memory": given.remembered,
-        "thumbs": _thumbs(by_part),
-        "shapes": shapes(found),
-        "bits": _bits(found),
-        "probs": _probabilities(found),
-        "nonfinite": nonfinite(kept),
+        "thumbs": _thumbnails(trace),
+        "shapes": shapes(trace),
+        "bits": _surprisal(trace),
+        "probs": _class_probabilities(trace),
+        "nonfinite": nonfinite(cached),
         "truncated": False,
-        "settings": dict(found.settings),
+        "settings": dict(trace.settings),
     }  # fmt: skip
     for name in ("entropy", "previous", "first"):
-        answer[name] = {
-            part: arrays.floats(torch.stack([layer[name][0] for layer in layers]))
-            for part, layers in by_part.items()
-        }
-    return answer
+        response[name] = {part: arrays.floats(trace.stacked(name, part)) for part in parts}
+    return response
 
 
-def family(name: str) -> str:
-    return name.partition("-")[0]
+def family(config: AnyModelConfig) -> str:
+    return config.name.partition("-")[0]
 
 
-def _layers(found: Trace, part: str) -> list[Mapping[str, Tensor]]:
-    return [stages for (own, _), stages in found.recorded.items() if own == part]
-
-
-def _thumbs(by_part: Mapping[str, list[Mapping[str, Tensor]]]) -> dict[str, Any]:
-    """One byte a cell; the side is halved until all of them fit into an answer."""
-    maps = {
-        part: torch.stack([layer["thumbs"][0] for layer in layers])
-        for part, layers in by_part.items()
-    }  # each (L, H, t, t)
-    side = stages.THUMB
-    while sum(table.numel() for table in maps.values()) > LARGEST_RESPONSE // 2 and side > 4:
+def _thumbnails(trace: Trace) -> dict[str, Any]:
+    """One byte for each pixel; the side is halved until all of them fit into a response."""
+    maps = {part: trace.stacked("thumbs", part) for part in trace.parts}  # each (L, H, t, t)
+    side = stages.THUMBNAIL_SIDE
+    while sum(table.numel() for table in maps.values()) > MAX_RESPONSE_BYTES // 2 and side > 4:
         side //= 2
-        maps = {part: stages.pooled(table, side) for part, table in maps.items()}
+        maps = {part: stages.downscaled(table, side) for part, table in maps.items()}
     return {part: arrays.small(table) for part, table in maps.items()}
 
 
-def shapes(found: Trace) -> list[dict[str, Any]]:
-    """The shape of every stage of the first layer of each part, then of the output."""
-    rows = []
-    for (part, layer), own in found.shapes.items():
-        if layer == 0:
-            rows += [
-                {"part": part, "stage": stage, "axes": axes, "shape": list(own[stage])}
-                for stage, axes in stages.AXES.items()
-                if stage in own and stage not in stages.REDUCED
-            ]
-    axes = "T,V" if found.logits.dim() == 2 else "C"
-    last = {"part": found.parts[-1], "stage": "logits", "axes": axes}
-    return [*rows, {**last, "shape": list(found.logits.shape)}]
+def shapes(trace: Trace) -> list[dict[str, Any]]:
+    """The shape of every stage in the first layer of each part, then of the logits."""
+    rows: list[dict[str, Any]] = [
+        {"part": part, "stage": stage, "axes": axes, "shape": list(shapes[stage])}
+        for (part, layer), shapes in trace.shapes.items()
+        for stage, axes in stages.AXES.items()
+        if layer == 0 and stage in shapes and stage not in stages.SUMMARIES
+    ]
+    axes = "T,V" if trace.logits.dim() == 2 else "C"
+    logits = {"part": trace.parts[-1], "stage": "logits", "axes": axes}
+    return [*rows, {**logits, "shape": list(trace.logits.shape)}]
 
 
-def nonfinite(kept: Kept) -> list[dict[str, Any]]:
-    """Where there are NaN and infinities: in the parameters, then in what was computed."""
-    rows = []
-    for place, counts in kept.opened.not_finite.items():
-        part, layer = (None, None) if place is None else place
-        rows.append(_counted(part, layer, "parameters", counts))
-    for (part, layer), found in kept.overview.not_finite.items():
-        rows += [
-            _counted(part, layer, stage, found[stage]) for stage in stages.AXES if stage in found
-        ]
-    return rows
+def nonfinite(cached: CachedTrace) -> list[dict[str, Any]]:
+    """Where NaN and infinities are: in the parameters, then in the recorded stages."""
+    counts: list[tuple[str | None, int | None, str, tuple[int, int]]] = [
+        (*(place or (None, None)), "parameters", each)
+        for place, each in cached.loaded.nonfinite.items()
+    ]
+    for (part, layer), by_stage in cached.overview.nonfinite.items():
+        counts += [(part, layer, name, by_stage[name]) for name in stages.AXES if name in by_stage]
+    return [
+        {"part": part, "layer": layer, "stage": stage, "count": nan + inf, "nan": nan, "inf": inf}
+        for part, layer, stage, (nan, inf) in counts
+    ]
 
 
-def _counted(
-    part: str | None, layer: int | None, stage: str, counts: tuple[int, int]
-) -> dict[str, Any]:
-    nan, inf = counts
-    place = {"part": part, "layer": layer, "stage": stage}
-    return {**place, "count": nan + inf, "nan": nan, "inf": inf}
-
-
-def _bits(found: Trace) -> dict[str, Any] | None:
-    """How surprising each token was to what came before it, in bits; NaN for the first."""
-    config = found.subject.config
+def _surprisal(trace: Trace) -> dict[str, Any] | None:
+    """The surprisal of each token given those before it, in bits; NaN for the first."""
+    config = trace.model.config
     if config is None or not isinstance(config.head, NextToken):
         return None
-    if found.settings["mask"] == "none":
-        return None  # every token was seen before it was guessed
+    if trace.settings["mask"] == "none":
+        return None  # each prediction has seen its token
     part = "decoder" if isinstance(config, Seq2SeqConfig) else "self"
-    ids = torch.tensor(found.input.queries(part))
-    logs = found.logits.float().cpu().log_softmax(-1)  # (T, V)
-    surprise = -logs[:-1].gather(1, ids[1:, None])[:, 0] / math.log(2)
-    return arrays.floats(torch.cat((torch.tensor([math.nan]), surprise)))
+    ids = torch.tensor(trace.input.queries(part))
+    log_probs = trace.logits.float().cpu().log_softmax(-1)  # (T, V)
+    bits = -log_probs[:-1].gather(1, ids[1:, None])[:, 0] / math.log(2)
+    return arrays.floats(torch.cat((torch.tensor([math.nan]), bits)))
 
 
-def _probabilities(found: Trace) -> list[dict[str, Any]] | None:
-    config = found.subject.config
+def _class_probabilities(trace: Trace) -> list[dict[str, Any]] | None:
+    config = trace.model.config
     if config is None or not isinstance(config.head, Classifier):
         return None
-    shares = found.logits.float().softmax(-1).tolist()
+    return class_probabilities(config.head, trace.logits)
+
+
+def class_probabilities(head: Classifier, logits: Tensor) -> list[dict[str, Any]]:
+    """Each class with its probability, from logits (C,)."""
+    probabilities = logits.float().softmax(-1).tolist()
     return [
-        {"label": name, "p": arrays.number(share)}
-        for name, share in zip(label_names(config.head), shares, strict=True)
+        {"label": name, "p": arrays.number(p)}
+        for name, p in zip(label_names(head), probabilities, strict=True)
     ]
 
 
@@ -164,123 +156,114 @@ def label_names(head: Classifier) -> tuple[str, ...]:
 # --- one head ------------------------------------------------------------------------------
 
 
-def place(kept: Kept, layer: int, head: int, part: str | None) -> str:
-    """The part that was asked for, once part, layer and head are known to exist."""
-    found = kept.overview
-    part = part or found.parts[0]
-    if part not in found.parts:
+def require_head(cached: CachedTrace, layer: int, head: int, part: str | None) -> str:
+    """The requested part, once part, layer and head are known to exist."""
+    trace = cached.overview
+    part = part or trace.parts[0]
+    if part not in trace.parts:
         raise unknown("part", part)
-    layers = sum(own == part for own, _ in found.recorded)
-    for name, value, count in (
-        ("layer", layer, layers),
-        ("head", head, kept.opened.config.heads),
-    ):
-        if not 0 <= value < count:
-            raise bad_field(name, f"{name} is {value}, but there are {name}s 0 to {count - 1}")
+    require_index("layer", layer, len(trace.layers(part)))
+    require_index("head", head, cached.loaded.config.heads)
     return part
 
 
-def attention(kept: Kept, layer: int, head: int, stage: str, part: str | None) -> dict[str, Any]:
-    """One stage of one head, whole; of a very long text, the largest of each four cells."""
-    part = place(kept, layer, head, part)
-    found = kept.layer(layer).recorded[part, layer]
-    if stage not in found:
+def attention(
+    cached: CachedTrace, layer: int, head: int, stage: str, part: str | None
+) -> dict[str, Any]:
+    """One stage of one head; a very long text is max-pooled to half its size."""
+    part = require_head(cached, layer, head, part)
+    recorded = cached.layer(layer).recorded[part, layer]
+    if stage not in recorded:
         raise Problem(
-            409,
-            "no_stage",
-            f"this model has no {stage}: its positions add nothing to the scores",
+            409, "no_stage", f"this model has no {stage}: its positions do not change the scores"
         )
-    table = found[stage][0, head]  # (Q, K)
-    size = 2 if max(table.shape) > POOLED_FROM else 1
-    shown = F.max_pool2d(table[None, None], size, ceil_mode=True)[0, 0]
-    low, high = limits(table)
+    table = recorded[stage][0, head]  # (Q, K)
+    size = 2 if max(table.shape) > POOL_ABOVE else 1
+    low, high = finite_range(table)
     return {
         "rows": table.shape[0],
         "cols": table.shape[1],
         "pooled": size,
-        "values": arrays.floats(shown),
+        "values": arrays.floats(F.max_pool2d(table[None, None], size, ceil_mode=True)[0, 0]),
         "min": low,
         "max": high,
     }
 
 
-def limits(table: Tensor) -> tuple[float, float]:
-    """The least and the largest finite number: the ends of a legend."""
+def finite_range(table: Tensor) -> tuple[float, float]:
+    """The smallest and the largest finite value."""
     finite = table[table.isfinite()]
     return (float(finite.min()), float(finite.max())) if finite.numel() else (0.0, 0.0)
 
 
-def query(kept: Kept, layer: int, head: int, i: int, part: str | None) -> dict[str, Any]:
-    """The whole ladder of one query."""
-    part = place(kept, layer, head, part)
-    found = {name: each[0] for name, each in kept.layer(layer).recorded[part, layer].items()}
-    i = index(i, found["q"].shape[1])
-    q, k, v = found["q"][head, i], found["k"][head], found["v"][head]  # (D,), (K, D), (K, D)
-    shares = found["weights"][head, i]  # (K,)
-    answer: dict[str, Any] = {
+def query(cached: CachedTrace, layer: int, head: int, i: int, part: str | None) -> dict[str, Any]:
+    """Every stage of one query."""
+    part = require_head(cached, layer, head, part)
+    tensors = _head_stages(cached, layer, head, part)
+    i = token_index(i, len(tensors["q"]))
+    rows = {name: each if name in KEY_STAGES else each[i] for name, each in tensors.items()}
+    return {
+        **_head_json(cached, layer, head, part, rows),
         "i": i,
-        "q": arrays.floats(q),
-        "k": arrays.floats(k),
-        "products": arrays.floats(q * k),
-        "v": arrays.floats(v),
-        "contributions": arrays.floats(shares[:, None] * v),
-        "output": arrays.floats(found["head_out"][head, i]),
-        "scale": math.sqrt(q.shape[-1]),
-        "group": group(kept, layer, head, part),
-        "bias": None,
-        "q_proj": arrays.floats(found["q_proj"][head, i]),
-        "k_proj": arrays.floats(found["k_proj"][head]),
+        "products": arrays.floats(rows["q"] * rows["k"]),
+        "contributions": arrays.floats(rows["weights"][:, None] * rows["v"]),
     }
-    for stage in SCORES:
-        if stage in found:
-            answer[stage] = arrays.floats(found[stage][head, i])
-    return answer
 
 
-def whole_head(kept: Kept, layer: int, head: int, part: str | None) -> dict[str, Any]:
-    """All queries of one head at once: what a page needs that cannot ask again."""
-    part = place(kept, layer, head, part)
-    found = {name: each[0, head] for name, each in kept.layer(layer).recorded[part, layer].items()
-             if stages.AXES[name].startswith("H")}  # fmt: skip
-    wanted = ("q", "k", "v", "head_out", "q_proj", "k_proj", *SCORES)
-    total = sum(found[name].numel() for name in wanted if name in found) * 4 * 4 // 3
-    if total > LARGEST_RESPONSE:
-        raise Problem(
-            413,
-            "too_big",
-            f"all queries of a head take {total:,} bytes, limit {LARGEST_RESPONSE:,}",
-            hint="ask for one query",
-            limit=LARGEST_RESPONSE,
+def whole_head(cached: CachedTrace, layer: int, head: int, part: str | None) -> dict[str, Any]:
+    """All queries of one head, for an exported page."""
+    part = require_head(cached, layer, head, part)
+    tensors = _head_stages(cached, layer, head, part)
+    total = sum(each.numel() for each in tensors.values()) * 4 * 4 // 3  # float32 in base64
+    if total > MAX_RESPONSE_BYTES:
+        raise too_big(
+            f"all queries of a head take {total:,} bytes, limit {MAX_RESPONSE_BYTES:,}",
+            MAX_RESPONSE_BYTES,
+            hint="request one query",
         )
-    answer = {name: arrays.floats(found[name]) for name in wanted if name in found}
-    answer["output"] = answer.pop("head_out")
-    scale = math.sqrt(found["q"].shape[-1])
-    return {"bias": None, **answer, "scale": scale, "group": group(kept, layer, head, part)}
+    return _head_json(cached, layer, head, part, tensors)
 
 
-def group(kept: Kept, layer: int, head: int, part: str) -> dict[str, int] | None:
-    """Which key head a query head shares with its neighbours; none: it has its own."""
-    own = attentions(kept.opened.subject.model)[part, layer]
-    if own.key_heads == own.heads:
+def _head_stages(cached: CachedTrace, layer: int, head: int, part: str) -> dict[str, Tensor]:
+    """The stages of one head, each with a row for each query or key."""
+    recorded = cached.layer(layer).recorded[part, layer]
+    return {name: recorded[name][0, head] for name in HEAD_STAGES if name in recorded}
+
+
+def _head_json(
+    cached: CachedTrace, layer: int, head: int, part: str, tensors: dict[str, Tensor]
+) -> dict[str, Any]:
+    response = {name: arrays.floats(each) for name, each in tensors.items()}
+    response["output"] = response.pop("head_out")
+    scale = math.sqrt(tensors["q"].shape[-1])
+    return {"bias": None, **response, "scale": scale, "group": group(cached, layer, head, part)}
+
+
+def group(cached: CachedTrace, layer: int, head: int, part: str) -> dict[str, int] | None:
+    """The key head that a query head shares with its neighbours; None if it has its own."""
+    attention = attentions(cached.loaded.model.module)[part, layer]
+    if attention.key_heads == attention.heads:
         return None
-    return {"key_head": head // (own.heads // own.key_heads), "of": own.key_heads}
+    return {"key_head": _key_head(attention, head), "of": attention.key_heads}
+
+
+def _key_head(attention: Attention, head: int) -> int:
+    return head // (attention.heads // attention.key_heads)
 
 
 def projection(
-    kept: Kept, layer: int, head: int, i: int, which: str, d: int, part: str | None
+    cached: CachedTrace, layer: int, head: int, i: int, which: str, d: int, part: str | None
 ) -> dict[str, Any]:
     """x·W + b for one component of a query, a key or a value."""
-    part = place(kept, layer, head, part)
-    traced = kept.layer(layer)
-    found = traced.recorded[part, layer]
-    own = attentions(kept.opened.subject.model)[part, layer]
-    if not 0 <= d < own.head_width:
-        raise bad_field("d", f"d is {d}, but a head has components 0 to {own.head_width - 1}")
-    i = index(i, found[which].shape[2])
-    x = _entered(kept, traced, layer, part, which, i)
-    row = _row(own, head, which, d)
-    w = own.project.weight[row].detach()
-    b = 0.0 if own.project.bias is None else float(own.project.bias[row].detach())
+    part = require_head(cached, layer, head, part)
+    recorded = cached.layer(layer).recorded[part, layer]
+    attention = attentions(cached.loaded.model.module)[part, layer]
+    require_index("d", d, attention.head_width)
+    i = token_index(i, recorded[which].shape[2])
+    x = _projection_input(cached, layer, part, which, i)
+    row = _projection_row(attention, head, which, d)
+    w, bias = attention.project.weight[row].detach(), attention.project.bias
+    b = 0.0 if bias is None else float(bias[row].detach())
     products = x * w
     return {
         "x": arrays.floats(x),
@@ -288,66 +271,62 @@ def projection(
         "products": arrays.floats(products),
         "b": arrays.number(b),
         "value": arrays.number(float(products.sum()) + b),
-        "turned": arrays.number(float(found[which][0, head, i, d])),
+        "turned": arrays.number(float(recorded[which][0, head, i, d])),
     }
 
 
-def _entered(kept: Kept, traced: Trace, layer: int, part: str, which: str, i: int) -> Tensor:
-    """The vector (E,) that a projection was made from."""
-    found = traced.recorded[part, layer]
+def _projection_input(cached: CachedTrace, layer: int, part: str, which: str, i: int) -> Tensor:
+    """The vector (E,) that was projected."""
+    trace = cached.layer(layer)
     if part == "cross" and which != "q":
-        model = kept.opened.subject.model
-        assert isinstance(model, Seq2Seq)
-        last = len(model.encoder.blocks) - 1
-        states = kept.layer(last).recorded["encoder", last]["resid_post"]
+        module = cached.loaded.model.module
+        assert isinstance(module, Seq2Seq)
+        last = len(module.encoder.blocks) - 1
+        states = cached.layer(last).recorded["encoder", last]["resid_post"]
         with torch.inference_mode():
-            return model.encoder.norm(states)[0, i]
-    own = i - traced.input.remembered if which != "q" else i
-    if own < 0:
+            return module.encoder.norm(states)[0, i]
+    position = i if which == "q" else i - trace.input.remembered
+    if position < 0:
         raise Problem(
             409,
             "remembered",
-            "of a remembered token only its key and its value are known here",
+            "only the key and the value of a remembered token are known",
             hint="choose a token of the last segment",
         )
-    return found["attn_in"][0, own]
+    return trace.recorded[part, layer]["attn_in"][0, position]
 
 
-def _row(own: Attention, head: int, which: str, d: int) -> int:
-    """Where in the one matrix of queries, keys and values a component stands."""
-    shared = head // (own.heads // own.key_heads)
-    place = {"q": head, "k": own.heads + shared, "v": own.heads + own.key_heads + shared}[which]
-    return place * own.head_width + d
+def _projection_row(attention: Attention, head: int, which: str, d: int) -> int:
+    """The row of a component in the joint matrix of queries, keys and values."""
+    key_head = _key_head(attention, head)
+    keys, values = attention.heads, attention.heads + attention.key_heads
+    first = {"q": head, "k": keys + key_head, "v": values + key_head}[which]
+    return first * attention.head_width + d
 
 
-# --- what comes out ------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------
 
 
-def logits(kept: Kept, i: int) -> dict[str, Any]:
-    """Scores of the whole vocabulary at one place, the largest taken away from all."""
-    found = kept.overview
-    table = found.logits.float().cpu()
-    config = kept.opened.config
-    if isinstance(config.head, UntrainedHead):
-        raise Problem(409, "wrong_kind", "this model gives no scores of tokens or classes")
-    if isinstance(config.head, Classifier):
-        names = label_names(config.head)
-        values = table - table.max()
-        order = values.argsort(descending=True, stable=True).tolist()
+def logits(cached: CachedTrace, i: int) -> dict[str, Any]:
+    """The logits at one position, shifted so that the largest is 0."""
+    table, head = cached.overview.logits.float().cpu(), cached.loaded.config.head
+    if isinstance(head, UntrainedHead):
+        raise Problem(409, "wrong_kind", "this model has no logits of tokens or classes")
+    is_classifier = isinstance(head, Classifier)
+    i = 0 if is_classifier else token_index(i, table.shape[0])
+    row = table if is_classifier else table[i]
+    values = row - row.max()
+    order = values.argsort(descending=True, stable=True).tolist()
+    if isinstance(head, Classifier):
+        names = label_names(head)
         top = [{"id": id, "text": names[id], "display": names[id]} for id in order]
-        return {"i": 0, "values": arrays.floats(values), "top": top}
-    i = index(i, table.shape[0])
-    values = table[i] - table[i].max()
-    order = values.argsort(descending=True, stable=True)[:TOP_TOKENS].tolist()
-    return {
-        "i": i,
-        "values": arrays.floats(values),
-        "top": token_display.words(kept.opened.subject, order),
-    }
+    else:
+        top = token_display.vocabulary_items(cached.loaded.model, order[:TOP_TOKENS])
+    return {"i": i, "values": arrays.floats(values), "top": top}
 
 
-def index(i: int, count: int) -> int:
-    """A place among so many; -1 is the last."""
+def token_index(i: int, count: int) -> int:
+    """An index from 0 to `count` - 1; a negative one counts from the end."""
     if not -count <= i < count:
         raise bad_field("i", f"i is {i}, but there are tokens 0 to {count - 1}")
     return i % count

@@ -24,9 +24,9 @@ from clearformer.families.recipes import recipe
 from clearformer.hub import importing
 from clearformer.hub.pickle_files import PickleFile
 from clearformer.hub.safetensors_files import SafetensorsFile
-from clearformer.selftest import in_process, payloads, processes
-from clearformer.selftest.hostile import GPT2, gpt2_weights
+from clearformer.selftest import command_runner, malicious_files, processes
 from clearformer.selftest.processes import require
+from clearformer.selftest.untrusted_files import GPT2, gpt2_weights
 from clearformer.text import BytePairs, WordPieces
 from clearformer.text import from_json as tokenizer_from_json
 
@@ -96,17 +96,20 @@ def _safetensors(folder: Path, draw: Draw) -> Attempts:
     path = folder / "model.safetensors"
     honest = [
         save({"a": torch.ones(2, 3), "b": torch.arange(5)}, {"made": "here"}),
-        *payloads.tensor_files().values(),
+        *malicious_files.tensor_files().values(),
     ]
     while True:
-        path.write_bytes(payloads.spoil_bytes(honest[draw(2) * draw(len(honest))], draw))
+        path.write_bytes(malicious_files.spoil_bytes(honest[draw(2) * draw(len(honest))], draw))
         yield lambda: [SafetensorsFile(path).tensor(name) for name in SafetensorsFile(path).names()]
 
 
 def _pickles(folder: Path, draw: Draw) -> Attempts:
     path, marker = folder / "weights.bin", folder / "marker"
-    honest = payloads.weights_file({"a": torch.ones(2, 3), "b": torch.zeros(4)})
-    hostile = [payloads.as_zip(payloads.as_pickle(v)) for v in payloads.calls(marker).values()]
+    honest = malicious_files.weights_file({"a": torch.ones(2, 3), "b": torch.zeros(4)})
+    hostile = [
+        malicious_files.as_zip(malicious_files.as_pickle(v))
+        for v in malicious_files.calls(marker).values()
+    ]
 
     def attempt() -> None:
         file = PickleFile(path)
@@ -115,7 +118,7 @@ def _pickles(folder: Path, draw: Draw) -> Attempts:
 
     while True:
         source = honest if draw(3) else hostile[draw(len(hostile))]
-        path.write_bytes(payloads.spoil_bytes(source, draw))
+        path.write_bytes(malicious_files.spoil_bytes(source, draw))
         yield attempt
         require(not marker.exists(), "a pickle ran")
 
@@ -133,13 +136,13 @@ def _tokenizers(folder: Path, draw: Draw) -> Attempts:
     while True:
         which = draw(2)
         if draw(2):
-            spoiled: Any = payloads.spoil_json(own[which], draw)
+            spoiled: Any = malicious_files.spoil_json(own[which], draw)
             yield partial(probe, tokenizer_from_json, spoiled)
         else:
-            spoiled = payloads.spoil_json(documents[which], draw)
+            spoiled = malicious_files.spoil_json(documents[which], draw)
             if not draw(20):
-                pattern = payloads.EVIL_PATTERNS[draw(len(payloads.EVIL_PATTERNS))]
-                spoiled = {**documents[0], "pre_tokenizer": payloads.split_by(pattern)}
+                pattern = malicious_files.EVIL_PATTERNS[draw(len(malicious_files.EVIL_PATTERNS))]
+                spoiled = {**documents[0], "pre_tokenizer": malicious_files.split_by(pattern)}
             kind = (BytePairs, WordPieces)[which]
             yield partial(probe, kind.from_library, spoiled)
 
@@ -160,10 +163,10 @@ def _configs(folder: Path, draw: Draw) -> Attempts:
 
     while True:
         if draw(2):
-            spoiled: Any = payloads.spoil_json(own, draw)
+            spoiled: Any = malicious_files.spoil_json(own, draw)
             yield partial(own_outline, spoiled)
         else:
-            changed = payloads.spoil_json(GPT2, draw)
+            changed = malicious_files.spoil_json(GPT2, draw)
             (home / "config.json").write_text(json.dumps(changed))
             yield foreign
 
@@ -181,7 +184,7 @@ def _tables(folder: Path, draw: Draw) -> Attempts:
     while True:
         name, content = [("a.csv", rows), ("a.jsonl", lines), ("a.txt", rows)][draw(3)]
         path = folder / name
-        path.write_bytes(payloads.spoil_bytes(content, draw))
+        path.write_bytes(malicious_files.spoil_bytes(content, draw))
         if name == "a.txt":
             yield partial(read_text, str(path))
         else:
@@ -204,7 +207,7 @@ def _words(folder: Path, draw: Draw) -> Attempts:
 
     def attempt(words: list[str]) -> None:
         with contextlib.chdir(here):
-            outcome = in_process.run(words)
+            outcome = command_runner.run(words)
         said = f"{' '.join(words)!r} left with {outcome.code} and said {outcome.err[-300:]!r}"
         require(outcome.code in (0, 2) and outcome.clean, said)
         if outcome.code:

@@ -11,16 +11,16 @@ from typing import Any, Literal
 
 from clearformer.did_you_mean import nearest
 from clearformer.selftest import (
-    damage,
+    checkpoint_integrity,
+    distributed_runs,
     explorer,
+    fault_tolerance,
     fuzz,
-    hostile,
-    mistakes,
-    numbers,
-    ranks,
+    numerics,
     round_trip,
     run_folders,
-    survival,
+    untrusted_files,
+    user_errors,
 )
 from clearformer.selftest.processes import Missed, Skipped
 
@@ -46,25 +46,27 @@ KILLS = ({"count": 1, "seeds": 1}, {"count": 20, "seeds": 2}, {"count": 200, "se
 CUTS = _counts("cuts", (2, 8), (1, 2, 8), (1, 2, 4, 8))
 LINKS = _counts("names", run_folders.FILES[:1], run_folders.FILES[:4], run_folders.FILES)
 GOALS = {
-    "G1": Goal("kill-proof", survival.kills, KILLS),
-    "G2": Goal("crash points", survival.crash_points),
-    "G3": Goal("bitwise resume", survival.bitwise, _counts("count", 2, 4, 20)),
-    "G4": Goal("signals", survival.signals, _counts("count", 1, 8, 100)),
-    "G5": Goal("corruption", damage.corruption, _counts("count", 20, 60, 500)),
-    "G6": Goal("disk full", survival.full_disk, _counts("count", 1, 3, 20)),
+    "G1": Goal("kill-proof", fault_tolerance.kills, KILLS),
+    "G2": Goal("crash points", fault_tolerance.crash_points),
+    "G3": Goal("bitwise resume", fault_tolerance.bitwise, _counts("count", 2, 4, 20)),
+    "G4": Goal("signals", fault_tolerance.signals, _counts("count", 1, 8, 100)),
+    "G5": Goal("corruption", checkpoint_integrity.corruption, _counts("count", 20, 60, 500)),
+    "G6": Goal("disk full", fault_tolerance.full_disk, _counts("count", 1, 3, 20)),
     "G7": Goal("fuzz", fuzz.fuzz, _counts("share", 0.001, 0.05, 1.0)),
-    "G8": Goal("pickle", hostile.pickles, _counts("every_verb", 0, 4, 30)),
-    "G9": Goal("archives", hostile.archives),
+    "G8": Goal("pickle", untrusted_files.pickles, _counts("every_verb", 0, 4, 30)),
+    "G9": Goal("archives", untrusted_files.archives),
     "G10": Goal("explorer", explorer.routes),
-    "G11": Goal("equivalence", numbers.gradients, CUTS),
-    "G12": Goal("elastic", ranks.elastic, _counts("kills", 0, 1, 10)),
-    "G13": Goal("clean exit", ranks.clean_exit, _counts("count", 1, 4, 40)),
-    "G14": Goal("not a number", survival.not_a_number, _counts("count", 1, 4, 20)),
+    "G11": Goal("equivalence", numerics.gradients, CUTS),
+    "G12": Goal("elastic", distributed_runs.elastic, _counts("kills", 0, 1, 10)),
+    "G13": Goal("clean exit", distributed_runs.clean_exit, _counts("count", 1, 4, 40)),
+    "G14": Goal("not a number", fault_tolerance.not_a_number, _counts("count", 1, 4, 20)),
     "G15": Goal("round trip", round_trip.round_trip),
-    "G16": Goal("old checkpoints", damage.formats, _counts("newest", False, True, False)),
-    "G17": Goal("memory", numbers.memory, _counts("length", 1024, 4096, 4096)),
-    "G18": Goal("first errors", mistakes.first_errors, _counts("every", 8, 1, 1)),
-    "G19": Goal("device", numbers.device, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)),
+    "G16": Goal(
+        "old checkpoints", checkpoint_integrity.formats, _counts("newest", False, True, False)
+    ),
+    "G17": Goal("memory", numerics.memory, _counts("length", 1024, 4096, 4096)),
+    "G18": Goal("first errors", user_errors.first_errors, _counts("every", 8, 1, 1)),
+    "G19": Goal("device", numerics.device, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)),
     "G20": Goal("run folders", run_folders.links, LINKS),
 }
 

@@ -6,6 +6,6 @@ import clearformer.generate.stream
 import clearformer.hub.importing
 import clearformer.runs.card
 import clearformer.runs.run  # noqa: F401
-from clearformer.selftest import in_process
+from clearformer.selftest import command_runner
 
-in_process.run(["train", "--help"])  # the parser reads its own sources once, and remembers
+command_runner.run(["train", "--help"])  # the parser reads its own sources once, and remembers

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from clearformer.selftest.in_process import command
+from clearformer.selftest.command_runner import command
 
 MODULES = ("clearformer.cli.main", "clearformer.selftest.preloaded")
 PATIENCE = 120.0  # seconds until a child counts as hanging

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clearformer import safe_files
-from clearformer.selftest import in_process
+from clearformer.selftest import command_runner
 from clearformer.selftest.processes import require
-from clearformer.selftest.toy import Toy
+from clearformer.selftest.toy_run import ToyRun
 
 FILES = (
     "metrics.jsonl",
@@ -32,7 +32,7 @@ SECRET = "precious, without an end of line"
 
 def links(place: Path, *, names: Sequence[str] = FILES) -> str:
     """A run goes on in such a folder, or is refused; nothing elsewhere is changed or shown."""
-    toy = Toy(place, 2)
+    toy = ToyRun(place, 2)
     toy.finish(place / "run")
     outside = place / "outside"
     shutil.copytree(place / "run/checkpoints/step-2", outside / "folder")
@@ -46,10 +46,10 @@ def links(place: Path, *, names: Sequence[str] = FILES) -> str:
             shutil.copytree(place / "run", folder)
             safe_files.remove(folder / name)
             plant(folder / name)
-            child = Toy(place, 3).start(folder)
+            child = ToyRun(place, 3).start(folder)
             code, said = child.wait(), child.said()
             require(code in (0, 2), f"{kind} as {name}: train left with {code}: {said[-300:]}")
-            outcome = in_process.run(["generate", str(folder), "x", "--length", "1"])
+            outcome = command_runner.run(["generate", str(folder), "x", "--length", "1"])
             require(outcome.clean, f"{kind} as {name}: generate said {outcome.err[-300:]!r}")
             shown = said + outcome.out + outcome.err
             require(SECRET not in shown, f"{kind} as {name}: a file elsewhere was shown")

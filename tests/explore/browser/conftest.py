@@ -34,9 +34,9 @@ def browser():
     # Only root needs it: Chromium refuses to start as root otherwise.
     alone = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS + alone)
-        yield opened
-        opened.close()
+        loaded = playwright.chromium.launch(executable_path=chromium, args=FLAGS + alone)
+        yield loaded
+        loaded.close()
 
 
 class Visit:
@@ -110,8 +110,8 @@ def visiting(browser, url, check=True, **settings):
 
 @pytest.fixture
 def visit(browser, explorer_server):
-    with visiting(browser, explorer_server.url) as opened:
-        yield opened
+    with visiting(browser, explorer_server.url) as loaded:
+        yield loaded
 
 
 @pytest.fixture

@@ -132,9 +132,9 @@ def test_another_token_leads_another_way(visit):
 
 def test_surprise_is_the_mean_of_the_bits(visit, explorer_server):
     visit.go("generate", model="generator", prompt=PROMPT, ready="[data-mean]")
-    subject = explorer_server.models["generator"]
-    ids = subject.tokenizer.encode(PROMPT)
-    logs = trace(subject, PROMPT, capture=["logits"]).get("logits").double().log_softmax(-1)
+    model = explorer_server.models["generator"]
+    ids = model.tokenizer.encode(PROMPT)
+    logs = trace(model, PROMPT, capture=["logits"]).get("logits").double().log_softmax(-1)
     bits = [-float(logs[place, id]) / math.log(2) for place, id in enumerate(ids[1:])]
     assert abs(visit.numbers("[data-mean]", "data-mean")[0] - sum(bits) / len(bits)) < 1e-4
 

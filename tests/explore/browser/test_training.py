@@ -82,8 +82,8 @@ def test_a_restarted_server_goes_on_where_it_was(visit_at, growing, tiny):
     """The browser comes back by itself and names the last thing it has heard."""
     with tiny.serving(growing.parent) as server:
         port = int(server.url.rsplit(":", 1)[1])
-        opened = visit_at(server.url, check=False)
-        visit = opened.__enter__()
+        loaded = visit_at(server.url, check=False)
+        visit = loaded.__enter__()
         page = visit.go("training", run="growing", ready="#summary[data-step='30']")
         page.wait_for_timeout(300)
     before = len([url for url in visit.requests if "/metrics" in url])
@@ -92,4 +92,4 @@ def test_a_restarted_server_goes_on_where_it_was(visit_at, growing, tiny):
         page.wait_for_selector("#summary[data-step='35']")
         assert visit.numbers("#summary", "data-points") == [35]
         assert len([url for url in visit.requests if "/metrics" in url]) == before
-        opened.__exit__(None, None, None)
+        loaded.__exit__(None, None, None)

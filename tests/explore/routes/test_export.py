@@ -46,16 +46,16 @@ def test_a_forged_request_neither_holds_the_server_nor_stops_a_run(
 ):
     asked = [{"path": path.format("gpt2"), "body": body}]
     told = client.post("/api/export", {"view": "training", "requests": asked}, status=422)
-    assert "cannot be put into a file" in told["error"]["message"]
+    assert "cannot be exported" in told["error"]["message"]
     assert not (explorer_server.runs / "gpt2" / "stop").exists()
     assert client.get("/api/info")["generating"] == 0
 
 
 def test_so_many_files_at_once_and_no_more(client, explorer_server):
     exports = explorer_server.app.state.explorer.exports
-    with exports.taken(), exports.taken():
+    with exports.acquire(), exports.acquire():
         told = client.post("/api/export", {"view": "attention"}, status=429)
-        assert told["error"]["message"] == "2 files are being made already"
+        assert told["error"]["message"] == "2 exports are running already"
         assert client.get("/api/info")["generating"] == 0
     assert client.ask("POST", "/api/export", {"view": "attention"}).status == 200
 

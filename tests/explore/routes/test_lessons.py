@@ -2,7 +2,7 @@
 
 import threading
 
-from clearformer.explore.limits import QUEUE
+from clearformer.explore.limits import MAX_QUEUE
 
 
 def test_lessons_need_no_model(client):
@@ -23,7 +23,7 @@ def test_lessons_wait_in_a_line_of_their_own(client, explorer_server):
     running = threading.Event()
     first = worker.submit(lambda: (running.set(), go.wait(300)))
     assert running.wait(300)
-    waiting = [worker.submit(lambda: None) for _ in range(QUEUE)]
+    waiting = [worker.submit(lambda: None) for _ in range(MAX_QUEUE)]
     try:
         told = client.get("/api/memory", status=429)
         assert told["error"]["message"] == "8 calls are waiting for this lesson already"

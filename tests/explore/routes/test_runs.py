@@ -102,7 +102,7 @@ def test_so_many_streams_and_no_more(client, live, explorer_server):
     try:
         opened = [client.stream("/api/runs/live/events") for _ in range(2)]
         told = client.get("/api/runs/live/events", status=429)
-        assert told["error"]["message"] == "2 streams of events are open already"
+        assert told["error"]["message"] == "2 event streams are open already"
         asked = {"model": "gpt2", "prompt": "the"}
         assert client.post("/api/generate", asked, status=429)["error"]["code"] == "busy"
         assert client.get("/api/runs/live/metrics")["next"]

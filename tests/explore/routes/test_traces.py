@@ -36,12 +36,12 @@ def test_a_translation_has_three_parts(client, traced):
     assert [token["id"] for token in again["target_tokens"]] == ids
 
 
-def test_a_word_can_be_masked_and_shown_again(client, traced, opened):
+def test_a_word_can_be_masked_and_shown_again(client, traced, loaded):
     before = traced("bert")
     masked = traced("bert", mask_at=[2])
     assert masked["tokens"][2]["text"] == "[MASK]"
     place = client.get(f"/api/traces/{masked['id']}/logits?i=2")
-    vocabulary = opened("bert").config.vocabulary
+    vocabulary = loaded("bert").config.vocabulary
     assert len(unpack(place["values"])) == vocabulary
     assert unpack(place["values"]).max() == 0
     again = traced("bert")

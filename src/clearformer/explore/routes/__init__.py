@@ -1,1 +1,1 @@
-"""The HTTP interface, one file for each thing that is asked about."""
+"""HTTP routes, one file for each topic."""

@@ -1,4 +1,4 @@
-"""A page as one file to hand out."""
+"""Route for the export of a page as one file."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
-from clearformer.explore import asgi, export
-from clearformer.explore.explorer import Here
-from clearformer.explore.replay import is_id
-from clearformer.explore.requests import ExportAsked
+from clearformer.explore import export, in_process_client
+from clearformer.explore.explorer import CurrentExplorer
+from clearformer.explore.export_allowlist import is_id
+from clearformer.explore.requests import ExportRequest
 
 router = APIRouter(prefix="/api")
-GONE = 499  # a client that has closed its connection: the number that nginx gives it
+CLIENT_CLOSED = 499  # the client has closed its connection; the status code of nginx
 
 
 @router.post("/export", response_class=HTMLResponse)
-async def exported(here: Here, request: Request, asked: ExportAsked) -> HTMLResponse:
-    # The gate will look at each request as it looked at this one.
-    passes = [pair for pair in request.headers.raw if pair[0] in (b"host", b"cookie")]
+async def export_page(
+    explorer: CurrentExplorer, http: Request, request: ExportRequest
+) -> HTMLResponse:
+    # Each request passes the same access checks as this one.
+    credentials = [pair for pair in http.headers.raw if pair[0] in (b"host", b"cookie")]
 
-    async def ask(method: str, path: str, body: Any) -> bytes | None:
-        if await request.is_disconnected():
-            raise HTTPException(GONE, "nobody waits for this file any more")
-        return await asgi.ask(request.app, method, path, body, passes)
+    async def fetch(method: str, path: str, body: Any) -> bytes | None:
+        if await http.is_disconnected():
+            raise HTTPException(CLIENT_CLOSED, "the client has closed the connection")
+        return await in_process_client.request_json(http.app, method, path, body, credentials)
 
-    wanted: list[export.Request] = [
+    requests: list[export.Request] = [
         (each, None, None) if isinstance(each, str) else (each.path, each.body, each.key)
-        for each in asked.requests
+        for each in request.requests
     ]
-    traced = asked.state.get("trace")
-    if is_id(traced):  # what the page holds already is not sent twice
-        wanted.append((f"/api/traces/{traced}", None, "POST /api/traces"))
-    with here.exports.taken():
-        text = await export.page(ask, asked.view, asked.state, wanted, asked.responses)
-    name = f"clearformer-{asked.view}.html"
+    trace = request.state.get("trace")
+    if is_id(trace):  # a response that the page holds already is not uploaded
+        requests.append((f"/api/traces/{trace}", None, "POST /api/traces"))
+    with explorer.exports.acquire():
+        text = await export.page(fetch, request.view, request.state, requests, request.responses)
     return HTMLResponse(
         text,
         headers={
-            "content-disposition": f'attachment; filename="{name}"',
+            "content-disposition": f'attachment; filename="clearformer-{request.view}.html"',
             "content-security-policy": export.CSP,
         },
     )

@@ -1,4 +1,4 @@
-"""A text as it is written, one event for each token."""
+"""Route for generated text, one event for each token."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from clearformer.explore.concurrency_limit import ConcurrencyLimit
 from clearformer.explore.errors import Problem
-from clearformer.explore.explorer import Explorer, Here
-from clearformer.explore.generation import Text
-from clearformer.explore.jobs import Worker
-from clearformer.explore.requests import GenerateAsked
-from clearformer.explore.security import answer
-from clearformer.explore.slots import Slots
+from clearformer.explore.explorer import CurrentExplorer, Explorer
+from clearformer.explore.generation import GeneratedText
+from clearformer.explore.requests import GenerateRequest
+from clearformer.explore.security import error_response
 
 router = APIRouter(prefix="/api")
 EVENTS: dict[int | str, dict[str, Any]] = {
@@ -26,21 +25,21 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 class EventStream(StreamingResponse):
-    """Events as they come, as long as a slot is free for one more stream."""
+    """Server-sent events, within the limit on open streams."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], slots: Slots) -> None:
+    def __init__(self, events: AsyncIterator[bytes], limit: ConcurrencyLimit) -> None:
         super().__init__(events)
-        self.slots = slots
+        self.limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self.slots.require()
+            self.limit.require()
         except Problem as problem:
-            await answer(problem)(scope, receive, send)
+            await error_response(problem)(scope, receive, send)
             return
-        with self.slots.taken():
+        with self.limit.acquire():
             await super().__call__(scope, receive, send)
 
 
@@ -49,21 +48,21 @@ def event(name: str, data: dict[str, Any], id: str | None = None) -> bytes:
 
 
 @router.post("/generate", status_code=200, response_class=EventStream, responses=EVENTS)
-async def generate(here: Here, asked: GenerateAsked) -> EventStream:
-    # What is wrong with the request is told before the stream begins.
-    here.streams.require()
-    text = await here.on_model(
-        asked.model, asked.checkpoint, lambda opened: Text(opened, asked, here.limits)
+async def generate(explorer: CurrentExplorer, request: GenerateRequest) -> EventStream:
+    # Errors in the request are reported before the stream begins.
+    explorer.streams.require()
+    text = await explorer.run_on_model(
+        request, lambda loaded: GeneratedText(loaded, request, explorer.limits)
     )
-    worker = text.opened.entry.worker
-    return EventStream(_events(here, worker, text), here.streams)
+    return EventStream(_events(explorer, text), explorer.streams)
 
 
-async def _events(here: Explorer, worker: Worker, text: Text) -> AsyncIterator[bytes]:
-    """Each token is a call of its own, so that others are answered between two of them."""
-    here.generating.add(text)
+async def _events(explorer: Explorer, text: GeneratedText) -> AsyncIterator[bytes]:
+    """Each token is a call of its own, so that other requests run between two of them."""
+    worker = text.loaded.entry.worker
+    explorer.generating.add(text)
     try:
-        while not here.closing and (token := await worker.run(text.next_token)) is not None:
+        while not explorer.closing and (token := await worker.run(text.next_token)) is not None:
             yield event("token", token)
         yield event("done", {"reason": text.reason})
     except Problem as problem:
@@ -71,5 +70,5 @@ async def _events(here: Explorer, worker: Worker, text: Text) -> AsyncIterator[b
     except ValueError as problem:
         yield event("error", {"code": "invalid", "message": str(problem)})
     finally:
-        here.generating.discard(text)
-        worker.afterwards(text.close)
+        explorer.generating.discard(text)
+        worker.submit_always(text.close)

@@ -1,7 +1,4 @@
-"""Lessons that need no model.
-
-They are computed one after the other: some take a second, and the others are answered meanwhile.
-"""
+"""Routes for lessons that need no model; they run one after the other on a worker."""
 
 from __future__ import annotations
 
@@ -10,41 +7,40 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clearformer.explore import lessons
-from clearformer.explore.explorer import Here
-from clearformer.explore.responses import MemoryTold, PatternsTold, ScalingTold
+from clearformer.explore import lessons, responses
+from clearformer.explore.explorer import CurrentExplorer
 
 router = APIRouter(prefix="/api")
 
 
-@router.get("/scaling", response_model=ScalingTold)
+@router.get("/scaling", response_model=responses.ScalingResponse)
 async def scaling(
-    here: Here,
+    explorer: CurrentExplorer,
     d: Annotated[int, Query(ge=1, le=4096)] = 64,
     n: Annotated[int, Query(ge=2, le=256)] = 64,
     seed: Annotated[int, Query(ge=0, lt=2**31)] = 0,
 ) -> Response:
-    return await here.tell_of_lesson(lambda: lessons.scaling(d, n, seed))
+    return await explorer.lesson_json(lambda: lessons.scaling(d, n, seed))
 
 
-@router.get("/patterns", response_model=PatternsTold)
+@router.get("/patterns", response_model=responses.PatternsResponse)
 async def patterns(
-    here: Here,
+    explorer: CurrentExplorer,
     kind: Literal["full", "causal", "local", "strided", "fixed"] = "strided",
     n: Annotated[int, Query(ge=1, le=256)] = 64,
     stride: Annotated[int, Query(ge=1, le=256)] = 8,
     layers: Annotated[int, Query(ge=1, le=12)] = 2,
     summary: Annotated[int, Query(ge=1, le=256)] = 1,
 ) -> Response:
-    return await here.tell_of_lesson(lambda: lessons.patterns(kind, n, stride, layers, summary))
+    return await explorer.lesson_json(lambda: lessons.patterns(kind, n, stride, layers, summary))
 
 
-@router.get("/memory", response_model=MemoryTold)
+@router.get("/memory", response_model=responses.MemoryResponse)
 async def memory(
-    here: Here,
+    explorer: CurrentExplorer,
     segment: Annotated[int, Query(ge=1, le=64)] = 8,
     memory: Annotated[int, Query(ge=0, le=128)] = 8,
     layers: Annotated[int, Query(ge=1, le=8)] = 3,
     segments: Annotated[int, Query(ge=1, le=16)] = 5,
 ) -> Response:
-    return await here.tell_of_lesson(lambda: lessons.memory(segment, memory, layers, segments))
+    return await explorer.lesson_json(lambda: lessons.memory(segment, memory, layers, segments))

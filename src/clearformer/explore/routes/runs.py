@@ -1,4 +1,4 @@
-"""Runs: the list, curves by increments, a stream of news, and the stop button."""
+"""Routes for training runs: the list, curves, a stream of events, and stop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.concurrency import run_in_threadpool
 
 from clearformer import safe_files
-from clearformer.explore import runs
-from clearformer.explore.entries import Entry
+from clearformer.explore import responses, runs
 from clearformer.explore.errors import unknown
-from clearformer.explore.explorer import Explorer, Here
+from clearformer.explore.explorer import CurrentExplorer, Explorer
 from clearformer.explore.limits import POLL_SECONDS
-from clearformer.explore.requests import Id, Nothing
-from clearformer.explore.responses import Metrics, RunTold, Stopping
+from clearformer.explore.model_entry import ModelEntry
+from clearformer.explore.requests import EmptyRequest, Id
 from clearformer.explore.routes.generate import EVENTS, EventStream, event
 from clearformer.explore.views import family
 
@@ -27,54 +26,55 @@ PING_SECONDS = 15.0
 Since = Annotated[str | None, Query(max_length=40)]
 
 
-@router.get("", response_model=list[RunTold])
-def listed(here: Here) -> Any:
-    return [_about(entry) for entry in here.library.runs()]
+@router.get("", response_model=list[responses.RunResponse])
+def list_runs(explorer: CurrentExplorer) -> Any:
+    return [run_info(entry) for entry in explorer.library.runs()]
 
 
-def _about(entry: Entry) -> dict[str, Any]:
-    kind, steps, usable = None, None, False
+def run_info(entry: ModelEntry) -> dict[str, Any]:
+    """One row of the list of runs."""
+    info: dict[str, Any] = {"id": entry.id, "name": entry.name, "family": None, "steps": None}
+    model = None
     try:
         config = entry.run_config
-        kind, steps = family(config.model.name), config.train.steps
-        usable = bool(entry.checkpoints())
+        info |= {"family": family(config.model), "steps": config.train.steps}
+        model = entry.id if entry.checkpoints() else None
     except (OSError, ValueError):
-        pass  # the curves can be shown without
-    about = {"id": entry.id, "name": entry.name, "family": kind, "steps": steps}
-    return {**about, "model": entry.id if usable else None, **runs.state(entry.path)}
+        pass  # the curves can be shown without it
+    return {**info, "model": model, **runs.state(entry.path)}
 
 
-@router.get("/{id}/metrics", response_model=Metrics)
-def metrics(here: Here, id: Id, since: Since = None) -> Any:
-    return runs.metrics(_run(here, id).path, since)
+@router.get("/{id}/metrics", response_model=responses.Metrics)
+def metrics(explorer: CurrentExplorer, id: Id, since: Since = None) -> Any:
+    return runs.metrics(_require_run(explorer, id).path, since)
 
 
 @router.get("/{id}/events", status_code=200, response_class=EventStream, responses=EVENTS)
 async def events(
-    here: Here,
+    explorer: CurrentExplorer,
     id: Id,
     since: Since = None,
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
 ) -> EventStream:
-    here.streams.require()
-    mark = runs.Mark.parse(last_event_id) or runs.Mark.parse(since)
-    watch = await run_in_threadpool(_watch, here, id, mark)  # it looks at files
-    return EventStream(_events(here, watch), here.streams)
+    explorer.streams.require()
+    offsets = runs.ReadOffsets.parse(last_event_id) or runs.ReadOffsets.parse(since)
+    watcher = await run_in_threadpool(_watcher, explorer, id, offsets)  # it reads files
+    return EventStream(_events(explorer, watcher), explorer.streams)
 
 
-def _watch(here: Explorer, id: str, mark: runs.Mark | None) -> runs.Watch:
-    path = _run(here, id).path
-    known = runs.checkpoint_ids(path) if mark is not None else set()
-    return runs.Watch(path, mark or runs.Mark(), known)
+def _watcher(explorer: Explorer, id: str, offsets: runs.ReadOffsets | None) -> runs.RunWatcher:
+    path = _require_run(explorer, id).path
+    known = runs.checkpoint_ids(path) if offsets is not None else set()
+    return runs.RunWatcher(path, offsets or runs.ReadOffsets(), known)
 
 
-async def _events(here: Explorer, watch: runs.Watch) -> AsyncIterator[bytes]:
+async def _events(explorer: Explorer, watcher: runs.RunWatcher) -> AsyncIterator[bytes]:
     last = time.monotonic()
-    while not here.closing:
-        found = await asyncio.to_thread(watch.poll)
-        for name, data in found:
-            yield event(name, data, str(watch.mark))
-        if found:
+    while not explorer.closing:
+        new = await asyncio.to_thread(watcher.poll)
+        for name, data in new:
+            yield event(name, data, str(watcher.offsets))
+        if new:
             last = time.monotonic()
         elif time.monotonic() - last > PING_SECONDS:
             yield KEEPALIVE_COMMENT
@@ -82,15 +82,15 @@ async def _events(here: Explorer, watch: runs.Watch) -> AsyncIterator[bytes]:
         await asyncio.sleep(POLL_SECONDS)
 
 
-@router.post("/{id}/stop", status_code=202, response_model=Stopping)
-def stop(here: Here, id: Id, asked: Nothing) -> Any:
-    entry = _run(here, id)
+@router.post("/{id}/stop", status_code=202)
+def stop(explorer: CurrentExplorer, id: Id, request: EmptyRequest) -> dict[str, str]:
+    entry = _require_run(explorer, id)
     runs.stop(entry.path)
     return {"id": entry.id}
 
 
-def _run(here: Explorer, id: str) -> Entry:
-    entry = here.library.entry(id)
+def _require_run(explorer: Explorer, id: str) -> ModelEntry:
+    entry = explorer.library.entry(id)
     if not safe_files.is_file(entry.path / "metrics.jsonl"):
         raise unknown("run", id)
     return entry

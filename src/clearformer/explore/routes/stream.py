@@ -1,4 +1,4 @@
-"""The stream through the layers: lengths, vectors, the lens, hidden units."""
+"""Routes for the residual stream, the logit lens and the hidden units."""
 
 from __future__ import annotations
 
@@ -7,45 +7,47 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clearformer.explore import lens as looking
+from clearformer.explore import lens as stream
+from clearformer.explore import responses
 from clearformer.explore.errors import bad_field
-from clearformer.explore.explorer import Here
-from clearformer.explore.requests import Part
-from clearformer.explore.requests import Place as At
-from clearformer.explore.responses import (
-    LensTold,
-    ResidualTold,
-    UnitsTold,
-    VectorsTold,
-)
+from clearformer.explore.explorer import CurrentExplorer
+from clearformer.explore.requests import Index, Part
 from clearformer.explore.routes.traces import TraceId
 
 router = APIRouter(prefix="/api/traces")
 
 
-@router.get("/{id}/residual", response_model=ResidualTold | VectorsTold)
+@router.get("/{id}/residual", response_model=responses.ResidualResponse | responses.VectorsResponse)
 async def residual(
-    here: Here, id: TraceId, layer: At | None = None, i: At | None = None, part: Part | None = None
+    explorer: CurrentExplorer,
+    id: TraceId,
+    layer: Index | None = None,
+    i: Index | None = None,
+    part: Part | None = None,
 ) -> Response:
     if layer is None and i is None:
-        return await here.tell_of_trace(id, lambda kept: looking.residual(kept, part))
+        return await explorer.trace_json(id, lambda trace: stream.residual(trace, part))
     if layer is None or i is None:
         raise bad_field("layer", "give both layer and i, or neither")
-    return await here.tell_of_trace(id, lambda kept: looking.vectors(kept, layer, i, part))
+    return await explorer.trace_json(id, lambda trace: stream.vectors(trace, layer, i, part))
 
 
-@router.get("/{id}/lens", response_model=LensTold)
+@router.get("/{id}/lens", response_model=responses.LensResponse)
 async def lens(
-    here: Here,
+    explorer: CurrentExplorer,
     id: TraceId,
     k: Annotated[int, Query(ge=1, le=50)] = 5,
-    track: At | None = None,
+    track: Index | None = None,
 ) -> Response:
-    return await here.tell_of_trace(id, lambda kept: looking.lens(kept, k, track))
+    return await explorer.trace_json(id, lambda trace: stream.lens(trace, k, track))
 
 
-@router.get("/{id}/mlp", response_model=UnitsTold)
+@router.get("/{id}/mlp", response_model=responses.UnitsResponse)
 async def units(
-    here: Here, id: TraceId, layer: At, i: At, k: Annotated[int, Query(ge=1, le=100)] = 20
+    explorer: CurrentExplorer,
+    id: TraceId,
+    layer: Index,
+    i: Index,
+    k: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> Response:
-    return await here.tell_of_trace(id, lambda kept: looking.units(kept, layer, i, k))
+    return await explorer.trace_json(id, lambda trace: stream.units(trace, layer, i, k))

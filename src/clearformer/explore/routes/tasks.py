@@ -1,4 +1,4 @@
-"""What a model is for: why this class, what was hidden, and how two models differ."""
+"""Routes for tasks: attribution, masking, comparison of two models, position vectors."""
 
 from __future__ import annotations
 
@@ -7,53 +7,49 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clearformer.explore import attribution, compare, masking, position_similarity
-from clearformer.explore.explorer import Here, as_json
-from clearformer.explore.requests import AttributeAsked, CompareAsked, CorruptAsked
-from clearformer.explore.responses import (
-    AttributeTold,
-    CompareTold,
-    CorruptTold,
-    PositionsTold,
+from clearformer.explore import attribution, masking, position_similarity, responses
+from clearformer.explore import compare as comparison
+from clearformer.explore.explorer import CurrentExplorer, json_response
+from clearformer.explore.requests import (
+    AttributeRequest,
+    CompareRequest,
+    CorruptRequest,
+    ModelRequest,
 )
 
 router = APIRouter(prefix="/api")
-Named = Annotated[str, Query(max_length=100)]
+Name = Annotated[str, Query(max_length=100)]
 
 
-@router.post("/attribute", response_model=AttributeTold)
-async def attribute(here: Here, asked: AttributeAsked) -> Response:
-    return await here.tell_of_model(
-        asked.model,
-        asked.checkpoint,
-        lambda o: attribution.attribute(o, asked.text, asked.method, asked.label, here.limits),
+@router.post("/attribute", response_model=responses.AttributeResponse)
+async def attribute(explorer: CurrentExplorer, request: AttributeRequest) -> Response:
+    return await explorer.model_json(
+        request, lambda loaded: attribution.attribute(loaded, request, explorer.limits)
     )
 
 
-@router.post("/corrupt", response_model=CorruptTold)
-async def corrupt(here: Here, asked: CorruptAsked) -> Response:
-    return await here.tell_of_model(
-        asked.model,
-        asked.checkpoint,
-        lambda o: masking.corrupt(o, asked.text, asked.seed, here.limits),
+@router.post("/corrupt", response_model=responses.CorruptResponse)
+async def corrupt(explorer: CurrentExplorer, request: CorruptRequest) -> Response:
+    return await explorer.model_json(
+        request, lambda loaded: masking.corrupt(loaded, request.text, request.seed, explorer.limits)
     )
 
 
-@router.post("/compare", response_model=CompareTold)
-async def compared(here: Here, asked: CompareAsked) -> Response:
-    a = await here.on_model(
-        asked.a.model,
-        asked.a.checkpoint,
-        lambda o: compare.look(o, asked.text, None, here.limits),
+@router.post("/compare", response_model=responses.CompareResponse)
+async def compare(explorer: CurrentExplorer, request: CompareRequest) -> Response:
+    text, limits = request.text, explorer.limits
+    a = await explorer.run_on_model(
+        request.a, lambda loaded: comparison.trace_side(loaded, text, None, limits)
     )
-    b = await here.on_model(
-        asked.b.model,
-        asked.b.checkpoint,
-        lambda o: compare.look(o, asked.text, a.target, here.limits),
+    b = await explorer.run_on_model(
+        request.b, lambda loaded: comparison.trace_side(loaded, text, a.target, limits)
     )
-    return as_json(compare.compare(a, b))
+    return json_response(comparison.compare(a, b))
 
 
-@router.get("/positions", response_model=PositionsTold)
-async def positions(here: Here, model: Named, checkpoint: Named | None = None) -> Response:
-    return await here.tell_of_model(model, checkpoint, position_similarity.positions)
+@router.get("/positions", response_model=responses.PositionsResponse)
+async def positions(
+    explorer: CurrentExplorer, model: Name, checkpoint: Name | None = None
+) -> Response:
+    request = ModelRequest(model=model, checkpoint=checkpoint)
+    return await explorer.model_json(request, position_similarity.positions)

@@ -1,4 +1,4 @@
-"""A text in a model: the overview, then one head, one query, one component, one place."""
+"""Routes for traces: the overview, a head, a query, a projection, logits, and experiments."""
 
 from __future__ import annotations
 
@@ -8,131 +8,113 @@ from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from clearformer.core.model import Seq2Seq
-from clearformer.explore import experiments, views
-from clearformer.explore.explorer import Explorer, Here
-from clearformer.explore.inputs import (
-    masked,
-    own_ids,
-    own_target,
-    permuted,
-    require_ids,
-    require_room,
-)
-from clearformer.explore.library import Opened
+from clearformer.explore import experiments, inputs, responses, views
+from clearformer.explore.explorer import CurrentExplorer, Explorer
+from clearformer.explore.library import LoadedModel
 from clearformer.explore.requests import (
+    Index,
     Part,
-    PermuteAsked,
-    ProbeAsked,
+    PermuteRequest,
+    ProbeRequest,
     Stage,
-    TraceAsked,
-)
-from clearformer.explore.requests import Place as At
-from clearformer.explore.responses import (
-    AttentionTold,
-    HeadTold,
-    LogitsTold,
-    PermuteTold,
-    ProbeTold,
-    ProjectionTold,
-    QueryTold,
-    TraceTold,
+    TraceRequest,
 )
 
 router = APIRouter(prefix="/api")
 TraceId = Annotated[str, Path(max_length=40)]
 
 
-@router.post("/traces", response_model=TraceTold)
-async def trace(here: Here, asked: TraceAsked) -> Response:
-    return await here.tell_of_model(
-        asked.model, asked.checkpoint, lambda o: _traced(here, o, asked)
-    )
+@router.post("/traces", response_model=responses.TraceResponse)
+async def trace(explorer: CurrentExplorer, request: TraceRequest) -> Response:
+    return await explorer.model_json(request, lambda loaded: _trace(explorer, loaded, request))
 
 
-def _traced(here: Explorer, opened: Opened, asked: TraceAsked) -> dict[str, Any]:
-    tokens: Any = own_ids(opened, asked.text, asked.tokens, here.limits)
-    if asked.mask_at:
-        tokens = masked(opened, tokens, asked.mask_at)
-    if asked.permutation is not None:
-        tokens = permuted(tokens, asked.permutation)
-    if isinstance(opened.subject.model, Seq2Seq):
-        if asked.target_tokens is not None:
-            target = require_ids(opened, asked.target_tokens, "target_tokens")
-            require_room(opened, len(target), here.limits)
+def _trace(explorer: Explorer, loaded: LoadedModel, request: TraceRequest) -> dict[str, Any]:
+    limits = explorer.limits
+    tokens: Any = inputs.input_ids(loaded, request.text, request.tokens, limits)
+    if request.mask_at:
+        tokens = inputs.masked(loaded, tokens, request.mask_at)
+    if request.permutation is not None:
+        tokens = inputs.permuted(tokens, request.permutation)
+    if isinstance(loaded.model.module, Seq2Seq):
+        if request.target_tokens is not None:
+            target = inputs.require_token_ids(loaded, request.target_tokens, "target_tokens")
+            inputs.require_length(loaded, len(target), limits)
         else:
-            target = own_target(opened, tokens, asked.target, here.limits)
+            target = inputs.decoder_input_ids(loaded, tokens, request.target, limits)
         tokens = (tokens, target)
-    if asked.pad_to is not None:
-        require_room(opened, asked.pad_to, here.limits)
-    settings = {"mask": asked.mask, "positions": asked.positions, "pad_to": asked.pad_to}
-    return views.overview(here.traces.make(opened, tokens, settings))
+    if request.pad_to is not None:
+        inputs.require_length(loaded, request.pad_to, limits)
+    settings = {"mask": request.mask, "positions": request.positions, "pad_to": request.pad_to}
+    return views.overview(explorer.traces.add(loaded, tokens, settings))
 
 
-@router.get("/traces/{id}", response_model=TraceTold)
-async def again(here: Here, id: TraceId) -> Response:
-    return await here.tell_of_trace(id, views.overview)
+@router.get("/traces/{id}", response_model=responses.TraceResponse)
+async def cached_trace(explorer: CurrentExplorer, id: TraceId) -> Response:
+    return await explorer.trace_json(id, views.overview)
 
 
-@router.get("/traces/{id}/attention", response_model=AttentionTold)
+@router.get("/traces/{id}/attention", response_model=responses.AttentionResponse)
 async def attention(
-    here: Here, id: TraceId, layer: At, head: At, stage: Stage = "weights", part: Part | None = None
-) -> Response:
-    return await here.tell_of_trace(
-        id, lambda kept: views.attention(kept, layer, head, stage, part)
-    )
-
-
-@router.get("/traces/{id}/query", response_model=QueryTold)
-async def query(
-    here: Here, id: TraceId, layer: At, head: At, i: At, part: Part | None = None
-) -> Response:
-    return await here.tell_of_trace(id, lambda kept: views.query(kept, layer, head, i, part))
-
-
-@router.get("/traces/{id}/head", response_model=HeadTold)
-async def whole_head(
-    here: Here, id: TraceId, layer: At, head: At, part: Part | None = None
-) -> Response:
-    return await here.tell_of_trace(id, lambda kept: views.whole_head(kept, layer, head, part))
-
-
-@router.get("/traces/{id}/projection", response_model=ProjectionTold)
-async def projection(
-    here: Here,
+    explorer: CurrentExplorer,
     id: TraceId,
-    layer: At,
-    head: At,
-    i: At,
-    which: Literal["q", "k", "v"],
-    d: At,
+    layer: Index,
+    head: Index,
+    stage: Stage = "weights",
     part: Part | None = None,
 ) -> Response:
-    return await here.tell_of_trace(
-        id, lambda kept: views.projection(kept, layer, head, i, which, d, part)
+    return await explorer.trace_json(id, lambda t: views.attention(t, layer, head, stage, part))
+
+
+@router.get("/traces/{id}/query", response_model=responses.QueryResponse)
+async def query(
+    explorer: CurrentExplorer,
+    id: TraceId,
+    layer: Index,
+    head: Index,
+    i: Index,
+    part: Part | None = None,
+) -> Response:
+    return await explorer.trace_json(id, lambda t: views.query(t, layer, head, i, part))
+
+
+@router.get("/traces/{id}/head", response_model=responses.HeadResponse)
+async def whole_head(
+    explorer: CurrentExplorer, id: TraceId, layer: Index, head: Index, part: Part | None = None
+) -> Response:
+    return await explorer.trace_json(id, lambda t: views.whole_head(t, layer, head, part))
+
+
+@router.get("/traces/{id}/projection", response_model=responses.ProjectionResponse)
+async def projection(
+    explorer: CurrentExplorer,
+    id: TraceId,
+    layer: Index,
+    head: Index,
+    i: Index,
+    which: Literal["q", "k", "v"],
+    d: Index,
+    part: Part | None = None,
+) -> Response:
+    return await explorer.trace_json(
+        id, lambda t: views.projection(t, layer, head, i, which, d, part)
     )
 
 
-@router.get("/traces/{id}/logits", response_model=LogitsTold)
-async def logits(here: Here, id: TraceId, i: At = -1) -> Response:
-    return await here.tell_of_trace(id, lambda kept: views.logits(kept, i))
+@router.get("/traces/{id}/logits", response_model=responses.LogitsResponse)
+async def logits(explorer: CurrentExplorer, id: TraceId, i: Index = -1) -> Response:
+    return await explorer.trace_json(id, lambda t: views.logits(t, i))
 
 
-@router.post("/probe", response_model=ProbeTold)
-async def probe(here: Here, asked: ProbeAsked) -> Response:
-    edit = asked.edit
-    return await here.tell_of_model(
-        asked.model,
-        asked.checkpoint,
-        lambda o: experiments.probe(o, asked.text, edit.i, edit.text, asked.mask, here.limits),
+@router.post("/probe", response_model=responses.ProbeResponse)
+async def probe(explorer: CurrentExplorer, request: ProbeRequest) -> Response:
+    return await explorer.model_json(
+        request, lambda loaded: experiments.probe(loaded, request, explorer.limits)
     )
 
 
-@router.post("/permute", response_model=PermuteTold)
-async def permute(here: Here, asked: PermuteAsked) -> Response:
-    return await here.tell_of_model(
-        asked.model,
-        asked.checkpoint,
-        lambda o: experiments.permute(
-            o, asked.text, asked.permutation, asked.positions, asked.mask, here.limits
-        ),
+@router.post("/permute", response_model=responses.PermuteResponse)
+async def permute(explorer: CurrentExplorer, request: PermuteRequest) -> Response:
+    return await explorer.model_json(
+        request, lambda loaded: experiments.permute(loaded, request, explorer.limits)
     )

@@ -5,18 +5,18 @@ import random
 
 import torch
 
-from clearformer.selftest import payloads
+from clearformer.selftest import malicious_files
 
 
 def test_there_are_thirty_payloads_and_twelve_archives(tmp_path):
-    assert len(payloads.calls(tmp_path / "marker")) == 30
-    assert len(list(payloads.archives(tmp_path))) == 12
-    assert len(payloads.EVIL_PATTERNS) == 5
+    assert len(malicious_files.calls(tmp_path / "marker")) == 30
+    assert len(list(malicious_files.archives(tmp_path))) == 12
+    assert len(malicious_files.EVIL_PATTERNS) == 5
 
 
 def test_an_honest_file_of_weights_is_what_torch_reads():
     tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)}
-    read = torch.load(io.BytesIO(payloads.weights_file(tensors)), weights_only=True)
+    read = torch.load(io.BytesIO(malicious_files.weights_file(tensors)), weights_only=True)
     assert read.keys() == tensors.keys()
     assert all(read[name].equal(tensors[name]) for name in tensors)
 
@@ -24,9 +24,9 @@ def test_an_honest_file_of_weights_is_what_torch_reads():
 def test_damage_is_damage():
     draw = random.Random(0).randrange
     changed = sum(
-        payloads.spoil_bytes(b"0123456789" * 9, draw) != b"0123456789" * 9 for _ in range(99)
+        malicious_files.spoil_bytes(b"0123456789" * 9, draw) != b"0123456789" * 9 for _ in range(99)
     )
     assert changed > 80
     document = {"a": [1, 2, {"b": "c"}], "d": 1.5}
-    changed = sum(payloads.spoil_json(document, draw) != document for _ in range(99))
+    changed = sum(malicious_files.spoil_json(document, draw) != document for _ in range(99))
     assert changed > 80

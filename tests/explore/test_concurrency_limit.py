@@ -2,23 +2,23 @@
 
 import pytest
 
+from clearformer.explore.concurrency_limit import ConcurrencyLimit
 from clearformer.explore.errors import Problem
-from clearformer.explore.slots import Slots
 
 
 def test_one_more_than_the_limit_is_told_to_wait():
-    slots = Slots(2, "files are being made")
-    with slots.taken(), slots.taken():
+    slots = ConcurrencyLimit(2, "files are being made")
+    with slots.acquire(), slots.acquire():
         with pytest.raises(Problem, match="2 files are being made already") as refusal:
             slots.require()
         assert (refusal.value.status, refusal.value.body["error"]["limit"]) == (429, 2)
-        with pytest.raises(Problem), slots.taken():
+        with pytest.raises(Problem), slots.acquire():
             pass
     slots.require()
 
 
 def test_a_slot_is_free_again_after_a_failure():
-    slots = Slots(1, "x")
-    with pytest.raises(ZeroDivisionError), slots.taken():
+    slots = ConcurrencyLimit(1, "x")
+    with pytest.raises(ZeroDivisionError), slots.acquire():
         raise ZeroDivisionError
     assert slots.in_use == 0

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from clearformer.explore.asgi import ask
 from clearformer.explore.errors import Problem
+from clearformer.explore.in_process_client import request_json
 
 
 def told(*arguments):
-    return json.loads(asyncio.run(ask(*arguments)))
+    return json.loads(asyncio.run(request_json(*arguments)))
 
 
 def test_an_application_is_asked_directly(explorer_server):
@@ -23,14 +23,14 @@ def test_an_application_is_asked_directly(explorer_server):
 
 def test_a_refusal_is_none(explorer_server):
     app = explorer_server.app
-    assert asyncio.run(ask(app, "GET", "/api/traces/none", None)) is None
+    assert asyncio.run(request_json(app, "GET", "/api/traces/none", None)) is None
     evil = [(b"host", b"evil.test")]
-    assert asyncio.run(ask(app, "GET", "/api/info", None, evil)) is None
+    assert asyncio.run(request_json(app, "GET", "/api/info", None, evil)) is None
 
 
 @pytest.mark.parametrize("path", ["/api/runs/gpt2/events", "/api/runs/gpt2/%65vents"])
 def test_a_stream_is_none_and_is_not_waited_for(explorer_server, path):
-    assert asyncio.run(ask(explorer_server.app, "GET", path, None)) is None
+    assert asyncio.run(request_json(explorer_server.app, "GET", path, None)) is None
     assert explorer_server.app.state.explorer.streams.in_use == 0
 
 
@@ -45,7 +45,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for():
             raise
 
     with pytest.raises(Problem, match="/api/x gave no answer in 0 s") as refusal:
-        asyncio.run(ask(silent, "GET", "/api/x", None, seconds=0.01))
+        asyncio.run(request_json(silent, "GET", "/api/x", None, seconds=0.01))
     assert refusal.value.status == 503
     assert cancelled == ["/api/x"]
 
@@ -57,8 +57,8 @@ def test_an_answer_that_is_too_large_is_not_kept():
         for _ in range(5):
             await send({"type": "http.response.body", "body": b"x" * 10, "more_body": True})
 
-    with pytest.raises(Problem, match="the answer to /api/x has more than 30 bytes") as refusal:
-        asyncio.run(ask(endless, "GET", "/api/x", None, largest=30))
+    with pytest.raises(Problem, match="the response to /api/x has more than 30 bytes") as refusal:
+        asyncio.run(request_json(endless, "GET", "/api/x", None, max_bytes=30))
     assert (refusal.value.status, refusal.value.body["error"]["limit"]) == (413, 30)
 
 
@@ -67,11 +67,11 @@ def test_a_defect_is_passed_on():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(ask(broken, "GET", "/api/x", None))
+        asyncio.run(request_json(broken, "GET", "/api/x", None))
 
 
 def test_a_body_that_is_nested_too_deeply_is_a_refusal(explorer_server):
     body = {}
     for _ in range(100_000):
         body = {"x": body}
-    assert asyncio.run(ask(explorer_server.app, "POST", "/api/probe", body)) is None
+    assert asyncio.run(request_json(explorer_server.app, "POST", "/api/probe", body)) is None

@@ -8,20 +8,20 @@ import pytest
 
 from clearformer.core.kernels import weights
 from clearformer.explore.errors import Problem
-from clearformer.explore.source import STAGES, SYMBOLS, find, source, symbols
-from clearformer.explore.stages import AXES, REDUCED
+from clearformer.explore.source_code import STAGES, SYMBOLS, resolve, source, symbols
+from clearformer.explore.stages import AXES, SUMMARIES
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
 def test_every_symbol_is_its_source(symbol):
     told = source(symbol)
-    assert told["text"] == inspect.getsource(find(symbol))
+    assert told["text"] == inspect.getsource(resolve(symbol))
     assert html.unescape(re.sub(r"<[^>]*>", "", told["html"])) == told["text"]
     assert told["file"].startswith("clearformer/")
 
 
 def test_every_stage_has_its_lines():
-    assert set(AXES) - set(REDUCED) - {"logits"} <= set(STAGES)
+    assert set(AXES) - set(SUMMARIES) - {"logits"} <= set(STAGES)
     assert source("core.kernels.weights")["text"] == inspect.getsource(weights)
     assert symbols()["stages"]["weights"] == "core.kernels.weights"
 

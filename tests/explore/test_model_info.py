@@ -1,10 +1,10 @@
 """A model's row in the list, by its config alone."""
 
-from clearformer.explore import about
+from clearformer.explore import model_info
 
 
 def test_every_family_says_what_it_is(explorer_server):
-    rows = {entry.id: about.model(entry) for entry in explorer_server.library.models()}
+    rows = {entry.id: model_info.model_info(entry) for entry in explorer_server.library.models()}
     tasks = {id: row["tasks"] for id, row in rows.items()}
     assert tasks["gpt2"] == tasks["xl"] == tasks["sparse"] == tasks["modern"] == ["generate"]
     assert (tasks["bert"], tasks["classifier"]) == (["fill"], ["classify"])
@@ -22,8 +22,8 @@ def test_every_family_says_what_it_is(explorer_server):
     }  # fmt: skip
 
 
-def test_parameters_sum_to_the_number_of_parameters(explorer_server, opened):
+def test_parameters_sum_to_the_number_of_parameters(explorer_server, loaded):
     for id in ("gpt2", "original"):
-        told = about.parameters(explorer_server.library.entry(id))
-        count = sum(p.numel() for p in opened(id).subject.model.parameters())
+        told = model_info.parameters(explorer_server.library.entry(id))
+        count = sum(p.numel() for p in loaded(id).model.module.parameters())
         assert told["total"] == sum(row["count"] for row in told["rows"]) == count

@@ -1,4 +1,4 @@
-"""Which source tokens a target token looked at: cross-attention as an alignment.
+"""Word alignment from cross-attention: the source tokens that each target token attends to.
 
 Axes: H heads, S source tokens, T target tokens.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from clearformer.explore.subject import END
 from clearformer.explore.trace import trace
+from clearformer.explore.traced_model import END
 
 if TYPE_CHECKING:
     from clearformer.generate.translate import Translator
@@ -25,9 +24,9 @@ def alignment(
     layer: int | None = None,
     head: int | None = None,
 ) -> tuple[Tensor, list[str], list[str]]:
-    """Weights (T, S) of one layer and head or the mean of all, and names of rows and columns.
+    """Weights (T, S) of one layer and head or the mean of all, and labels of rows and columns.
 
-    Row i is where the model looked when it chose target token i; the last row is the end mark.
+    Row i holds the weights from which target token i was predicted; the last row is the end token.
     """
     config, marks = translator.config, translator.config.marks
     assert marks is not None
@@ -37,9 +36,9 @@ def alignment(
     ):
         if value is not None and not 0 <= value < limit:
             raise ValueError(f"{name} is {value}, but {config.name} has {name}s 0 to {limit - 1}")
-    found = trace(translator, (list(source), [marks.start, *target]), ["weights"])
-    layers = range(config.decoder_layers) if layer is None else [layer]
-    maps = torch.stack([found.recorded["cross", i]["weights"][0] for i in layers])  # (N, H, T, S)
+    traced = trace(translator, (list(source), [marks.start, *target]), ["weights"])
+    maps = traced.stacked("weights", "cross")  # (L, H, T, S)
+    maps = maps if layer is None else maps[layer : layer + 1]
     weights = maps.mean(dim=(0, 1)) if head is None else maps[:, head].mean(dim=0)
     pieces = translator.tokenizer.pieces
     return weights.cpu(), [*pieces(list(target)), END], [*pieces(list(source[:-1])), END]

@@ -4,22 +4,22 @@ import shutil
 
 import pytest
 
-from clearformer.selftest import in_process, toy
+from clearformer.selftest import command_runner, toy_run
 from clearformer.selftest.processes import Missed
 
 
 def test_one_changed_bit_is_another_run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    run = toy.Toy(tmp_path, 2)
-    assert in_process.run(run.words(tmp_path / "one")).code == 0
+    run = toy_run.ToyRun(tmp_path, 2)
+    assert command_runner.run(run.words(tmp_path / "one")).code == 0
     shutil.copytree(tmp_path / "one", tmp_path / "other")
-    toy.require_same(tmp_path / "one", tmp_path / "other")
-    assert toy.newest_step(tmp_path / "one") == 2
-    assert toy.end_line(tmp_path / "one")["exit"] == 0
+    toy_run.require_same(tmp_path / "one", tmp_path / "other")
+    assert toy_run.newest_step(tmp_path / "one") == 2
+    assert toy_run.end_line(tmp_path / "one")["exit"] == 0
     metrics = tmp_path / "other/metrics.jsonl"
     metrics.write_text(metrics.read_text().replace('"train_loss": 5', '"train_loss": 6'))
     with pytest.raises(Missed, match="curve"):
-        toy.require_same(tmp_path / "other", tmp_path / "one")
+        toy_run.require_same(tmp_path / "other", tmp_path / "one")
     (tmp_path / "other/checkpoints/step-2/model.safetensors").write_bytes(b"")
     with pytest.raises(Missed, match="a checkpoint was lost"):
-        toy.newest_step(tmp_path / "other")
+        toy_run.newest_step(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""A model is known by its files, and opened as every other verb opens it."""
+"""A model is known by its files, and loaded as every other verb opens it."""
 
 import json
 
@@ -47,11 +47,11 @@ def test_weights_of_hugging_face_are_opened_as_they_are(kind, tmp_path):
     assert entry.config.layers == 2
     assert entry.checkpoints() == [{"id": "weights", "step": None, "val_loss": None}]
     assert entry.tokenizer_kind is None
-    found = library.open(entry, "weights").subject
+    found = library.load(entry, "weights").model
     assert entry.config == found.config  # told before a number was read
     ids = torch.tensor([[5, 3, 1, 7]])
     with torch.inference_mode():
-        logits = found.model(ids)
+        logits = found.module(ids)
         logits = logits[0] if isinstance(logits, tuple) else logits
         torch.testing.assert_close(logits, theirs(ids).logits, rtol=0, atol=1e-4)
 
@@ -81,7 +81,7 @@ def test_a_pickle_is_not_opened_unasked(pickled, monkeypatch):
             in (library.problems["old"])
         )
         with pytest.raises(Problem, match="add --allow-bin") as refusal:
-            library.open(library.entry("old"), "weights")
+            library.load(library.entry("old"), "weights")
         assert refusal.value.status == 409
 
 
@@ -89,7 +89,7 @@ def test_a_pickle_is_opened_if_asked(pickled):
     library = Library([pickled.parent], allow_bin=True)
     (entry,) = library.models()
     assert library.problems == {}
-    assert library.open(entry, "weights").config.layers == 2
+    assert library.load(entry, "weights").config.layers == 2
 
 
 def test_safetensors_beside_a_pickle_are_taken(pickled, monkeypatch):
@@ -100,4 +100,4 @@ def test_safetensors_beside_a_pickle_are_taken(pickled, monkeypatch):
     monkeypatch.setattr("clearformer.hub.importing.PickleFile", None)
     library = Library([pickled])
     (entry,) = library.models()
-    assert library.open(entry, "weights").config.layers == 2
+    assert library.load(entry, "weights").config.layers == 2

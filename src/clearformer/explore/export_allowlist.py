@@ -1,24 +1,23 @@
-"""The requests whose answers a saved page may hold: an allow list of routes and parameters.
+"""Allow list of the requests whose responses an exported page may contain.
 
-A request is taken apart here and put together again from what matched, so the path that was
-checked is the path that is asked. Everything else is refused: streams, whatever changes
-something, encoded or relative paths, unknown or repeated parameters.
+A request is parsed and built again from what matched, so that the checked path is the requested
+path. Everything else is refused: streams, requests that change something, encoded or relative
+paths, unknown or repeated parameters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from clearformer.explore.errors import Problem, bad_field
 
-ID = r"[A-Za-z0-9_-]{1,100}"  # of a model, a run or a trace: ids that the server gave out
+ID = r"[A-Za-z0-9_-]{1,100}"  # of a model, a run or a trace
 CELL = ("layer", "head", "part")
-# Each GET route that a page asks, with the parameters that it takes.
-READ: dict[str, tuple[str, ...]] = {
+# The GET routes of the page, with their parameters.
+GET_ROUTES: dict[str, tuple[str, ...]] = {
     "/api/info": (),
     "/api/models": (),
     "/api/models/{id}/parameters": (),
@@ -39,21 +38,21 @@ READ: dict[str, tuple[str, ...]] = {
     "/api/traces/{id}/lens": ("k", "track"),
     "/api/traces/{id}/mlp": ("layer", "i", "k"),
 }
-# Each POST that computes something and changes nothing.
-COMPUTED = ("/api/probe", "/api/permute", "/api/attribute", "/api/corrupt", "/api/compare")
+# The POST routes that compute something and change nothing.
+POST_ROUTES = ("/api/probe", "/api/permute", "/api/attribute", "/api/corrupt", "/api/compare")
 PATTERNS = {
     re.compile(re.escape(path).replace(r"\{id\}", ID)): frozenset(names)
-    for path, names in READ.items()
+    for path, names in GET_ROUTES.items()
 }
 
 
 @dataclass(frozen=True)
-class Replay:
-    """One request that may be put to the server again."""
+class AllowedRequest:
+    """A request that an export may send."""
 
     path: str
     query: tuple[tuple[str, str], ...] = ()  # sorted by name
-    body: Any = None  # of a POST; none: a GET
+    body: Any = None  # of a POST; None: a GET
 
     @property
     def method(self) -> str:
@@ -65,31 +64,30 @@ class Replay:
 
     @property
     def key(self) -> str:
-        """How a page finds the answer: a GET with its query sorted, a POST by its path alone."""
+        """The key of the response in the page: a GET with sorted query, a POST by path alone."""
         return f"{self.method} {self.target}"
 
 
-def parse(target: str, body: Any = None) -> Replay:
-    """The request that this target names; a Problem if it is not on the list."""
-    path, mark, query = target.partition("?")
+def parse(target: str, body: Any = None) -> AllowedRequest:
+    """The request for a target; a Problem if it is not allowed."""
+    path, question_mark, query = target.partition("?")
     if body is not None:
-        if path not in COMPUTED or mark:
+        if path not in POST_ROUTES or question_mark:
             raise refused(target)
-        return Replay(path, body=body)
+        return AllowedRequest(path, body=body)
     for pattern, names in PATTERNS.items():
         if pattern.fullmatch(path):
-            return Replay(path, tuple(sorted(_parameters(target, query, names))))
+            return AllowedRequest(path, tuple(sorted(_parameters(target, query, names))))
     raise refused(target)
 
 
-def _parameters(target: str, query: str, names: Iterable[str]) -> list[tuple[str, str]]:
-    known = frozenset(names)
+def _parameters(target: str, query: str, names: frozenset[str]) -> list[tuple[str, str]]:
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=len(known) or 1)
-    except ValueError:  # more fields than there are names
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=len(names) or 1)
+    except ValueError:  # more fields than names
         raise refused(target) from None
     given = [name for name, _ in pairs]
-    if not known.issuperset(given) or len(set(given)) < len(given):
+    if not names.issuperset(given) or len(set(given)) < len(given):
         raise refused(target)
     return pairs
 
@@ -99,4 +97,4 @@ def is_id(text: object) -> bool:
 
 
 def refused(target: str) -> Problem:
-    return bad_field("requests", f"{target[:80]} cannot be put into a file")
+    return bad_field("requests", f"{target[:80]} cannot be exported")

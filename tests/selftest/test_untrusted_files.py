@@ -2,7 +2,7 @@
 
 import pytest
 
-from clearformer.selftest import hostile
+from clearformer.selftest import untrusted_files
 from clearformer.selftest.processes import Missed
 
 
@@ -10,6 +10,6 @@ def test_g8_fails_where_a_payload_runs(tmp_path, monkeypatch):
     def trusting(path):
         (path.parents[1] / "marker").touch()
 
-    monkeypatch.setattr(hostile, "PickleFile", trusting)
+    monkeypatch.setattr(untrusted_files, "PickleFile", trusting)
     with pytest.raises(Missed, match="ran the payload"):
-        hostile.pickles(tmp_path, every_verb=0)
+        untrusted_files.pickles(tmp_path, every_verb=0)

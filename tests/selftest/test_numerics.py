@@ -2,29 +2,29 @@
 
 import pytest
 
-from clearformer.selftest import numbers
+from clearformer.selftest import numerics
 from clearformer.selftest.processes import Missed
 
 
 def test_f18_g11_cuts_do_not_change_a_gradient(tmp_path):
-    assert "accumulation 2/8" in numbers.gradients(tmp_path, cuts=(2, 8))
+    assert "accumulation 2/8" in numerics.gradients(tmp_path, cuts=(2, 8))
 
 
 def test_g11_fails_with_a_mean_of_means(tmp_path, monkeypatch):
-    whole = numbers._gradient
-    naive = numbers._naive
+    whole = numerics._gradient
+    naive = numerics._naive
     monkeypatch.setattr(
-        numbers,
+        numerics,
         "_gradient",
         lambda m, b, parts: whole(m, b, 1) if parts == 1 else naive(m, b, parts),
     )
     with pytest.raises(Missed, match="gradients differ by"):
-        numbers.gradients(tmp_path, cuts=(8,))
+        numerics.gradients(tmp_path, cuts=(8,))
 
 
 def test_g17_attention_grows_with_the_length(tmp_path):
-    assert "times" in numbers.memory(tmp_path, length=1024)
+    assert "times" in numerics.memory(tmp_path, length=1024)
 
 
 def test_g19_this_device_is_near_float64(tmp_path):
-    assert "of float64" in numbers.device(tmp_path, models=("gpt2",))
+    assert "of float64" in numerics.device(tmp_path, models=("gpt2",))

@@ -19,7 +19,7 @@ FLAGS = (
 CLOCK = {"seconds", "progress"}  # what depends on the clock
 
 
-class Toy:
+class ToyRun:
     """The same run in as many folders as one likes."""
 
     def __init__(self, place: Path, steps: int, seed: int = 0, more: str = "") -> None:

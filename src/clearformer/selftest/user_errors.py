@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clearformer.selftest import in_process
+from clearformer.selftest import command_runner
 from clearformer.selftest.processes import require
-from clearformer.selftest.toy import Toy
+from clearformer.selftest.toy_run import ToyRun
 
 # A command, and words that its answer must have. {run} is a trained run, {text} a text, {csv} a
 # table, {place} a folder with nothing else in it.
@@ -89,7 +89,7 @@ generate | required
 
 def first_errors(place: Path, *, every: int) -> str:
     """One in `every` of the usual mistakes: exit 2, one line, with its words."""
-    toy = Toy(place, 2)
+    toy = ToyRun(place, 2)
     toy.finish(place / "run")
     files = {
         "empty.txt": b"",
@@ -108,7 +108,7 @@ def first_errors(place: Path, *, every: int) -> str:
     wrong = []
     for line in lines:
         command, _, words = (part.strip() for part in line.format(**names).partition("|"))
-        outcome = in_process.run(_outside(command.split(), place))
+        outcome = command_runner.run(_outside(command.split(), place))
         if outcome.code != 2 or not outcome.clean or words not in outcome.err:
             wrong.append(f"{command!r} gave {outcome.code} and {outcome.err[-200:]!r}")
     require(not wrong, f"{len(wrong)} of {len(lines)}: {'; '.join(wrong)}")

@@ -1,59 +1,42 @@
-"""What there is to know of a model before it is opened: numbers, tasks, a text to begin with."""
+"""Facts about a model that need no weights: its sizes, its tasks, a text to start with."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import torch
-
 from clearformer.config import (
-    AnswerSpan,
     AnyModelConfig,
     Classifier,
-    Features,
-    Head,
     HiddenMemory,
     MaskedToken,
-    MultipleChoice,
-    NextSentence,
     NextToken,
     Pretraining,
     Seq2SeqConfig,
-    TokenClassifier,
 )
-from clearformer.explore.entries import Entry
+from clearformer.explore.model_entry import ModelEntry
 from clearformer.explore.safe_text import clean
 from clearformer.explore.views import family
 
-POSITIONS = {
-    "Learned": "learned",
-    "Sinusoidal": "sinusoidal",
-    "Rotary": "rotary",
-    "RelativeXL": "relative",
-    "ALiBi": "alibi",
-    "Grid": "grid",
-    "NoPosition": "none",
-}
+POSITIONS = {"RelativeXL": "relative", "NoPosition": "none"}  # others: the name in lower case
 SAMPLES = {
-    "generate": "The cat sat on the mat",
     "classify": "The film was good, and the end was a surprise",
-    "fill": "The cat sat on the mat",
     "translate": "twenty-one",
-    "embed": "The cat sat on the mat",
 }
+DEFAULT_SAMPLE = "The cat sat on the mat"
 
 
-def model(entry: Entry) -> dict[str, Any]:
+def model_info(entry: ModelEntry) -> dict[str, Any]:
     """One row of the list of models."""
     config = entry.config
+    two_stacks = isinstance(config, Seq2SeqConfig)
+    names = config.head.names if isinstance(config.head, Classifier) else None
+    position = type(config.position).__name__
     does = tasks(config)
-    two = isinstance(config, Seq2SeqConfig)
-    head = config.head
     return {
         "id": entry.id,
         "name": entry.name,
-        "family": family(config.name),
+        "family": family(config),
         "tasks": does,
         "n_layers": config.layers,
         "n_heads": config.heads,
@@ -63,29 +46,23 @@ def model(entry: Entry) -> dict[str, Any]:
         "d_hidden": config.hidden,
         "vocab_size": config.vocabulary,
         "max_len": config.length,
-        "positions": POSITIONS[type(config.position).__name__],
+        "positions": POSITIONS.get(position, position.lower()),
         "tokenizer": entry.tokenizer_kind,
         "norm": config.residual,
-        "causal": causal(config),
-        "parts": ["encoder", "decoder", "cross"] if two else ["self"],
-        "labels": _labels(head),
+        "causal": is_causal(config),
+        "parts": ["encoder", "decoder", "cross"] if two_stacks else ["self"],
+        "labels": [clean(name) for name in names] if names else None,
         "memory": config.past.length if isinstance(config.past, HiddenMemory) else None,
-        "n_params": sum(math.prod(shape) for _, shape in entry.parameters),
+        "n_params": parameters(entry)["total"],
         "checkpoints": entry.checkpoints(),
         "default_checkpoint": entry.default_checkpoint(),
-        "sample": SAMPLES[does[0]],
+        "sample": SAMPLES.get(does[0], DEFAULT_SAMPLE),
         "sample_target": None,
     }
 
 
-def _labels(head: Head) -> list[str] | None:
-    """What a classifier tells apart, if it says so."""
-    names = head.names if isinstance(head, Classifier) else None
-    return [clean(name) for name in names] if names else None
-
-
 def tasks(config: AnyModelConfig) -> list[str]:
-    """What the model is for, by its head."""
+    """The tasks that a model is for, by its head."""
     if isinstance(config, Seq2SeqConfig):
         return ["translate"]
     match config.head:
@@ -95,19 +72,19 @@ def tasks(config: AnyModelConfig) -> list[str]:
             return ["classify"]
         case MaskedToken() | Pretraining():
             return ["fill"]
-        case Features() | TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
+        case _:
             return ["embed"]
 
 
-def causal(config: AnyModelConfig) -> bool:
-    """Whether no token looks ahead."""
-    places = torch.arange(min(config.length, 64))
-    tables = [each.allows(places[:, None], places[None, :]) for each in config.patterns]
+def is_causal(config: AnyModelConfig) -> bool:
+    """Whether no token attends to a later one."""
+    length = min(config.length, 64)
+    tables = [each.table(length, length) for each in config.patterns]
     return not any(bool(table.triu(1).any()) for table in tables)
 
 
-def parameters(entry: Entry) -> dict[str, Any]:
-    """Every tensor of the model once, and the sum."""
+def parameters(entry: ModelEntry) -> dict[str, Any]:
+    """Every parameter tensor of the model once, and the total count."""
     rows = [
         {"name": name, "shape": list(shape), "count": math.prod(shape)}
         for name, shape in entry.parameters

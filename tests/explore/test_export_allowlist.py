@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.explore import replay
+from clearformer.explore import export_allowlist
 from clearformer.explore.errors import Problem
 
 WEB = Path(__file__).parents[2] / "web" / "src"
@@ -61,57 +61,60 @@ FORGED = [
 @pytest.mark.parametrize("target", FORGED)
 @pytest.mark.parametrize("body", [None, {}, {"model": "m"}], ids=["get", "empty", "post"])
 def test_what_is_not_on_the_list_is_refused(target, body):
-    with pytest.raises(Problem, match="cannot be put into a file") as refusal:
-        replay.parse(target, body)
+    with pytest.raises(Problem, match="cannot be exported") as refusal:
+        export_allowlist.parse(target, body)
     assert refusal.value.status == 422
     assert len(str(refusal.value)) < 120
 
 
 @pytest.mark.parametrize("target", ["/api/probe", "/api/permute?x=1", "/api/%70robe"])
 def test_a_method_is_part_of_the_list(target):
-    with pytest.raises(Problem, match="cannot be put into a file"):
-        replay.parse(target, None if target == "/api/probe" else {})
-    with pytest.raises(Problem, match="cannot be put into a file"):
-        replay.parse("/api/info", {})
+    with pytest.raises(Problem, match="cannot be exported"):
+        export_allowlist.parse(target, None if target == "/api/probe" else {})
+    with pytest.raises(Problem, match="cannot be exported"):
+        export_allowlist.parse("/api/info", {})
 
 
 def test_the_request_is_made_of_what_was_checked():
-    found = replay.parse("/api/traces/t-1/head?part=self&layer=1&head=0")
+    found = export_allowlist.parse("/api/traces/t-1/head?part=self&layer=1&head=0")
     assert (found.method, found.target) == ("GET", "/api/traces/t-1/head?head=0&layer=1&part=self")
     assert found.key == f"GET {found.target}"
-    odd = replay.parse("/api/source?symbol=a%26symbol%3Db%2F..%23")
+    odd = export_allowlist.parse("/api/source?symbol=a%26symbol%3Db%2F..%23")
     assert odd.query == (("symbol", "a&symbol=b/..#"),)
     assert odd.target == "/api/source?symbol=a%26symbol%3Db%2F..%23"
-    posted = replay.parse("/api/probe", {"model": "m"})
+    posted = export_allowlist.parse("/api/probe", {"model": "m"})
     assert (posted.method, posted.key) == ("POST", "POST /api/probe")
 
 
 def test_the_list_is_what_the_routes_take(explorer_server):
     """Each entry is a route, with that method and all of its parameters; none of them streams."""
     schema = explorer_server.app.openapi()["paths"]
-    for path, names in replay.READ.items():
+    for path, names in export_allowlist.GET_ROUTES.items():
         declared = [each["name"] for each in schema[path]["get"].get("parameters", [])]
         wanted = [name for name in declared if name not in ("id", "last-event-id")]
         assert sorted(wanted) == sorted(names), path
-    for path in replay.COMPUTED:
+    for path in export_allowlist.POST_ROUTES:
         assert not schema[path]["post"].get("parameters")
     streams = {p for p in schema if "text/event-stream" in str(schema[p])}
     deeds = {"/api/export", "/api/runs/{id}/stop", "/api/traces"}
     assert len(streams) == 2
-    assert set(schema) - {*replay.READ, *replay.COMPUTED} == streams | deeds
+    assert (
+        set(schema) - {*export_allowlist.GET_ROUTES, *export_allowlist.POST_ROUTES}
+        == streams | deeds
+    )
 
 
 def test_an_id_is_one_that_the_server_gives():
     for good in ("gpt2", "a-b_C", "0123456789ab"):
-        assert replay.is_id(good)
+        assert export_allowlist.is_id(good)
     for bad in ("", "a/b", "a.b", "..", "%2e", "a b", "x" * 101, "a\n", None, 3, ["a"]):
-        assert not replay.is_id(bad)
-    assert re.fullmatch(replay.ID, "gpt2")
+        assert not export_allowlist.is_id(bad)
+    assert re.fullmatch(export_allowlist.ID, "gpt2")
 
 
 def test_every_path_in_the_page_is_known():
     """A path that the page reads must be on the list, or its saved form would be refused."""
-    known = {*replay.READ, *replay.COMPUTED}
+    known = {*export_allowlist.GET_ROUTES, *export_allowlist.POST_ROUTES}
     apart = {"/api/traces", "/api/traces/", "/api/generate", "/api/export"}
     apart |= {"/api/runs/{id}", "/api/runs/{id}/stop"}
     found = set()

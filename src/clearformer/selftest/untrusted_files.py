@@ -10,7 +10,7 @@ import torch
 
 from clearformer.data.archives import tar_files
 from clearformer.hub.pickle_files import PickleFile
-from clearformer.selftest import in_process, payloads
+from clearformer.selftest import command_runner, malicious_files
 from clearformer.selftest.processes import require
 from clearformer.text import BytePairs
 
@@ -45,7 +45,7 @@ def verbs(folder: str, out: str) -> tuple[list[str], ...]:
 def pickles(place: Path, *, every_verb: int) -> str:
     """G8: thirty payloads in three containers, and the first ones through every verb."""
     marker = place / "marker"
-    found = payloads.calls(marker)
+    found = malicious_files.calls(marker)
     tried = 0
     for number, (name, value) in enumerate(found.items()):
         folder = place / "folder"
@@ -53,8 +53,10 @@ def pickles(place: Path, *, every_verb: int) -> str:
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(GPT2))
         path = folder / "pytorch_model.bin"
-        pickled = payloads.as_pickle(value, 4 if name in ("stack global", "new object") else 2)
-        for container in (b"\x80\x02}." + pickled, pickled, payloads.as_zip(pickled)):
+        pickled = malicious_files.as_pickle(
+            value, 4 if name in ("stack global", "new object") else 2
+        )
+        for container in (b"\x80\x02}." + pickled, pickled, malicious_files.as_zip(pickled)):
             path.write_bytes(container)
             try:
                 PickleFile(path)
@@ -63,13 +65,13 @@ def pickles(place: Path, *, every_verb: int) -> str:
             require(not marker.exists(), f"{name}: reading it ran the payload")
             tried += 1
         for words in verbs(str(folder), str(place / "out")) if number < every_verb else ():
-            outcome = in_process.run(words)
+            outcome = command_runner.run(words)
             tried += 1
             require(outcome.code == 2, f"{name}: {words[0]} left with {outcome.code}")
             require(outcome.clean, f"{name}: {words[0]} said {outcome.err[-300:]!r}")
             require(not marker.exists(), f"{name}: {words[0]} ran the payload")
-    path.write_bytes(payloads.weights_file(gpt2_weights()))
-    honest = in_process.run(verbs(str(folder), str(place / "out"))[0])
+    path.write_bytes(malicious_files.weights_file(gpt2_weights()))
+    honest = command_runner.run(verbs(str(folder), str(place / "out"))[0])
     require(honest.code == 0, f"an honest file was refused: {honest.err[-300:]}")
     return f"0 of {len(found)} payloads ran, in {tried} attempts"
 
@@ -94,10 +96,10 @@ def encode_by(pattern: str) -> str:
         "version": "1.0",
         "model": {
             "type": "BPE",
-            "vocab": {token: i for i, token in enumerate(payloads.BYTES)},
+            "vocab": {token: i for i, token in enumerate(malicious_files.BYTES)},
             "merges": [],
         },
-        "pre_tokenizer": payloads.split_by(pattern),
+        "pre_tokenizer": malicious_files.split_by(pattern),
         "decoder": {"type": "ByteLevel"},
     }
     try:
@@ -112,10 +114,10 @@ def archives(place: Path) -> str:
     folder = place / "archives"
     folder.mkdir()
     count = 0
-    for name, path in payloads.archives(folder):
+    for name, path in malicious_files.archives(folder):
         before = {each: each.stat().st_mtime_ns for each in place.rglob("*")}
         try:
-            read = [data for _, data in tar_files(path, payloads.PATTERN, 10**6)]
+            read = [data for _, data in tar_files(path, malicious_files.PATTERN, 10**6)]
         except ValueError as problem:
             require(str(path) in str(problem), f"{name}: {problem} does not name the file")
             read = []

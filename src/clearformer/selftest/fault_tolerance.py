@@ -23,9 +23,9 @@ from clearformer.runs import checkpoint
 from clearformer.runs.faults import POINTS, VARIABLE
 from clearformer.runs.run import Run
 from clearformer.selftest import processes
-from clearformer.selftest.in_process import command
+from clearformer.selftest.command_runner import command
 from clearformer.selftest.processes import Missed, require
-from clearformer.selftest.toy import TEXT, Toy, end_line, newest_step, require_same
+from clearformer.selftest.toy_run import TEXT, ToyRun, end_line, newest_step, require_same
 from clearformer.train.events import Step
 
 STEPS_A_KILL = 8  # more than a start of training lives to see, so that the kills find it running
@@ -42,7 +42,7 @@ def kills(place: Path, *, count: int, seeds: int) -> str:
 
 def _killed(place: Path, wanted: int, seed: int) -> int:
     place.mkdir()
-    toy, moments = Toy(place, STEPS_A_KILL * max(wanted, 1), seed), random.Random(seed)
+    toy, moments = ToyRun(place, STEPS_A_KILL * max(wanted, 1), seed), random.Random(seed)
     toy.finish(place / "whole")
     folder, before, kills = place / "killed", -1, 0
     while True:
@@ -74,7 +74,7 @@ def _written(folder: Path) -> int:
 
 def crash_points(place: Path) -> str:
     """G2: gone at each point of a save, and the run goes on as if nothing had been."""
-    toy = Toy(place, 6)
+    toy = ToyRun(place, 6)
     toy.finish(place / "whole")
     for point in POINTS:
         folder = place / point
@@ -153,7 +153,7 @@ def _ignore(sentence: str) -> None:
 
 def signals(place: Path, *, count: int) -> str:
     """G4: SIGTERM, Ctrl-C and SIGHUP at random moments: saved, right code, and the same run."""
-    toy, moments = Toy(place, 12 * count), random.Random(4)
+    toy, moments = ToyRun(place, 12 * count), random.Random(4)
     kinds = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
         kinds.append(signal.SIGHUP)
@@ -186,7 +186,7 @@ def signals(place: Path, *, count: int) -> str:
 def not_a_number(place: Path, *, count: int) -> str:
     """G14: a loss that is no number stops before the weights move."""
     for number in range(count):
-        toy, folder, step = Toy(place, 10), place / str(number), 2 + number % 8
+        toy, folder, step = ToyRun(place, 10), place / str(number), 2 + number % 8
         child = toy.start(folder, **{VARIABLE: f"nan@{step}"})
         code = child.wait()
         require(code == 3, f"left with {code} and not 3: {child.said()[-300:]}")
@@ -211,9 +211,9 @@ def not_a_number(place: Path, *, count: int) -> str:
 
 def full_disk(place: Path, *, count: int) -> str:
     """G6: a disk too small, and one that fills up in the middle: the old checkpoint holds."""
-    toy = Toy(place, 3)
+    toy = ToyRun(place, 3)
     toy.finish(place / "whole")
-    longer = Toy(place, 30)
+    longer = ToyRun(place, 30)
     small = 0
     for number in range(count):
         folder = place / f"run-{number}"

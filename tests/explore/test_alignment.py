@@ -5,7 +5,7 @@ import torch
 
 from clearformer import config as c
 from clearformer.build import build
-from clearformer.explore.align import alignment
+from clearformer.explore.alignment import alignment
 from clearformer.explore.trace import trace
 from clearformer.generate.translate import Translator
 from clearformer.text import train

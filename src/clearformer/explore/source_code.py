@@ -1,6 +1,6 @@
-"""The lines of clearformer that computed what is on the screen, coloured.
+"""Source code of clearformer, highlighted for the page.
 
-Only symbols of this list are shown: a page names a symbol, never a file.
+Only the symbols of this list can be requested: a client names a symbol, never a file.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import clearformer
 from clearformer.explore.errors import unknown
 
-# The symbol behind each thing that a page shows.
+# The symbol for each thing on the page.
 STAGES = {
     "tokens": "text.tokenizer.Tokenizer",
     "embedding": "core.embedding.Embedding.forward",
@@ -24,8 +25,8 @@ STAGES = {
     "v": "core.attention.Attention.queries_keys_values",
     "q_proj": "core.attention.Attention.queries_keys_values",
     "k_proj": "core.attention.Attention.queries_keys_values",
-    "scores_raw": "explore.stages.of_kernel",
-    "scores_scaled": "explore.stages.of_kernel",
+    "scores_raw": "explore.stages.attention_stages",
+    "scores_scaled": "explore.stages.attention_stages",
     "bias": "core.positions.RelativeXL.score",
     "scores_masked": "core.masks.Mask.table",
     "weights": "core.kernels.weights",
@@ -39,7 +40,7 @@ STAGES = {
     "mlp_out": "core.block.FeedForward.forward",
     "logits": "core.heads.NextToken.forward",
     "basic": "core.basic.attend",
-    "sample": "generate.choose.draw",
+    "sample": "generate.sampling.draw",
     "pre": "core.block.pre_norm",
     "post": "core.block.post_norm",
     "mask": "core.patterns.Causal",
@@ -47,7 +48,7 @@ STAGES = {
     "fixed": "core.patterns.Fixed",
     "local": "core.patterns.Local",
     "reach": "explore.reach.reach_with_memory",
-    "memory": "core.past.HiddenMemory.read",
+    "memory": "core.cache.HiddenMemory.read",
     "rotary": "core.positions.Rotary",
     "relative": "core.positions.RelativeXL",
     "sinusoidal": "core.positions.Sinusoidal",
@@ -74,19 +75,19 @@ def symbols() -> dict[str, Any]:
 
 @cache
 def source(symbol: str) -> dict[str, Any]:
-    """The source of one symbol: where it stands, its text, and the text in colour."""
+    """The source of one symbol: file, line, text, and highlighted HTML."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
     if symbol not in SYMBOLS:
         raise unknown("symbol", symbol)
-    found = find(symbol)
-    lines, line = inspect.getsourcelines(found)
+    value = resolve(symbol)
+    lines, line = inspect.getsourcelines(value)
     text = "".join(lines)
-    file = inspect.getsourcefile(found)
+    file = inspect.getsourcefile(value)
     assert file is not None
-    root = Path(import_module("clearformer").__file__ or "").parent.parent
+    root = Path(clearformer.__file__).parent.parent
     return {
         "symbol": symbol,
         "file": Path(file).relative_to(root).as_posix(),
@@ -96,10 +97,10 @@ def source(symbol: str) -> dict[str, Any]:
     }
 
 
-def find(symbol: str) -> Any:
+def resolve(symbol: str) -> Any:
     """A function, class or method by its name below `clearformer`."""
-    room, file, *names = symbol.split(".")
-    found: Any = import_module(f"clearformer.{room}.{file}")
+    package, module, *names = symbol.split(".")
+    value: Any = import_module(f"clearformer.{package}.{module}")
     for name in names:
-        found = getattr(found, name)
-    return inspect.unwrap(found)
+        value = getattr(value, name)
+    return inspect.unwrap(value)

@@ -3,12 +3,12 @@
 import pytest
 
 from clearformer.runs import checkpoint
-from clearformer.selftest import damage
+from clearformer.selftest import checkpoint_integrity
 from clearformer.selftest.processes import Missed
 
 
 def test_f6_g5_every_damage_is_noticed(tmp_path):
-    assert damage.corruption(tmp_path, count=60).startswith("60 of 60 noticed")
+    assert checkpoint_integrity.corruption(tmp_path, count=60).startswith("60 of 60 noticed")
 
 
 def test_g5_fails_where_hashes_are_not_looked_at(tmp_path, monkeypatch):
@@ -18,8 +18,11 @@ def test_g5_fails_where_hashes_are_not_looked_at(tmp_path, monkeypatch):
         checkpoint, "_identity", lambda path: known.setdefault(path.name, identity(path))
     )
     with pytest.raises(Missed, match="not noticed"):
-        damage.corruption(tmp_path, count=60)
+        checkpoint_integrity.corruption(tmp_path, count=60)
 
 
 def test_g16_every_format_opens(tmp_path):
-    assert damage.formats(tmp_path, newest=False) == f"all {checkpoint.FORMAT} of 2 formats"
+    assert (
+        checkpoint_integrity.formats(tmp_path, newest=False)
+        == f"all {checkpoint.FORMAT} of 2 formats"
+    )

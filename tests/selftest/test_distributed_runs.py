@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clearformer.selftest import ranks
+from clearformer.selftest import distributed_runs
 from clearformer.selftest.processes import Missed
 
 
 def test_f32_g13_success_is_success(tmp_path):
-    told = ranks.clean_exit(tmp_path, count=1)
+    told = distributed_runs.clean_exit(tmp_path, count=1)
     assert told == "1 of 1 runs of 2 processes left with 0, and listened on loopback alone"
 
 
@@ -29,16 +29,18 @@ class Ended:
 
 
 def test_a_run_that_fails_is_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranks, "_launched", lambda *words: Ended(1))
+    monkeypatch.setattr(distributed_runs, "_launched", lambda *words: Ended(1))
     with pytest.raises(Missed, match="ddp: run 0 left with 1"):
-        ranks.clean_exit(tmp_path, count=1)
+        distributed_runs.clean_exit(tmp_path, count=1)
 
 
 def test_a_run_that_listens_to_the_network_is_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranks, "_launched", lambda *words: Ended(None))
-    monkeypatch.setattr(ranks, "listening", lambda pid: [ipaddress.ip_address("0.0.0.0")])
+    monkeypatch.setattr(distributed_runs, "_launched", lambda *words: Ended(None))
+    monkeypatch.setattr(
+        distributed_runs, "listening", lambda pid: [ipaddress.ip_address("0.0.0.0")]
+    )
     with pytest.raises(Missed, match=r"ddp: run 0 listens on .*0\.0\.0\.0"):
-        ranks.clean_exit(tmp_path, count=1)
+        distributed_runs.clean_exit(tmp_path, count=1)
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
@@ -52,5 +54,5 @@ def test_sockets_that_listen_are_found(address):
     # Other tests may have a server in this process.
     wanted = ipaddress.ip_address(address)
     with server:
-        found = ranks.listening(os.getpid()).count(wanted)
-    assert found == ranks.listening(os.getpid()).count(wanted) + 1
+        found = distributed_runs.listening(os.getpid()).count(wanted)
+    assert found == distributed_runs.listening(os.getpid()).count(wanted) + 1

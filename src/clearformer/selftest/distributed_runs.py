@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clearformer.runs import metrics
 from clearformer.selftest.processes import Missed, Skipped, require
-from clearformer.selftest.toy import Toy, end_line, require_same
+from clearformer.selftest.toy_run import ToyRun, end_line, require_same
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LISTENING = "0A"  # the state of a socket in /proc/net/tcp
@@ -24,7 +24,7 @@ EXACT = "--model.dropout.residual 0 --optimizer adamw --lr 1e-3 --precision floa
 
 def elastic(place: Path, *, kills: int) -> str:
     """G12: workers killed, and the world changed, and the curve stays what it was."""
-    toy = Toy(place, 60)
+    toy = ToyRun(place, 60)
     require(_launched(toy, place / "whole", 2).wait() == 0, "a run of 2 processes did not finish")
     for number in range(kills):
         folder = place / f"killed-{number}"
@@ -39,7 +39,7 @@ def elastic(place: Path, *, kills: int) -> str:
         code = _launched(toy, folder, 2).wait()
         require(code == 0, f"kill {number}: resumed, it left with {code}")
         require_same(folder, place / "whole")
-    plain = Toy(place, 60, more=EXACT)
+    plain = ToyRun(place, 60, more=EXACT)
     require(_launched(plain, place / "one", 1).wait() == 0, "a run of 1 process did not finish")
     folder = place / "changing"
     for step, world in ((20, 1), (40, 2), (None, 1)):
@@ -58,7 +58,7 @@ def clean_exit(place: Path, *, count: int) -> str:
     nothing listens to the network."""
     for number in range(count):
         kind = ("ddp", "fsdp2")[number % 2]
-        toy = Toy(place, 3, more=f"--train.distribute {kind}")
+        toy = ToyRun(place, 3, more=f"--train.distribute {kind}")
         launcher = _launched(toy, place / str(number), 2)
         while launcher.poll() is None:
             exposed = [each for each in listening(launcher.pid) if not each.is_loopback]
@@ -116,7 +116,7 @@ def _address(words: str) -> Address:
     return inner or found
 
 
-def _launched(toy: Toy, folder: Path, world: int) -> subprocess.Popen[bytes]:
+def _launched(toy: ToyRun, folder: Path, world: int) -> subprocess.Popen[bytes]:
     words = ["-m", "clearformer", *toy.words(folder), "--processes", str(world)]
     return subprocess.Popen(
         [sys.executable, *words],

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from clearformer.explore.errors import Problem
-from clearformer.explore.jobs import Worker
+from clearformer.explore.worker import Worker
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_the_ninth_that_waits_is_told_so(worker):
     with pytest.raises(Problem, match="8 calls are waiting for this model already") as problem:
         worker.submit(lambda: None)
     assert problem.value.status == 429
-    closing = worker.afterwards(lambda: "closed")  # what must be put back is not refused
+    closing = worker.submit_always(lambda: "closed")  # what must be put back is not refused
     gate.set()
     assert closing.result(60) == "closed"
     assert first.done()
@@ -67,7 +67,7 @@ def test_a_call_that_nobody_waits_for_is_left_out(worker):
 
 
 def test_an_answer_that_takes_too_long_is_given_up(worker, monkeypatch):
-    monkeypatch.setattr("clearformer.explore.jobs.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("clearformer.explore.worker.RESPONSE_SECONDS", 0.05)
     gate = threading.Event()
     with pytest.raises(Problem, match="the model gave no answer") as problem:
         asyncio.run(worker.run(lambda: gate.wait(60)))

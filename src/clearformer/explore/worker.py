@@ -1,7 +1,7 @@
-"""One thread for each model: every call on it runs there, one after the other.
+"""One worker thread for each model: every call on the model runs there, one after the other.
 
-`trace` changes a model while it runs, so no two calls may meet; and none may run on the event
-loop, which answers everybody else meanwhile. Whoever comes when the queue is full is told so.
+`trace` changes a model while it runs, so calls must not overlap. None may run on the event
+loop, which serves the other clients meanwhile. A call is refused when the queue is full.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from clearformer.explore.errors import Problem
-from clearformer.explore.limits import ANSWER_SECONDS, QUEUE
+from clearformer.explore.errors import busy, too_slow
+from clearformer.explore.limits import MAX_QUEUE, RESPONSE_SECONDS
 
 Result = TypeVar("Result")
 Job = tuple[Callable[[], Any], Future[Any]]
@@ -24,27 +24,21 @@ Job = tuple[Callable[[], Any], Future[Any]]
 class Worker:
     """A thread that starts with the first call and ends with the server."""
 
-    def __init__(self, name: str, wanted: str = "model") -> None:
+    def __init__(self, name: str, subject: str = "model") -> None:
         self.name = name
-        self.wanted = wanted  # what a caller waits for
+        self.subject = subject  # what callers wait for, in messages
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
         self.lock = threading.Lock()
 
     def submit(self, call: Callable[[], Result]) -> Future[Result]:
         """Put a call into the queue; a Problem if it is full."""
-        if self.jobs.qsize() >= QUEUE:
-            raise Problem(
-                429,
-                "busy",
-                f"{QUEUE} calls are waiting for this {self.wanted} already",
-                hint="try again in a moment",
-                limit=QUEUE,
-            )
-        return self.afterwards(call)
+        if self.jobs.qsize() >= MAX_QUEUE:
+            raise busy(f"{MAX_QUEUE} calls are waiting for this {self.subject} already", MAX_QUEUE)
+        return self.submit_always(call)
 
-    def afterwards(self, call: Callable[[], Result]) -> Future[Result]:
-        """The same, full queue or not: for what must be put back in any case."""
+    def submit_always(self, call: Callable[[], Result]) -> Future[Result]:
+        """Put a call into the queue even if it is full: for clean-up."""
         future: Future[Result] = Future()
         with self.lock:
             if self.thread is None:
@@ -54,21 +48,18 @@ class Worker:
         return future
 
     async def run(self, call: Callable[[], Result]) -> Result:
-        """The same for a coroutine; a call that nobody waits for any more is left out."""
+        """Await a call; it is dropped if the caller is cancelled before it starts."""
         future = self.submit(call)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), ANSWER_SECONDS)
+            return await asyncio.wait_for(asyncio.wrap_future(future), RESPONSE_SECONDS)
         except TimeoutError:
-            future.cancel()
-            raise Problem(
-                503,
-                "too_slow",
-                f"the {self.wanted} gave no answer in {ANSWER_SECONDS:.0f} s",
-                hint="it may still be loading: try again, or use a shorter text",
+            raise too_slow(
+                f"the {self.subject} gave no answer",
+                RESPONSE_SECONDS,
+                "it may still be loading: try again, or use a shorter text",
             ) from None
-        except asyncio.CancelledError:
-            future.cancel()
-            raise
+        finally:
+            future.cancel()  # no effect on a call that has ended
 
     def _work(self) -> None:
         while (job := self.jobs.get()) is not None:
@@ -79,10 +70,10 @@ class Worker:
                 future.set_result(call())
             except BaseException as problem:
                 future.set_exception(problem)
-            del job, call, future  # a result may be large, and the next call long in coming
+            del job, call, future  # release a large result while waiting for the next call
 
     def close(self) -> None:
-        """End after the call that is running; those that wait are dropped."""
+        """End after the running call; drop the calls that wait."""
         with self.lock:
             if self.thread is None:
                 return

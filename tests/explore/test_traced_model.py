@@ -1,0 +1,61 @@
+"""A text as each kind of model reads it."""
+
+import pytest
+import torch
+
+from clearformer.explore.traced_model import (
+    as_traced_model,
+    encode,
+    encode_input,
+    encode_source,
+    encode_target,
+)
+
+
+def test_each_kind_of_model_reads_in_its_own_way(loaded):
+    bert = loaded("bert").model
+    pieces = bert.pieces(encode(bert, "the [MASK] sat"))
+    assert pieces == ["[CLS]", "the", "[MASK]", "sat", "[SEP]"]
+    gpt2 = loaded("gpt2").model
+    assert gpt2.tokenizer.decode(encode(gpt2, "the cat")) == "the cat"
+    original = loaded("original").model
+    marks = original.config.marks
+    assert encode_source(original, " the cat ")[-1] == marks.end
+    assert encode_target(original, "the cat")[0] == marks.start
+    given = encode_input(original, ("the cat", "a dog"))
+    assert given.keys("cross") == encode_source(original, "the cat")
+    assert given.queries("cross") == encode_target(original, "a dog") == given.keys("decoder")
+
+
+def test_two_sentences_are_told_apart(loaded):
+    bert = loaded("bert").model
+    given = encode_input(bert, "the cat [SEP] the dog")
+    assert given.segments.tolist() == [[0, 0, 0, 0, 1, 1, 1]]
+    assert encode_input(bert, "the cat").segments is None
+
+
+def test_a_memory_is_behind_the_last_segment(loaded):
+    given = encode_input(
+        loaded("xl").model, "the cat sat on the mat"
+    )  # 22 characters, segments of 8
+    assert (given.start, given.remembered) == (16, 8)
+    assert len(given.queries("self")) == 6
+    assert len(given.keys("self")) == 14
+
+
+def test_an_object_that_has_a_model_can_be_traced(loaded):
+    model = loaded("gpt2").model
+    assert as_traced_model(model) is model
+    assert as_traced_model(model.module).tokenizer is None
+    with pytest.raises(ValueError, match="str is not a model and has none"):
+        as_traced_model("gpt2")
+
+
+def test_what_cannot_be_read_is_said(loaded):
+    gpt2 = loaded("gpt2").model
+    with pytest.raises(ValueError, match="the prompt is empty"):
+        encode_input(gpt2, "")
+    with pytest.raises(ValueError, match=r"tokens have shape \(1, 0\)"):
+        encode_input(gpt2, torch.zeros(1, 0))
+    with pytest.raises(ValueError, match="segment is 0 and memory 3"):
+        encode_input(gpt2, [1], segment=0, memory=3)
