@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 TEXT = "The cat sat on the mat. The dog lay on the rug. Neither of them said a word.\n" * 200
-SMALL = "--steps 3 --batch 2 --evaluations 1 --compile off --threads 1 --quiet".split()
+SMALL = "--steps 3 --batch 2 --evaluations 1 --compile off --threads 1 --quiet"
 
 
 def check_contents(wheel: Path) -> None:
@@ -107,7 +107,7 @@ def main(wheel: Path) -> None:
         version = run(command, "--version", folder=folder).strip()
         expect(version == f"clearformer {wheel.name.split('-')[1]}", f"--version says {version}")
         (folder / "my.txt").write_text(TEXT)
-        run(command, "train", "--data", "my.txt", "--out", "run", *SMALL, folder=folder)
+        run(command, "train", "--data", "my.txt", "--out", "run", *SMALL.split(), folder=folder)
         expect(
             run(command, "generate", "run", "The ", "--length", "8", folder=folder) != "", "no text"
         )

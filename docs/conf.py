@@ -22,6 +22,7 @@ extensions = [
     "api_reference",
     "command_reference",
     "mathml",
+    "offline",
 ]
 exclude_patterns = ["_ext"]
 suppress_warnings = ["ref.python"]  # a class name in a signature that several modules define

@@ -9,13 +9,18 @@ import ast
 import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 SOURCE = Path(__file__).parents[2] / "src" / "clearformer"
 FOLDER = Path(__file__).parents[1] / "reference" / "api"
 # Packages without an interface for Python, apart from the modules of theirs named in PUBLIC.
-INTERNAL = {"cli", "selftest", "explore"}
+INTERNAL = {
+    *("cli", "selftest", "explore"),
+    *("did_you_mean", "escape", "limits", "safe_files", "safe_json"),
+}
 PUBLIC = {"explore/trace", "explore/notebook", "explore/embed", "explore/figures"}
 SECTION = re.compile(r"(Args|Arguments|Returns|Raises|Yields|Examples?|Attributes):$|-{3,}$")
 
@@ -38,12 +43,13 @@ def reading_order(package: Path) -> list[Path]:
 
 def is_public(path: Path) -> bool:
     name = path.relative_to(SOURCE).with_suffix("").as_posix()
-    return name.split("/")[0] not in INTERNAL or name in PUBLIC
+    internal = name.split("/")[0] in INTERNAL or path.stem.startswith("_")
+    return name in PUBLIC or not internal
 
 
 def pages() -> dict[str, list[Path]]:
     """Page name -> the files that it documents: single modules first, then packages."""
-    single = [path for path in sorted(SOURCE.glob("*.py")) if not path.stem.startswith("_")]
+    single = [path for path in sorted(SOURCE.glob("*.py")) if is_public(path)]
     found = {"clearformer": [SOURCE / "__init__.py"]}
     found |= {f"clearformer.{path.stem}": [path] for path in single}
     for init in sorted(SOURCE.glob("*/__init__.py")):
@@ -88,12 +94,14 @@ def index(found: dict[str, list[Path]]) -> str:
 
 
 def escape(line: str) -> str:
-    """A line of plain text as reStructuredText: `code` stays code, everything else is literal."""
-    spans = re.split(r"(`+[^`]+`+)", line)
+    """A line of plain text as reStructuredText: `code` and *emphasis* stay, all else is literal."""
+    spans = re.split(r"(`+[^`]+`+|(?<![\w*])\*\w[\w ]*\*(?![\w*]))", line)
     return "".join(
-        f"``{part.strip('`')}``" if index % 2 else re.sub(r"([*_|\\`])", r"\\\1", part)
+        re.sub(r"([*_|\\`])", r"\\\1", part) if index % 2 == 0
+        else part if part.startswith("*")
+        else f"``{part.strip('`')}``"
         for index, part in enumerate(spans)
-    )
+    )  # fmt: skip
 
 
 def escape_docstring(app, what, name, obj, options, lines) -> None:
@@ -115,7 +123,7 @@ def paragraph(text: str) -> list[str]:
     return re.sub(r"^\\\* ", "- ", text, flags=re.MULTILINE).split("\n")
 
 
-def generate(app: Sphinx) -> None:
+def generate(app: "Sphinx") -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     found = pages()
@@ -124,7 +132,7 @@ def generate(app: Sphinx) -> None:
     (FOLDER / "index.rst").write_text(index(found), encoding="utf-8")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: "Sphinx") -> dict[str, bool]:
     app.connect("builder-inited", generate)
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)  # before napoleon
     return {"parallel_read_safe": True}

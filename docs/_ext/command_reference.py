@@ -6,8 +6,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 FOLDER = Path(__file__).parents[1] / "reference" / "commands"
 END = "\f"
@@ -54,13 +56,14 @@ def index(texts: dict[str, str]) -> str:
         f"| [`{name}`]({name}.md) | {description(text)} |" for name, text in texts.items()
     )
     return (
-        "# Commands\n\nEach page is the output of `clearformer COMMAND --help`. The flags of `train` and `plan` "
-        "depend on the preset: `clearformer train bert-mini --help` shows those of `bert-mini`.\n\n"
+        "# Commands\n\nEach page is the output of `clearformer COMMAND --help`. The flags of "
+        "`train` and `plan` depend on the preset: `clearformer train bert-mini --help` shows those "
+        "of `bert-mini`.\n\n"
         f"| | |\n|---|---|\n{rows}\n\n```{{toctree}}\n:hidden:\n\n" + "\n".join(texts) + "\n```\n"
     )
 
 
-def generate(app: Sphinx) -> None:
+def generate(app: "Sphinx") -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     names = commands()
@@ -70,6 +73,6 @@ def generate(app: Sphinx) -> None:
     (FOLDER / "index.md").write_text(index(texts), encoding="utf-8")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: "Sphinx") -> dict[str, bool]:
     app.connect("builder-inited", generate)
     return {"parallel_read_safe": True}
