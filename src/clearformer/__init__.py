@@ -8,4 +8,4 @@
 Nothing is imported here, so that the command line answers at once.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

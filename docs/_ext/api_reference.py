@@ -1,0 +1,138 @@
+"""API reference: one generated page for each package, made when the site is built.
+
+The list of modules is read from the source tree, so a module that is renamed, moved or added needs
+no change here. Docstrings are plain text with `code` in single backticks; they are escaped before
+Sphinx reads them as reStructuredText.
+"""
+
+import ast
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+SOURCE = Path(__file__).parents[2] / "src" / "clearformer"
+FOLDER = Path(__file__).parents[1] / "reference" / "api"
+# Packages without an interface for Python, apart from the modules of theirs named in PUBLIC.
+INTERNAL = {
+    *("cli", "selftest", "explore"),
+    *("did_you_mean", "escape", "limits", "safe_files", "safe_json"),
+}
+PUBLIC = {"explore/trace", "explore/notebook", "explore/embed", "explore/figures"}
+SECTION = re.compile(r"(Args|Arguments|Returns|Raises|Yields|Examples?|Attributes):$|-{3,}$")
+
+
+def summary(path: Path) -> str:
+    """The first sentence of a module's docstring, without importing the module."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def reading_order(package: Path) -> list[Path]:
+    """A package's modules: first in the order in which its docstring names them, then by name."""
+    words = re.findall(
+        r"\w+", ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    )
+    modules = sorted(path for path in package.glob("*.py") if not path.stem.startswith("_"))
+    named = [word for word in dict.fromkeys(words) if (package / f"{word}.py") in modules]
+    return sorted(modules, key=lambda path: named.index(path.stem) if path.stem in named else 1000)
+
+
+def is_public(path: Path) -> bool:
+    name = path.relative_to(SOURCE).with_suffix("").as_posix()
+    internal = name.split("/")[0] in INTERNAL or path.stem.startswith("_")
+    return name in PUBLIC or not internal
+
+
+def pages() -> dict[str, list[Path]]:
+    """Page name -> the files that it documents: single modules first, then packages."""
+    single = [path for path in sorted(SOURCE.glob("*.py")) if is_public(path)]
+    found = {"clearformer": [SOURCE / "__init__.py"]}
+    found |= {f"clearformer.{path.stem}": [path] for path in single}
+    for init in sorted(SOURCE.glob("*/__init__.py")):
+        modules = [path for path in reading_order(init.parent) if is_public(path)]
+        if modules:
+            found[f"clearformer.{init.parent.name}"] = [init, *modules]
+    return found
+
+
+def module_name(path: Path) -> str:
+    return ".".join(["clearformer", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(
+        ".__init__"
+    )
+
+
+def page(name: str, files: list[Path]) -> str:
+    title = f"``{name}``"
+    parts = [title, "=" * len(title), ""]
+    for path in files:
+        module = module_name(path)
+        if module != name:
+            parts += [f"``{module}``", "-" * (len(module) + 4), ""]
+        parts += [f".. automodule:: {module}", "   :members:", "   :show-inheritance:"]
+        # What a package re-exports is documented where it is defined; the front door lists its own.
+        parts += [""] if module == "clearformer" else ["   :ignore-module-all:", ""]
+    return "\n".join(parts)
+
+
+def index(found: dict[str, list[Path]]) -> str:
+    rows = [
+        f"   * - :doc:`{name} <{name}>`\n     - {escape(summary(files[0]))}"
+        for name, files in found.items()
+    ]
+    listed = "\n".join(f"   {name}" for name in found)
+    return (
+        "Python\n======\n\n"
+        "Every module that is meant to be imported, from its docstrings. The command line's own "
+        "modules are left out: :doc:`../commands/index` describes the commands.\n\n"
+        f".. list-table::\n   :widths: 30 70\n\n{chr(10).join(rows)}\n\n"
+        f".. toctree::\n   :hidden:\n\n{listed}\n"
+    )
+
+
+def escape(line: str) -> str:
+    """A line of plain text as reStructuredText: `code` and *emphasis* stay, all else is literal."""
+    spans = re.split(r"(`+[^`]+`+|(?<![\w*])\*\w[\w ]*\*(?![\w*]))", line)
+    return "".join(
+        re.sub(r"([*_|\\`])", r"\\\1", part) if index % 2 == 0
+        else part if part.startswith("*")
+        else f"``{part.strip('`')}``"
+        for index, part in enumerate(spans)
+    )  # fmt: skip
+
+
+def escape_docstring(app, what, name, obj, options, lines) -> None:
+    """Replace `lines` by markup that shows the docstring as it was written."""
+    paragraphs = re.split(r"\n{2,}", "\n".join(lines).strip("\n"))
+    lines[:] = [line for each in paragraphs for line in [*paragraph(each), ""]]
+
+
+def paragraph(text: str) -> list[str]:
+    rows = text.split("\n")
+    if text.startswith(">>>") or any(SECTION.match(row) for row in rows):
+        return rows  # doctests, and sections that sphinx.ext.napoleon reads
+    if all(row.startswith(" ") for row in rows):
+        return ["::", "", *(f"    {row}" for row in rows)]
+    if any(row.startswith("  ") for row in rows) and not text.startswith(("- ", "* ", "1. ")):
+        # A table or a picture made of aligned text.
+        return [f"| {escape(row.strip())}" if row.strip() else "|" for row in rows]
+    text = "\n".join(escape(row) for row in rows)
+    return re.sub(r"^\\\* ", "- ", text, flags=re.MULTILINE).split("\n")
+
+
+def generate(app: "Sphinx") -> None:
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    found = pages()
+    for name, files in found.items():
+        (FOLDER / f"{name}.rst").write_text(page(name, files), encoding="utf-8")
+    (FOLDER / "index.rst").write_text(index(found), encoding="utf-8")
+
+
+def setup(app: "Sphinx") -> dict[str, bool]:
+    app.connect("builder-inited", generate)
+    app.connect("autodoc-process-docstring", escape_docstring, priority=400)  # before napoleon
+    return {"parallel_read_safe": True}
