@@ -3,8 +3,7 @@
 A head gives logits, and the loss as a sum over its valid targets together with their number,
 one entry for each objective; whoever trains divides, once, over the whole batch.
 
-Axes: B batch, T tokens, R rows (B*T tokens), E model width, P width after pooling, V vocabulary,
-C classes.
+Axes: B batch, T tokens, R rows (tokens of a batch), E model width, V vocabulary, C classes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,11 +37,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Su
     rows = at_least_float32(logits).flatten(0, -2)  # (B*T, V)
     with targets_explained(targets, logits.shape[-1]):
         total = F.cross_entropy(
-            rows,
-            targets.flatten(),
-            ignore_index=IGNORE,
-            reduction="sum",
-            label_smoothing=smoothing,
+            rows, targets.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
         )
     return total[None], (targets != IGNORE).sum()[None]
 
@@ -99,14 +94,19 @@ def with_target(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Head(nn.Module):
-    """Base of trained heads: `smoothing` of a target's probability goes to all classes."""
+    """Base of trained heads: logits, and their cross-entropy.
+
+    In training `smoothing` of a target's probability goes to all classes.
+    """
 
     smoothing: float = 0.0
 
     @property
     def label_smoothing(self) -> float:
-        """In training alone: a loss that is reported is that of the targets."""
         return self.smoothing if self.training else 0.0
+
+    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+        return cross_entropy(self(hidden, keep), targets, self.label_smoothing)
 
 
 class NextToken(Head):
@@ -249,9 +249,6 @@ class Classifier(Head):
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(self.pool(hidden, keep)))  # (B, C)
 
-    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return cross_entropy(self(hidden, keep), targets, self.label_smoothing)
-
 
 class TokenClassifier(Head):
     """One class for every token."""
@@ -263,9 +260,6 @@ class TokenClassifier(Head):
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(hidden))  # (B, T, C)
-
-    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return cross_entropy(self(hidden, keep), targets, self.label_smoothing)
 
 
 class Features(nn.Module):

@@ -96,9 +96,6 @@ class Pattern:
         return "\n".join(" ".join("·░▒▓■"[math.ceil(4 * share)] for share in row) for row in table)
 
 
-# --- composition ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Pair(Pattern):
     """Base of what is made from two patterns."""
@@ -150,7 +147,12 @@ class Without(_Pair):
         return self.first.allows(query, key) & ~self.second.allows(query, key)
 
 
-# --- rules ---------------------------------------------------------------------------------
+class _Sized(Pattern):
+    """Base of patterns whose fields are sizes: whole numbers, at least 1."""
+
+    def __post_init__(self) -> None:
+        for name in vars(self):
+            _require_positive(self, name)
 
 
 @dataclass(frozen=True)
@@ -174,53 +176,41 @@ class Causal(Pattern):
 
 
 @dataclass(frozen=True)
-class Local(Pattern):
+class Local(_Sized):
     """Fewer than `window` positions away, on either side; `Local(1)` sees only itself."""
 
     window: int
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "window")
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return abs(query - key) < self.window
 
 
 @dataclass(frozen=True)
-class Strided(Pattern):
+class Strided(_Sized):
     """A whole number of strides away: the columns of a picture `stride` pixels wide (eq. 24)."""
 
     stride: int
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "stride")
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query - key) % self.stride == 0
 
 
 @dataclass(frozen=True)
-class Row(Pattern):
+class Row(_Sized):
     """The same row of a picture `width` pixels wide, whose columns are `Strided(width)`."""
 
     width: int
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "width")
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return query // self.width == key // self.width
 
 
 @dataclass(frozen=True)
-class Summary(Pattern):
+class Summary(_Sized):
     """The last `places` of every block of `stride` positions, whoever looks."""
 
     stride: int
     places: int
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "stride", "places")
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query == query) & (key % self.stride >= self.stride - self.places)
@@ -293,9 +283,6 @@ class Graph(Pattern):
         return inside & torch.isin(query * self.nodes + key, codes)
 
 
-# --- patterns that differ by position, head or sequence ------------------------------------
-
-
 @dataclass(frozen=True)
 class Region(Pattern):
     """Queries from one range of positions look at keys of another; None: to the last."""
@@ -364,10 +351,8 @@ def between(positions: Tensor, bounds: tuple[int, int | None]) -> Tensor:
     return after if stop is None else after & (positions < stop)
 
 
-def _require_positive(pattern: Pattern, *fields: str) -> None:
-    for field in fields:
-        value, name = getattr(pattern, field), type(pattern).__name__
-        if not isinstance(value, int):
-            raise ValueError(f"{name}: {field} is {value}, but it must be a whole number")
-        if value < 1:
-            raise ValueError(f"{name}: {field} is {value}, but it must be at least 1")
+def _require_positive(pattern: Pattern, field: str) -> None:
+    value = getattr(pattern, field)
+    if not isinstance(value, int) or value < 1:
+        wanted = "at least 1" if isinstance(value, int) else "a whole number"
+        raise ValueError(f"{type(pattern).__name__}: {field} is {value}, but it must be {wanted}")
