@@ -29,6 +29,7 @@ from clearformer.explore.recording import (
 )
 from clearformer.explore.stages import AXES, basic_stages
 from clearformer.explore.subject import Input, Subject, as_subject, read
+from clearformer.inference.modes import evaluating
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -144,13 +145,9 @@ def trace(
     given = read(subject, tokens, pad_to=pad_to, segment=segment, memory=memory)
     _require_layers(subject.model, layers)
     notes = Notes(capture, layers)
-    inner, was_training = subject.model, subject.model.training
-    inner.eval()
-    try:
-        with torch.inference_mode(), recording(inner, notes, mask, positions):
-            output = _run(subject, given)
-    finally:
-        inner.train(was_training)
+    inner = subject.model
+    with evaluating(inner), torch.inference_mode(), recording(inner, notes, mask, positions):
+        output = _run(subject, given)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
     settings |= {} if memory is None else {"segment": segment, "memory": memory}
     return Trace(notes.recorded, output, subject, given, settings, notes.not_finite, notes.shapes)
