@@ -151,7 +151,7 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     assert clearformer("export", out, "--to", "int8", "--out", small).code == 0
     again = clearformer("evaluate", small, "--stride", "4").out
     assert again.split("in float32")[1] == text.split("in float32")[1]
-    assert clearformer("generate", small, "10 green", "--length", "5").code == 0
+    assert clearformer("generate", small, "10 green", "--max-tokens", "5").code == 0
     wrong = clearformer("evaluate", out, "--against", small).complaint
     assert wrong == f"--against is {small}, but {out} is no run in int8: leave it out"
     wrong = clearformer("export", small, "--out", str(tmp_path / "x")).complaint
@@ -168,7 +168,7 @@ def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_p
     found = clearformer("evaluate", out, "--memory", "64", "--most", "500").out
     assert "segments of 16 tokens with a memory of 64" in found
     assert "with a memory of 24" in clearformer("evaluate", out, "--most", "500").out
-    assert len(clearformer("generate", out, "9 green", "--length", "60").out) >= 40
+    assert len(clearformer("generate", out, "9 green", "--max-tokens", "60").out) >= 40
     assert clearformer("evaluate", out, "--memory", "-1").complaint == (
         "--memory is -1, but it must be at least 0"
     )

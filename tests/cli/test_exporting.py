@@ -48,7 +48,7 @@ def test_one_file(clearformer, run, tmp_path):
     assert done.code == 0, done.err
     assert import_checkpoint(out).config == open_run(run).config.model
     assert clearformer("import", str(out), "--out", str(tmp_path / "again")).code == 0
-    assert clearformer("generate", str(tmp_path / "again"), "some", "--length", "5").code == 0
+    assert clearformer("generate", str(tmp_path / "again"), "some", "--max-tokens", "5").code == 0
 
 
 def test_mistakes_are_one_line(clearformer, run, tmp_path):

@@ -43,7 +43,7 @@ def run(folder, clearformer, monkeypatch):
 
 
 def test_masks_are_filled(clearformer, run):
-    done = clearformer("fill", run, "a [MASK] film. it was [MASK] 3.", "--top", "2")
+    done = clearformer("fill", run, "a [MASK] film. it was [MASK] 3.", "--top-k", "2")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert [lines[0], lines[3]] == ["[MASK] 1", "[MASK] 2"]

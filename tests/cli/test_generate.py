@@ -11,8 +11,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from clearformer.cli import generate
 from clearformer.cli.generate import Generate
-from clearformer.cli.interruptible import Writing
 from clearformer.cli.prompts import token_id
+from clearformer.generate import stream
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sequence import Uniforms
 from clearformer.hub.importing import import_checkpoint
@@ -23,19 +23,20 @@ from clearformer.text.byte_fallback import BYTES, SPACE, FallbackSpec
 
 
 def test_it_streams_and_tells_how_fast(clearformer, run):
-    said = clearformer("generate", run, "12 g", "--length", "40", "--temperature", "0")
+    said = clearformer("generate", run, "12 g", "--max-tokens", "40", "--temperature", "0")
     assert said.out.startswith("12 g")
     assert len(said.out.encode()) >= 44
     assert re.search(r"^40 tokens in [\d.]+ s, [\d,]+ tokens/s$", said.err.strip())
-    assert clearformer("generate", run, "12 g", "--length", "4", "--quiet").err == ""
+    assert clearformer("generate", run, "12 g", "--max-tokens", "4", "--quiet").err == ""
 
 
-@pytest.mark.parametrize("extra", [("--lookup", "5"), ("--draft", "RUN"), ("--batch", "1")])
+@pytest.mark.parametrize("extra", [("--lookup", "5"), ("--draft", "RUN"), ("--batch-size", "1")])
 def test_drafts_change_no_letter(clearformer, run, extra):
     extra = [run if word == "RUN" else word for word in extra]
-    plain = clearformer("generate", run, "12 g", "--length", "90", "--seed", "3").out
+    plain = clearformer("generate", run, "12 g", "--max-tokens", "90", "--seed", "3").out
     assert (
-        clearformer("generate", run, "12 g", "--length", "90", "--seed", "3", *extra).out == plain
+        clearformer("generate", run, "12 g", "--max-tokens", "90", "--seed", "3", *extra).out
+        == plain
     )
 
 
@@ -43,30 +44,41 @@ def test_a_file_gives_one_result_a_line(clearformer, run, folder):
     prompts = [f"{i} green" if i % 3 else str(i) for i in range(20)]
     (folder / "prompts.txt").write_text("\n".join(prompts) + "\n")
     ask = ("generate", run, "--file", str(folder / "prompts.txt"), "--jsonl", "--samples", "2")
-    rows = [json.loads(line) for line in clearformer(*ask, "--length", "50").out.splitlines()]
+    rows = [json.loads(line) for line in clearformer(*ask, "--max-tokens", "50").out.splitlines()]
     assert [row["prompt"] for row in rows] == [p for p in prompts for _ in range(2)]
     assert [row["sample"] for row in rows] == [0, 1] * 20
     assert {row["reason"] for row in rows} == {"length"}
     assert all(row["tokens"] == 50 for row in rows)
-    alone = clearformer(*ask, "--length", "50", "--batch", "1").out.splitlines()
+    alone = clearformer(*ask, "--max-tokens", "50", "--batch-size", "1").out.splitlines()
     assert [json.loads(line)["text"] for line in alone] == [row["text"] for row in rows]
-    drafted = clearformer(*ask, "--length", "50", "--lookup", "4").out.splitlines()
+    drafted = clearformer(*ask, "--max-tokens", "50", "--lookup", "4").out.splitlines()
     assert [json.loads(line)["text"] for line in drafted] == [row["text"] for row in rows]
 
 
 def test_many_samples_are_written_some_at_a_time(clearformer, run, monkeypatch):
     """However many are asked for, no more than so many share a batch; the texts stay the same."""
-    ask = ("generate", run, "x", "--jsonl", "--samples", "5", "--batch", "2", "--length", "9")
+    ask = (
+        "generate",
+        run,
+        "x",
+        "--jsonl",
+        "--samples",
+        "5",
+        "--batch-size",
+        "2",
+        "--max-tokens",
+        "9",
+    )
     rows = clearformer(*ask).out
     sizes = []
-    whole = Writing.whole
+    generate_many = stream.generate_many
 
-    def counted(self, texts):
-        sizes.append(len(texts))
-        return whole(self, texts)
+    def counted(model, prompts, *settings, **more):
+        sizes.append(len(prompts))
+        return generate_many(model, prompts, *settings, **more)
 
-    monkeypatch.setattr(Writing, "whole", counted)
-    monkeypatch.setattr(generate, "MOST_TOGETHER", 2)
+    monkeypatch.setattr(stream, "generate_many", counted)
+    monkeypatch.setattr(generate, "MAX_BATCH", 2)
     assert clearformer(*ask).out == rows
     assert sizes == [2, 2, 1]
 
@@ -85,28 +97,28 @@ def test_forms_are_filled(clearformer, run):
 
 
 def test_a_form_that_was_cut_is_told(clearformer, run):
-    note = "note: the form is not complete after --length 4 tokens"
+    note = "note: the text does not match yet after --max-tokens 4 tokens"
     for more in ((), ("--jsonl", "--samples", "2")):
         ask = ("generate", run, "x", "--pattern", r"\d{4}-\d\d", *more, "--quiet")
-        assert note in clearformer(*ask, "--length", "4").err
-        assert "note" not in clearformer(*ask, "--length", "7").err
+        assert note in clearformer(*ask, "--max-tokens", "4").err
+        assert "note" not in clearformer(*ask, "--max-tokens", "7").err
     for more in ((), ("--jsonl", "--samples", "2")):
         # Of 32 tokens 30 are the prompt's, and the last token needs no more room.
         ask = ("generate", run, "x" * 30, "--pattern", r"\d{4}-\d\d", *more, "--quiet")
-        assert clearformer(*ask, "--past-context", "stop").err.splitlines()[0] == (
-            "note: the form is not complete after 3 tokens, where the context is full: "
-            "--past-context may go on"
+        assert clearformer(*ask, "--context-overflow", "stop").err.splitlines()[0] == (
+            "note: the text does not match yet after 3 tokens, where the context is full: "
+            "see --context-overflow"
         )
-        assert "note" not in clearformer(*ask, "--past-context", "slide").err
+        assert "note" not in clearformer(*ask, "--context-overflow", "slide").err
         stopped = clearformer(*ask, "--stop", "-").err
-        assert "note: the form is not complete where --stop has cut it" in stopped
+        assert "note: the text does not match yet where --stop has cut it" in stopped
     # Long enough for some form, though a longer one was possible.
-    free = ("generate", run, "x", "--pattern", r"\d+", "--length", "4", "--quiet")
+    free = ("generate", run, "x", "--pattern", r"\d+", "--max-tokens", "4", "--quiet")
     assert "note" not in clearformer(*free).err
 
 
 def test_stops_bans_and_forces(clearformer, run):
-    ask = ("generate", run, "1", "--temperature", "1", "--length", "60", "--quiet")
+    ask = ("generate", run, "1", "--temperature", "1", "--max-tokens", "60", "--quiet")
     free = clearformer(*ask).out
     assert "e" in free
     assert "e" not in clearformer(*ask, "--banned", "e").out
@@ -117,7 +129,7 @@ def test_stops_bans_and_forces(clearformer, run):
 
 @pytest.mark.parametrize("weights", ["float32", "int8"])
 def test_int8_writes_too(clearformer, run, weights):
-    said = clearformer("generate", run, "12 green", "--weights", weights, "--length", "20")
+    said = clearformer("generate", run, "12 green", "--weights", weights, "--max-tokens", "20")
     assert said.code == 0
     assert said.out.startswith("12 green")
 
@@ -132,15 +144,15 @@ def test_the_compiler_gets_nothing_packed(clearformer, run, monkeypatch, several
         return writer
 
     monkeypatch.setattr(LanguageModel, "compiled", compiled)
-    ask = ("generate", run, "12 g", "--length", "3", *several)
+    ask = ("generate", run, "12 g", "--max-tokens", "3", *several)
     assert clearformer(*ask, "--compile").out == clearformer(*ask).out
     assert packed == [False]
 
 
 def test_probabilities_are_shown(clearformer, run):
-    rows = clearformer("generate", run, "12 g", "--length", "5", "--show-probabilities").out
+    rows = clearformer("generate", run, "12 g", "--max-tokens", "5", "--show-probabilities").out
     assert len(re.findall(r"^ +[\d.]+ +[\d.]+ bits +[\d.]+  \".*\"$", rows, re.MULTILINE)) == 5
-    ask = ("generate", run, "12 g", "--length", "5", "--show-probabilities", "--jsonl")
+    ask = ("generate", run, "12 g", "--max-tokens", "5", "--show-probabilities", "--jsonl")
     (told,) = map(json.loads, clearformer(*ask, "--temperature", "1").out.splitlines())
     assert bytes(told["ids"]).decode(errors="replace") == told["text"]
     assert [2**-bits for bits in told["bits"]] == pytest.approx(told["probabilities"], rel=1e-4)
@@ -168,11 +180,11 @@ def test_probabilities_are_shown(clearformer, run):
         (("x", "--pattern", "("), "the pattern '(' cannot be used: a ( is not closed"),
         (("x", "--pattern", "a", "--choices", "a"), "give either --choices or --pattern"),
         (("x", "--lookup", "2", "--draft", "r"), "give either --lookup or --draft, and not both"),
-        (("x", "--length", "0"), "max_tokens is 0, but it must be at least 1"),
-        (("x", "--samples", "0"), "samples is 0, but it must be at least 1"),
-        (("x", "--batch", "1000000"), "--batch is 1000000, but it must be at most 131,072"),
+        (("x", "--max-tokens", "0"), "max_tokens is 0, but it must be at least 1"),
+        (("x", "--samples", "0"), "--samples is 0, but it must be at least 1"),
+        (("x", "--batch-size", "1000000"), "--batch-size is 1000000, but it must be at most 131,"),
         (("x", "--beam", "1000000"), "--beam is 1000000, but it must be at most 131,072"),
-        (("x", "--batch", "0"), "batch is 0, but it must be at least 1"),
+        (("x", "--batch-size", "0"), "--batch-size is 0, but it must be at least 1"),
         (("x", "--lookup", "0"), "--lookup is 0, but it must be at least 1"),
     ],
 )  # fmt: skip
@@ -193,10 +205,10 @@ def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
     (folder / "p.txt").write_text("12 g\n")
     file = str(folder / "p.txt")
     for words, sentence in {
-        ("--choices", "yes,no,maybe", "--length", "2"):
-            "--length is 2, but --choices needs 5 tokens for 'maybe'",
-        ("--forced", "green", "--length", "3"):
-            "--length is 3, but --forced needs 5 tokens for 'green'",
+        ("--choices", "yes,no,maybe", "--max-tokens", "2"):
+            "--max-tokens is 2, but --choices needs 5 tokens for 'maybe'",
+        ("--forced", "green", "--max-tokens", "3"):
+            "--max-tokens is 3, but --forced needs 5 tokens for 'green'",
         ("--forced", "green", "--banned", "e"):
             "--forced 'green' needs a token that --banned rules out",
         ("--file", file): "give either a prompt or --file, and not both",
@@ -219,9 +231,9 @@ def test_flags_mean_a_text_that_goes_on():
     assert token_id("e", tokenizer) == named["e"]
     assert token_id(" e", tokenizer) == named[SPACE + "e"]
     writer = SimpleNamespace(eos_ids=lambda: ())
-    forced = Generate(Path("run"), forced="es").task(writer, tokenizer)
+    forced = Generate(Path("run"), forced="es").generation_config(writer, tokenizer)
     assert forced.sampling.forced_ids == (named["es"],)
-    form = Generate(Path("run"), choices="e, es").task(writer, tokenizer).constraint
+    form = Generate(Path("run"), choices="e, es").generation_config(writer, tokenizer).constraint
     assert form.texts == {(named["e"],), (named[SPACE + "e"], named["s"])}
     words = Words(["good"])
     with pytest.raises(ValueError, match=r"^--banned 'good' cannot be .* so give ' good'$"):
@@ -273,9 +285,11 @@ def test_a_beam_finds_the_texts_of_transformers(clearformer, theirs, tmp_path, f
         return [Bytes().decode(row[longest:]) for row in found]
 
     (tmp_path / "p.txt").write_text("\n".join(prompts))
-    ask = ("generate", str(run), "--beam", "4", "--samples", "2", "--length", "14", *penalty)
+    ask = ("generate", str(run), "--beam", "4", "--samples", "2", "--max-tokens", "14", *penalty)
     for batch in ("16", "8", "1"):
-        told = clearformer(*ask, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch", batch).out
+        told = clearformer(
+            *ask, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch-size", batch
+        ).out
         rows = [json.loads(line) for line in told.splitlines()]
         assert [row["text"] for row in rows] == expected(prompts)
         assert [row["prompt"] for row in rows] == [each for each in prompts for _ in range(2)]
@@ -289,18 +303,18 @@ def test_a_beam_finds_the_texts_of_transformers(clearformer, theirs, tmp_path, f
 
 def test_a_beam_takes_weights_bans_and_the_context(clearformer, run):
     ask = ("generate", run, "12 g", "--beam", "3", "--jsonl")
-    (free,) = map(json.loads, clearformer(*ask, "--length", "20").out.splitlines())
+    (free,) = map(json.loads, clearformer(*ask, "--max-tokens", "20").out.splitlines())
     (banned,) = map(
         json.loads,
-        clearformer(*ask, "--length", "20", "--banned", free["text"][0]).out.splitlines(),
+        clearformer(*ask, "--max-tokens", "20", "--banned", free["text"][0]).out.splitlines(),
     )
     assert free["text"][0] not in banned["text"]
-    assert clearformer(*ask, "--length", "20", "--weights", "int8").code == 0
+    assert clearformer(*ask, "--max-tokens", "20", "--weights", "int8").code == 0
     (cut,) = map(json.loads, clearformer(*ask).out.splitlines())
     assert (cut["tokens"], cut["reason"]) == (32 - 4 + 1, "context")
     (on,) = map(
         json.loads,
-        clearformer(*ask, "--length", "40", "--past-context", "continue").out.splitlines(),
+        clearformer(*ask, "--max-tokens", "40", "--context-overflow", "continue").out.splitlines(),
     )
     assert (on["tokens"], on["reason"]) == (40, "length")
 
@@ -308,20 +322,20 @@ def test_a_beam_takes_weights_bans_and_the_context(clearformer, run):
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        (("--temperature", "0.8"), "draws nothing"),
-        (("--top-k", "3"), "draws nothing"),
-        (("--top-p", "0.5"), "draws nothing"),
-        (("--min-p", "0.1"), "draws nothing"),
-        (("--typical", "0.9"), "draws nothing"),
-        (("--lookup", "3"), "draws nothing"),
-        (("--draft", "r"), "draws nothing"),
-        (("--show-probabilities",), "draws nothing"),
-        (("--repetition", "1.1"), "looks for the likeliest text in any form"),
-        (("--frequency", "1.1"), "looks for the likeliest text in any form"),
-        (("--forced", "x"), "looks for the likeliest text in any form"),
-        (("--stop", "x"), "looks for the likeliest text in any form"),
-        (("--choices", "x,y"), "looks for the likeliest text in any form"),
-        (("--pattern", "x"), "looks for the likeliest text in any form"),
+        (("--temperature", "0.8"), "does not sample"),
+        (("--top-k", "3"), "does not sample"),
+        (("--top-p", "0.5"), "does not sample"),
+        (("--min-p", "0.1"), "does not sample"),
+        (("--typical-p", "0.9"), "does not sample"),
+        (("--lookup", "3"), "does not sample"),
+        (("--draft", "r"), "does not sample"),
+        (("--show-probabilities",), "does not sample"),
+        (("--repetition-penalty", "1.1"), "searches for the most likely text"),
+        (("--frequency-penalty", "1.1"), "searches for the most likely text"),
+        (("--forced", "x"), "searches for the most likely text"),
+        (("--stop", "x"), "searches for the most likely text"),
+        (("--choices", "x,y"), "searches for the most likely text"),
+        (("--pattern", "x"), "searches for the most likely text"),
     ],
 )
 def test_what_has_no_meaning_with_a_beam_is_refused(clearformer, run, flags, why):
@@ -338,9 +352,9 @@ def test_what_has_no_meaning_with_a_beam_is_refused(clearformer, run, flags, why
         (("--beam", "2", "--samples", "3"),
          "--samples is 3, but --beam 2 follows only 2: use a wider beam"),
         (("--beam", "2", "--length-penalty", "nan"), "the length penalty is nan, but it must be"),
-        (("--beam", "2", "--past-context", "slide"), "--past-context slide does not go with"),
-        (("--beam", "2", "--length", "0"), "max_tokens is 0, but it must be at least 1"),
-        (("--beam", "2", "--least", "3", "--length", "2"), "min_tokens is 3, but it must be"),
+        (("--beam", "2", "--context-overflow", "slide"), "--context-overflow slide does not go"),
+        (("--beam", "2", "--max-tokens", "0"), "max_tokens is 0, but it must be at least 1"),
+        (("--beam", "2", "--min-tokens", "3", "--max-tokens", "2"), "min_tokens is 3, but it"),
     ],
 )  # fmt: skip
 def test_a_wrong_beam_is_one_sentence(clearformer, run, flags, sentence):

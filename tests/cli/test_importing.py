@@ -40,7 +40,7 @@ def test_import_then_generate(clearformer, folder, tmp_path):
     assert first.startswith("gpt2-theirs: ")
     assert "2 layers, width 16, 4 heads, length 12; bytes of 256; head NextToken" in first
     assert last == f'next: clearformer generate {tmp_path / "run"} "Once upon"'
-    spoken = clearformer("generate", str(tmp_path / "run"), "Once", "--length", "20")
+    spoken = clearformer("generate", str(tmp_path / "run"), "Once", "--max-tokens", "20")
     assert spoken.code == 0
     assert spoken.out.startswith("Once")
     assert clearformer("describe", str(tmp_path / "run")).code == 0

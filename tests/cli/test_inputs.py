@@ -121,7 +121,7 @@ def test_vectors_and_classes_of_piped_lines(clearformer, model, pipe, words):
 def test_a_prompt_through_a_pipe(clearformer, model, pipe, words):
     """All of it is one prompt; with --file each line is one."""
     run = model("gpt2", length=40)
-    asked = ("generate", run, "--length", "3", "--quiet", "--temperature", "0")
+    asked = ("generate", run, "--max-tokens", "3", "--quiet", "--temperature", "0")
     pipe(b"hello\nyou\n")
     assert clearformer(*asked, *words).out == clearformer(*asked, "hello\nyou").out
     pipe(b"hello\nyou\n")
@@ -148,7 +148,7 @@ def test_nothing_is_taken_from_who_gives_texts(clearformer, model, pipe):
     run = model("gpt2", length=40)
     stream = pipe(b"for somebody else\n")
     assert clearformer("embed", run, "a").code == 0
-    assert clearformer("generate", run, "\n", "--length", "2").code == 0
+    assert clearformer("generate", run, "\n", "--max-tokens", "2").code == 0
     assert stream.read() == "for somebody else\n"
 
 
@@ -161,7 +161,7 @@ def test_an_empty_pipe(clearformer, model, pipe):
     pipe(b"")
     assert clearformer("generate", run, "-").complaint == empty
     # A prompt need not be given.
-    asked = ("generate", run, "--length", "3", "--quiet")
+    asked = ("generate", run, "--max-tokens", "3", "--quiet")
     pipe(b"")
     assert clearformer(*asked).out == clearformer(*asked, "\n").out
 

@@ -1,4 +1,4 @@
-"""Texts in the making: what Ctrl-C meets half written is not lost."""
+"""Ctrl-C as a stop condition: no text that was generated is lost."""
 
 import json
 import os
@@ -11,32 +11,34 @@ import pytest
 
 from clearformer.cli.interruptible import Interrupt
 
-# Tells when the logits of so many tokens were looked at, and waits there for Ctrl-C.
+# Waits for Ctrl-C once so many tokens were sampled, or steps of a search made.
 WAITING = """
 import sys, time
 from clearformer.cli.main import main
-from clearformer.cli.interruptible import Interrupt, Interruptible
+from clearformer.cli.interruptible import Interrupt
 from clearformer.generate.beam import Allowed
+from clearformer.generate.sequence import GeneratedSequence
 
-interrupts, looked = [], 0
+interrupts, calls = [], 0
 
 def begin(interrupt, enter=Interrupt.__enter__):
     interrupts.append(interrupt)
     return enter(interrupt)
 
-def waiting(look):
-    def looking(*words):
-        global looked
-        looked += 1
-        if looked == int(sys.argv[1]):
+def waiting(call):
+    def called(*words):
+        global calls
+        result = call(*words)
+        calls += 1
+        if calls == int(sys.argv[1]):
             print("waiting", file=sys.stderr, flush=True)
-            while not interrupts[0].asked:
+            while not interrupts[0].requested():
                 time.sleep(0.01)
-        return look(*words)
-    return looking
+        return result
+    return called
 
 Interrupt.__enter__ = begin
-Interruptible.advance = waiting(Interruptible.advance)
+GeneratedSequence.advance = waiting(GeneratedSequence.advance)
 Allowed.__call__ = waiting(Allowed.__call__)
 main(sys.argv[2:])
 """
@@ -46,8 +48,8 @@ main(sys.argv[2:])
 def interrupted():
     """What a command leaves that Ctrl-C meets when it has drawn so many tokens."""
 
-    def run(tokens, *words, looks=None):
-        program = [sys.executable, "-c", WAITING, str(looks or tokens + 1), *words]
+    def run(tokens, *words):
+        program = [sys.executable, "-c", WAITING, str(tokens), *words]
         # A shell in the background has its children ignore Ctrl-C, and they hand that on.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         # Bytes, and decoded here: a carriage return that the model wrote stays one.
@@ -67,7 +69,7 @@ def interrupted():
 
 def test_ctrl_c_keeps_what_was_written(clearformer, run, interrupted):
     ask = ("generate", run, "12 g", "--temperature", "0")
-    whole = clearformer(*ask, "--length", "20", "--quiet").out
+    whole = clearformer(*ask, "--max-tokens", "20", "--quiet").out
     assert interrupted(20, *ask) == whole
     # What waits for a stop string that may still come is written, too.
     assert interrupted(20, *ask, "--stop", f"{whole[-4:-1]}#") == whole
@@ -76,18 +78,27 @@ def test_ctrl_c_keeps_what_was_written(clearformer, run, interrupted):
 def test_ctrl_c_keeps_each_sample_as_far_as_it_came(clearformer, run, interrupted):
     ask = ("generate", run, "12 g", "--samples", "2", "--banned", "\n", "--quiet")
     # Seven tokens of each, and an eighth of the first.
-    first, _ = clearformer(*ask, "--length", "8").out.rstrip("\n").split("\n")
-    _, second = clearformer(*ask, "--length", "7").out.rstrip("\n").split("\n")
+    first, _ = clearformer(*ask, "--max-tokens", "8").out.rstrip("\n").split("\n")
+    _, second = clearformer(*ask, "--max-tokens", "7").out.rstrip("\n").split("\n")
     assert interrupted(15, *ask[:-1]) == f"{first}\n{second}\n"
 
 
 @pytest.mark.parametrize("draft", [(), ("--lookup", "4")])
 def test_ctrl_c_tells_which_texts_are_not_done(clearformer, run, tmp_path, interrupted, draft):
     (tmp_path / "p.txt").write_text("12 green\n7\n3 b\n")
-    ask = ("generate", run, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch", "1", *draft)
-    rows = [json.loads(line) for line in clearformer(*ask, "--length", "12").out.splitlines()]
-    cut = clearformer(*ask, "--length", "5").out.splitlines()[1]
-    left = interrupted(17, *ask, "--length", "12").splitlines()
+    ask = (
+        "generate",
+        run,
+        "--file",
+        str(tmp_path / "p.txt"),
+        "--jsonl",
+        "--batch-size",
+        "1",
+        *draft,
+    )
+    rows = [json.loads(line) for line in clearformer(*ask, "--max-tokens", "12").out.splitlines()]
+    cut = clearformer(*ask, "--max-tokens", "5").out.splitlines()[1]
+    left = interrupted(17, *ask, "--max-tokens", "12").splitlines()
     # The third was never begun.
     assert [json.loads(line) for line in left] == [
         rows[0],
@@ -97,12 +108,12 @@ def test_ctrl_c_tells_which_texts_are_not_done(clearformer, run, tmp_path, inter
 
 def test_ctrl_c_keeps_the_best_of_a_search(clearformer, run, tmp_path, interrupted):
     (tmp_path / "p.txt").write_text("12 green\n7\n3 b\n")
-    ask = ("generate", run, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch", "1")
+    ask = ("generate", run, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch-size", "1")
     ask += ("--beam", "3", "--banned", "#255")
-    rows = [json.loads(line) for line in clearformer(*ask, "--length", "12").out.splitlines()]
-    cut = json.loads(clearformer(*ask, "--length", "5").out.splitlines()[1])
+    rows = [json.loads(line) for line in clearformer(*ask, "--max-tokens", "12").out.splitlines()]
+    cut = json.loads(clearformer(*ask, "--max-tokens", "5").out.splitlines()[1])
     # A search has looked at what would come next, and takes it along.
-    left = interrupted(17, *ask, "--length", "12", looks=17).splitlines()
+    left = interrupted(17, *ask, "--max-tokens", "12").splitlines()
     assert [json.loads(line) for line in left] == [rows[0], cut | {"reason": "interrupted"}]
 
 
@@ -111,13 +122,13 @@ def test_a_second_ctrl_c_ends_at_once_and_a_background_job_hears_none():
     try:
         with Interrupt() as interrupt:
             signal.raise_signal(signal.SIGINT)
-            assert interrupt.asked
+            assert interrupt.requested()
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with Interrupt() as interrupt:
             signal.raise_signal(signal.SIGINT)
-            assert not interrupt.asked
+            assert not interrupt.requested()
     finally:
         signal.signal(signal.SIGINT, before)

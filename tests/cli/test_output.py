@@ -112,7 +112,7 @@ def classifier(written):
 def test_generated_text(terminal, written, clearformer):
     run = written("gpt2", length=200)
     # Forced bytes come one by one, so each sequence is split over tokens.
-    words = ("generate", run, "p", "--forced", EVIL, "--length", "60")
+    words = ("generate", run, "p", "--forced", EVIL, "--max-tokens", "60")
     screen = terminal(*words).require_harmless()
     assert SHOWN.replace(r"\n", "\n") in screen.text
     for more in (["--samples", "2"], ["--jsonl"], ["--show-probabilities"]):

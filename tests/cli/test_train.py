@@ -40,11 +40,12 @@ def test_train_continue_generate(clearformer, text, tmp_path):
     again = clearformer("train", "--data", text, "--out", out, "--steps", "9", "--resume", *TINY)
     assert "continuing at step 6" in again.out
     assert "finished at step 9" in again.out
-    said = clearformer("generate", out, "1 bottles", "--length", "20", "--seed", "3")
+    said = clearformer("generate", out, "1 bottles", "--max-tokens", "20", "--seed", "3")
     assert said.code == 0, said.err
     assert said.out.startswith("1 bottles")
     assert (
-        said.out == clearformer("generate", out, "1 bottles", "--length", "20", "--seed", "3").out
+        said.out
+        == clearformer("generate", out, "1 bottles", "--max-tokens", "20", "--seed", "3").out
     )
 
 

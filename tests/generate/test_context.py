@@ -31,21 +31,23 @@ def test_learned_positions_end(small):
         == context_limit(StopAtLimit(), small("gpt2"))
         == 12
     )
-    with pytest.raises(ValueError, match=r"^gpt2-small has learned positions, which end at 12: a"):
+    with pytest.raises(ValueError, match=r"^gpt2-small has 12 learned positions, so a text cannot"):
         context_limit(NoLimit(), small("gpt2"))
 
 
 def test_a_grid_of_positions_ends(small):
     config = small("generator", position=Grid(columns=4))
-    with pytest.raises(ValueError, match=r"^generator.* has learned positions, which end at 12: a"):
+    with pytest.raises(
+        ValueError, match=r"^generator.* has 12 learned positions, so a text cannot"
+    ):
         context_limit(NoLimit(), config)
 
 
 def test_sliding_keeps_the_last_part():
     row = GeneratedSequence(range(13), GenerationConfig())
-    assert handle_overflow(row, SlidingWindow(0.5), full=12) == []
+    assert handle_overflow(row, SlidingWindow(0.5), limit=12) == []
     assert row.context == list(range(13))[-6:]
-    handle_overflow(row, StopAtLimit(), full=12)
+    handle_overflow(row, StopAtLimit(), limit=12)
     assert row.finish_reason == "context"
 
 

@@ -150,13 +150,13 @@ def test_a_form_that_cannot_be_filled_is_not_called_complete():
 
 def test_rules_that_leave_nothing_of_a_form_are_named():
     sampling = Sampling(temperature=0, banned_ids=(98,))
-    message = r"^no token is left to choose: after 1 tokens the form allows 1, and other rules excl"
+    message = r"^no token is left to choose: after 1 tokens the constraint allows 1, and other"
     with pytest.raises(ValueError, match=message):
         written(GenerationConfig(sampling=sampling, constraint=Stuck()), *letters("ab"))
 
 
 def test_a_text_has_a_number():
-    with pytest.raises(ValueError, match=r"^the number of a text is -1, but it must be at least 0"):
+    with pytest.raises(ValueError, match=r"^the index of a sequence is -1, but it must be"):
         GeneratedSequence([1], GenerationConfig(), index=-1)
 
 
@@ -180,7 +180,7 @@ def test_a_held_back_text_comes_when_a_row_is_ended_from_outside():
                 "sampling": Sampling(forced_ids=(97,)),
                 "constraint": ChoiceConstraint(["a"], Bytes()),
             },
-            "the task has forced tokens and a constraint, but each of them says how the text",
+            "there are forced tokens and a constraint, but both determine how the text",
         ),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_lookup_finds_what_followed_last_time():
 
 
 def test_what_cannot_be_drafted_is_said(writer):
-    with pytest.raises(ValueError, match=r"keeps hidden states and cannot take a token back"):
+    with pytest.raises(ValueError, match=r"has a memory of hidden states that cannot drop tokens"):
         next(stream(writer("xl"), PROMPT, max_tokens=2, draft=PromptLookup()))
     draft = DraftModel(writer(vocabulary=20))
     with pytest.raises(ValueError, match=r"^the draft has 20 tokens, but gpt2-small has 13"):

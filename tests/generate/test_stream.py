@@ -162,7 +162,7 @@ def test_chunks_change_nothing(writer):
         for _ in range(2)
     ]
     whole, parts = (
-        list(generate_tokens(made, r, SlidingWindow(), chunk))
+        list(generate_tokens(made, r, SlidingWindow(), chunk=chunk))
         for r, chunk in zip(rows, (None, 3), strict=True)
     )
     assert [t.id for _, t in whole] == [t.id for _, t in parts]
@@ -242,19 +242,19 @@ def test_samples_must_be_some(writer):
     [
         (
             GenerationConfig(sampling=Sampling(banned_ids=(999,))),
-            "banned has the id 999, but gpt2-small has the ids 0",
+            "banned_ids has the id 999, but gpt2-small has the ids 0",
         ),
         (
             GenerationConfig(sampling=Sampling(banned_ids=(-1,))),
-            "banned has the id -1, but gpt2-small has the ids 0 to",
+            "banned_ids has the id -1, but gpt2-small has the ids 0 to",
         ),
         (
             GenerationConfig(sampling=Sampling(forced_ids=(999,))),
-            "forced has the id 999, but gpt2-small has the ids 0",
+            "forced_ids has the id 999, but gpt2-small has the ids 0",
         ),
         (
             GenerationConfig(eos_ids=(999,), min_tokens=2),
-            "ends has the id 999, but gpt2-small has the ids 0 to 12: gi",
+            "eos_ids has the id 999, but gpt2-small has the ids 0 to 12: gi",
         ),
     ],
 )
@@ -274,3 +274,30 @@ def test_a_draft_changes_no_token_of_a_single_text(writer):
         generate(made, PROMPT, max_tokens=12, draft=draft) for draft in (None, PromptLookup())
     )
     assert ids(plain.tokens) == ids(drafted.tokens)
+
+
+@pytest.mark.parametrize("draft", [None, PromptLookup()])
+def test_a_stop_condition_keeps_what_was_generated(writer, draft):
+    made, config = writer("modern", length=64), GenerationConfig(max_tokens=9)
+    whole = list(generate_many(made, [PROMPT] * 3, config, draft=draft))
+    asked = iter(range(1000))
+    found = list(
+        generate_many(
+            made, [PROMPT] * 3, config, draft=draft, should_stop=lambda: next(asked) >= 15
+        )
+    )
+    assert all(
+        each.tokens == expected.tokens[: len(each.tokens)]
+        for each, expected in zip(found, whole, strict=False)
+    )
+    # Side by side all were begun; one after the other the first is done and the last not begun.
+    reasons = ["length", "interrupted"] if draft else ["interrupted"] * 3
+    assert [each.finish_reason for each in found] == reasons
+    assert sum(len(each.tokens) for each in found) == (13 if draft else 14)
+
+
+def test_nothing_is_generated_if_the_stop_condition_holds_at_once(writer):
+    assert list(stream(writer(), PROMPT, should_stop=lambda: True)) == []
+    assert (
+        list(generate_many(writer(), [PROMPT], GenerationConfig(), should_stop=lambda: True)) == []
+    )

@@ -13,7 +13,7 @@ from clearformer.hub.importing import import_checkpoint
     [
         ({}, ()),
         ({"repetition_penalty": 1.0, "num_beams": 1, "suppress_tokens": [], "top_p": 0.9}, ()),
-        ({"repetition_penalty": 1.8}, ("its makers write with --repetition 1.8",)),
+        ({"repetition_penalty": 1.8}, ("its makers write with --repetition-penalty 1.8",)),
         (
             {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 0},
             ("its makers write with --temperature 0.6 --top-p 0.9",),
@@ -52,5 +52,5 @@ def test_an_import_tells_them(folder, family, file):
     said = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**said, "repetition_penalty": 1.8, "suppress_tokens": [3]}))
     notes = import_checkpoint(place).notes
-    assert "its makers write with --repetition 1.8" in notes
+    assert "its makers write with --repetition-penalty 1.8" in notes
     assert "its makers also ask for suppress_tokens=[3], which is not done" in notes

@@ -139,7 +139,7 @@ FORGERIES = {
 @pytest.mark.parametrize("kind", FORGERIES)
 def test_f45_a_forged_run_is_refused_or_works(command, place, kind):
     folder = forged(place, *FORGERIES[kind])
-    outcome = command("generate", folder.parents[1], "x", "--length", "2")
+    outcome = command("generate", folder.parents[1], "x", "--max-tokens", "2")
     assert outcome.clean, outcome.err
     assert outcome.code == (0 if kind in ("state", "best") else 2)
 

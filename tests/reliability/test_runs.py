@@ -96,7 +96,7 @@ def test_f6_a_flipped_bit_in_any_file_is_noticed(command, place, refused):
         path.write_bytes(content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1 :])
         refused(command("generate", place / "run", "x"), path.name)
         path.write_bytes(content)
-    assert command("generate", place / "run", "x", "--length", "2").code == 0
+    assert command("generate", place / "run", "x", "--max-tokens", "2").code == 0
 
 
 def test_f7_a_folder_that_is_a_file_is_told_at_once(train, place, refused):

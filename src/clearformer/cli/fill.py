@@ -20,8 +20,8 @@ class Fill:
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts with [MASK] in the place of each word to guess; - or none: the lines that are piped
     in."""
-    top: int = 5
-    """How many candidates to show for each."""
+    top_k: int = 5
+    """Number of candidates to show for each."""
 
     def run(self) -> None:
         from clearformer.cli.generated import note
@@ -32,7 +32,7 @@ class Fill:
         texts = given_table(self.texts, None, "text").texts
         note(opened.note)
         for text in texts:
-            found = fill(opened.model, opened.config.model, opened.tokenizer, text, self.top)
+            found = fill(opened.model, opened.config.model, opened.tokenizer, text, self.top_k)
             if len(texts) > 1:
                 say(text)
             for number, candidates in enumerate(found, start=1):

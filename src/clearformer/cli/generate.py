@@ -1,8 +1,9 @@
-"""`clearformer generate RUN "Once upon"`: continue texts, token by token."""
+"""`clearformer generate RUN "Once upon"`: continues texts, token by token."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
@@ -11,43 +12,59 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from clearformer import limits
-from clearformer.cli.generated import Clock, as_json, as_line, numbers, shower
+from clearformer.cli.generated import Throughput, as_json, as_line, numbers, token_printer
 from clearformer.cli.output import tell, write, write_json
 from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split_choices, token_id
 
 if TYPE_CHECKING:
-    from clearformer.cli.interruptible import Text, Writing
+    from clearformer.cli.interruptible import Interrupt
     from clearformer.generate.beam import Beam
+    from clearformer.generate.constraints import Constraint
+    from clearformer.generate.context import ContextOverflow
+    from clearformer.generate.detokenize import Token
     from clearformer.generate.language_model import LanguageModel
+    from clearformer.generate.sampling import Sampling
     from clearformer.generate.sequence import GenerationConfig
     from clearformer.generate.speculate import Draft
     from clearformer.text import Tokenizer
 
 TEMPERATURE = 0.8
-MOST_TOGETHER = 1024  # samples of one prompt that are written side by side
-CUTS = {  # by the reason why a text ended
-    "length": "after --length {length} tokens",
-    "context": "after {tokens} tokens, where the context is full: --past-context may go on",
+MAX_BATCH = 1024  # samples of one prompt that are generated side by side
+CUTS = {  # by finish reason
+    "length": "after --max-tokens {max_tokens} tokens",
+    "context": "after {tokens} tokens, where the context is full: see --context-overflow",
     "stop": "where --stop has cut it",
 }
-DRAWS = "draws nothing"
-FREE = "looks for the likeliest text in any form"
+NO_SAMPLING = "does not sample"
+NO_RULES = "searches for the most likely text"
 NOT_WITH_A_BEAM = {
-    "temperature": DRAWS,
-    "top_k": DRAWS,
-    "top_p": DRAWS,
-    "min_p": DRAWS,
-    "typical": DRAWS,
-    "repetition": FREE,
-    "frequency": FREE,
-    "forced": FREE,
-    "stop": FREE,
-    "choices": FREE,
-    "pattern": FREE,
-    "lookup": DRAWS,
-    "draft": DRAWS,
-    "show_probabilities": DRAWS,
+    "temperature": NO_SAMPLING,
+    "top_k": NO_SAMPLING,
+    "top_p": NO_SAMPLING,
+    "min_p": NO_SAMPLING,
+    "typical_p": NO_SAMPLING,
+    "repetition_penalty": NO_RULES,
+    "frequency_penalty": NO_RULES,
+    "forced": NO_RULES,
+    "stop": NO_RULES,
+    "choices": NO_RULES,
+    "pattern": NO_RULES,
+    "lookup": NO_SAMPLING,
+    "draft": NO_SAMPLING,
+    "show_probabilities": NO_SAMPLING,
 }
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all texts of one command are generated with."""
+
+    model: LanguageModel
+    config: GenerationConfig
+    overflow: ContextOverflow
+    draft: Draft | None
+    interrupt: Interrupt
+    throughput: Throughput
 
 
 @dataclass(frozen=True)
@@ -57,194 +74,220 @@ class Generate:
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), or one of its checkpoints."""
     prompt: tyro.conf.Positional[str] = NO_PROMPT
-    """The text to continue; - or none: all that is piped in, or else a line break."""
+    """The text to continue; - or none: standard input if it is a pipe, else a line break."""
     file: Path | None = None
     """Continue each line of this file instead (- is standard input); of a .csv, .tsv, .jsonl or
     .json table its column "prompt"."""
     jsonl: bool = False
-    """One result a line, as JSON."""
+    """Write one JSON object per result and line."""
     samples: int = 1
-    """How many texts for each prompt."""
-    batch: int = 8
-    """How many texts are written side by side."""
-    length: int = 500
-    """How many tokens to add at the most."""
-    least: int = 0
-    """How many tokens to add before a text may end by itself."""
+    """Number of texts per prompt."""
+    batch_size: int = 8
+    """Number of texts generated side by side."""
+    max_tokens: int = 500
+    """Maximum number of tokens to generate."""
+    min_tokens: int = 0
+    """Minimum number of tokens before the model may end a text."""
     beam: int | None = None
-    """Draw nothing, follow so many versions of a text at once, and give the --samples likeliest."""
+    """Beam search with this many beams; gives the --samples most likely texts."""
     length_penalty: float | None = None
-    """Of a beam: scores are log probabilities over length to this power; none: 1."""
+    """Of a beam: scores are log probabilities divided by length to this power; none: 1."""
     temperature: float | None = None
-    """Above 1 more daring, below 1 more careful, 0 always the most likely; none: 0.8."""
+    """Sampling temperature: above 1 more random, below 1 less, 0 always the most likely token;
+    none: 0.8."""
     top_k: int | None = None
-    """Choose among so many tokens only."""
+    """Sample from the k most likely tokens only."""
     top_p: float | None = None
-    """Choose among the fewest tokens that have this probability together."""
+    """Sample from the smallest set of tokens with this total probability."""
     min_p: float | None = None
-    """Choose among tokens at least so likely, as a share of the most likely."""
-    typical: float | None = None
-    """Choose among the least surprisingly surprising tokens that have this probability together."""
-    repetition: float | None = None
-    """Above 1: make tokens that were there less likely, by division."""
-    frequency: float | None = None
-    """Above 0: make tokens less likely each time they come, by subtraction."""
+    """Sample from tokens with at least this share of the highest probability."""
+    typical_p: float | None = None
+    """Sample from the tokens closest to the expected surprise that have this total probability."""
+    repetition_penalty: float | None = None
+    """Above 1: divide the logits of tokens in the prompt or the text by this."""
+    frequency_penalty: float | None = None
+    """Above 0: subtract this from a token's logit for each time the text has it."""
     banned: tuple[str, ...] = ()
-    """Tokens that never come, each as its text or as #id."""
+    """Tokens that are never generated, each as its text or as #id."""
     forced: str = ""
     """The text begins with this."""
     stop: tuple[str, ...] = ()
-    """End before any of these (in most shells a line break is $'\\n')."""
+    """End before any of these strings (in most shells a line break is $'\\n')."""
     choices: str | None = None
-    """The text is one of these, between commas; a comma that belongs to one is \\,."""
+    """The text is one of these, separated by commas; a comma inside a choice is \\,."""
     pattern: str | None = None
     """The text matches this regular expression."""
-    past_context: Literal["slide", "stop", "continue"] | None = None
-    """Past the model's context: drop the oldest part, end, or go on; none: what suits the model."""
+    context_overflow: Literal["slide", "stop", "continue"] | None = None
+    """At the end of the context: drop the oldest tokens, stop, or continue; none: as suits the
+    model."""
     lookup: int | None = None
-    """Guess so many tokens from repetitions and check them at once: the same text, sooner."""
+    """Propose this many tokens from repetitions and verify them in one pass: same text, faster."""
     draft: Path | None = None
-    """A smaller run with the same tokenizer that guesses: the same text, sooner."""
+    """A smaller run with the same tokenizer that proposes tokens: same text, faster."""
     weights: Literal["float32", "int8"] = "float32"
-    """int8: smaller and faster on a CPU, a little worse."""
+    """int8: smaller and faster on a CPU, slightly less accurate."""
     compile: bool = False
-    """Compile each step first: takes a minute, and saves nothing on the CPUs that we tried."""
+    """Compile the decoding step first: takes a minute; no gain on the CPUs that were tried."""
     show_probabilities: bool = False
     """Colour each token by its surprise in bits (a table, if not in a terminal; with --jsonl all
     ids, probabilities, bits and uniform numbers)."""
     quiet: bool = False
-    """Do not tell how fast it was."""
+    """Do not report the throughput."""
     seed: int = 0
     """The same seed gives the same text."""
 
     def run(self) -> None:
-        from clearformer.cli.interruptible import Interrupt, Writing
-        from clearformer.generate import beam_generate
-        from clearformer.generate.context import (
-            OVERFLOW_BY_NAME,
-            check_prompt_length,
-            context_limit,
-        )
-        from clearformer.generate.context import default_overflow as one_after_the_other
+        from clearformer.cli.interruptible import Interrupt
 
-        self.require()
-        beam = self.search()
+        self._check_flags()
+        beam = self._beam()
         prompts = [given_prompt(self.prompt)] if self.file is None else read_prompts(self.file)
-        model = self.model(self.run_folder)
+        model = self._load(self.run_folder)
         assert model.tokenizer is not None
-        task = self.task(model, model.tokenizer)
-        draft = self.drafter()
-        default_overflow = one_after_the_other if beam is None else beam_generate.default_overflow
-        rule = (
-            OVERFLOW_BY_NAME[self.past_context]
-            if self.past_context
-            else default_overflow(model.config)
-        )
-        full = context_limit(rule, model.config)
-        # The mistake in the last prompt is told before the first is written.
-        for index, prompt in enumerate(prompts, 1):
-            try:
-                check_prompt_length(len(model.encode(prompt)), model.config, full)
-            except ValueError as mistake:
-                where = "" if self.file is None else f"{self.file}, line {index}: "
-                raise ValueError(f"{where}{mistake}") from None
-        clock = Clock()
+        config = self.generation_config(model, model.tokenizer)
+        draft = self._draft()
+        overflow = self._overflow(model, prompts)
+        throughput = Throughput()
         try:
             with Interrupt() as interrupt:
-                writing = Writing(model, task, self.seed, rule, draft, interrupt)
+                job = Job(model, config, overflow, draft, interrupt, throughput)
                 if beam is not None:
-                    self.likeliest(clock, writing, beam, prompts)
+                    self._search(job, beam, prompts)
                 elif self.file is None and self.samples == 1 and not self.jsonl:
-                    self.live(clock, writing, prompts[0])
+                    self._stream(job, prompts[0])
                 else:
-                    self.texts(clock, writing, prompts)
+                    self._batches(job, prompts)
         finally:
             sys.stdout.flush()
-            if not self.quiet and clock.tokens:
-                clock.tell()
-        if interrupt.asked:
+            if not self.quiet and throughput.tokens:
+                throughput.tell()
+        if interrupt.requested():
             raise KeyboardInterrupt
 
-    def require(self) -> None:
-        """What can be said before the model is opened."""
-        for name in ("batch", "samples"):
+    def _check_flags(self) -> None:
+        """Refuse what can be refused before the model is opened."""
+        for name in ("batch_size", "samples"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
-        for name in ("batch", "beam"):
+                value = getattr(self, name)
+                raise ValueError(f"{_flag(name)} is {value}, but it must be at least 1")
+        for name in ("batch_size", "beam"):
             if (getattr(self, name) or 0) > limits.MAX_BATCH:
                 value, most = getattr(self, name), limits.MAX_BATCH
-                raise ValueError(f"--{name} is {value!r:.60}, but it must be at most {most:,}")
+                raise ValueError(f"{_flag(name)} is {value!r:.60}, but it must be at most {most:,}")
         if self.file is not None and self.prompt is not NO_PROMPT:
             raise ValueError("give either a prompt or --file, and not both")
         if self.show_probabilities and not self.jsonl and (self.file or self.samples > 1):
             raise ValueError("--show-probabilities shows one text: add --jsonl for several")
 
-    def live(self, clock: Clock, writing: Writing, prompt: str) -> None:
-        """One text, as it comes."""
-        show = shower() if self.show_probabilities else None
-        text = writing.text(prompt)
-        tokens = writing.tokens([text])
-        first = next(tokens, None)  # what cannot be written is said before anything is
+    def _overflow(self, model: LanguageModel, prompts: Sequence[str]) -> ContextOverflow:
+        """The rule for the end of the context; all prompts must fit before the first is used."""
+        from clearformer.generate import beam_generate
+        from clearformer.generate.context import (
+            OVERFLOW_BY_NAME,
+            check_prompt_length,
+            context_limit,
+            default_overflow,
+        )
+
+        if self.context_overflow is not None:
+            overflow = OVERFLOW_BY_NAME[self.context_overflow]
+        elif self.beam is None:
+            overflow = default_overflow(model.config)
+        else:
+            overflow = beam_generate.default_overflow(model.config)
+        limit = context_limit(overflow, model.config)
+        for number, prompt in enumerate(prompts, 1):
+            try:
+                check_prompt_length(len(model.encode(prompt)), model.config, limit)
+            except ValueError as mistake:
+                where = "" if self.file is None else f"{self.file}, line {number}: "
+                raise ValueError(f"{where}{mistake}") from None
+        return overflow
+
+    def _stream(self, job: Job, prompt: str) -> None:
+        """Write one text, token by token."""
+        from clearformer.generate.stream import generate_tokens, start_sequences
+
+        show = token_printer() if self.show_probabilities else None
+        (sequence,) = start_sequences(job.model, [prompt], job.config, self.seed)
+        tokens = generate_tokens(
+            job.model,
+            [sequence],
+            job.overflow,
+            draft=job.draft,
+            should_stop=job.interrupt.requested,
+        )
+        first = next(tokens, None)  # errors come before any output
         write(prompt if show is None else "")
         try:
             for _, token in chain(() if first is None else (first,), tokens):
-                clock.count()
+                job.throughput.count()
                 if show is None:
                     write(token.text)
                 else:
                     show(token)
         finally:
             write("\n")
-        self.complain(writing.config, text)
+        self._warn_incomplete(job.config.constraint, sequence.finish_reason, sequence.tokens)
 
-    def texts(self, clock: Clock, writing: Writing, prompts: list[str]) -> None:
-        """Many texts, each when it is done, in the order of the prompts."""
-        # All samples of a prompt together, as far as that is of use.
-        together = max(1, self.batch // self.samples) * self.samples
-        together = min(together, max(self.batch, MOST_TOGETHER))
-        numbered = (
-            (prompt, index * self.samples + sample)
-            for index, prompt in enumerate(prompts)
-            for sample in range(self.samples)
-        )
-        while some := list(islice(numbered, together)):
-            texts = [writing.text(prompt, index) for prompt, index in some]
-            for text in writing.whole(texts):
-                clock.count(len(text.tokens))
-                self.show(text)
-                self.complain(writing.config, text)
-            if writing.interrupt.asked:
+    def _batches(self, job: Job, prompts: Sequence[str]) -> None:
+        """Write many texts, each when it is finished, in the order of the prompts."""
+        from clearformer.generate.stream import generate_many
+
+        # All samples of a prompt in one batch, as far as that is useful.
+        together = max(1, self.batch_size // self.samples) * self.samples
+        together = min(together, max(self.batch_size, MAX_BATCH))
+        texts = enumerate(prompt for prompt in prompts for _ in range(self.samples))
+        while batch := list(islice(texts, together)):
+            completions = generate_many(
+                job.model,
+                [prompt for _, prompt in batch],
+                job.config,
+                seed=self.seed,
+                first=batch[0][0],
+                context_overflow=job.overflow,
+                draft=job.draft,
+                should_stop=job.interrupt.requested,
+            )
+            # After an interruption there are fewer completions than prompts.
+            for (index, _), text in zip(batch, completions, strict=False):
+                job.throughput.count(len(text.tokens))
+                if self.jsonl:
+                    more = numbers(text.tokens) if self.show_probabilities else {}
+                    write_json(as_json(text, index % self.samples, more))
+                else:
+                    write(as_line(text))
+                self._warn_incomplete(job.config.constraint, text.finish_reason, text.tokens)
+            if job.interrupt.requested():
                 return
 
-    def likeliest(self, clock: Clock, writing: Writing, beam: Beam, prompts: list[str]) -> None:
-        """The best texts of a search for each prompt, in the order of the prompts."""
+    def _search(self, job: Job, beam: Beam, prompts: Sequence[str]) -> None:
+        """Write the best texts of a beam search for each prompt, in the order of the prompts."""
         from clearformer.generate.beam_generate import generate_beams
 
-        together = max(1, self.batch // beam.width)
+        together = max(1, self.batch_size // beam.width)
         for place in range(0, len(prompts), together):
             found = generate_beams(
-                writing.model,
+                job.model,
                 prompts[place : place + together],
                 beam,
-                max_tokens=self.length,
-                min_tokens=self.least,
-                banned=writing.config.sampling.banned_ids,
-                context_overflow=writing.rule,
-                should_stop=lambda: writing.interrupt.asked,
+                max_tokens=self.max_tokens,
+                min_tokens=self.min_tokens,
+                banned=job.config.sampling.banned_ids,
+                context_overflow=job.overflow,
+                should_stop=job.interrupt.requested,
             )
-            for several in found:
-                for sample, text in enumerate(several):
-                    clock.count(len(text.tokens))
-                    more = {"score": text.score}
-                    if self.jsonl:
-                        write_json(as_json(text, sample, more))
-                    else:
-                        write(as_line(text))
-            if writing.interrupt.asked:
+            for sample, text in ((i, each) for several in found for i, each in enumerate(several)):
+                job.throughput.count(len(text.tokens))
+                if self.jsonl:
+                    write_json(as_json(text, sample, {"score": text.score}))
+                else:
+                    write(as_line(text))
+            if job.interrupt.requested():
                 return
 
-    def search(self) -> Beam | None:
-        """The beam that is wanted; what has no meaning with it is refused and not ignored."""
+    def _beam(self) -> Beam | None:
+        """The settings of a beam search, if there is one; flags that it would ignore raise."""
         from clearformer.generate.beam import Beam
 
         if self.beam is None:
@@ -254,12 +297,13 @@ class Generate:
         defaults = {each.name: each.default for each in fields(self)}
         for name, why in NOT_WITH_A_BEAM.items():
             if getattr(self, name) != defaults[name]:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} does not go with --beam, which {why}: leave one out")
-        if self.past_context == "slide":
+                raise ValueError(
+                    f"{_flag(name)} does not go with --beam, which {why}: leave one out"
+                )
+        if self.context_overflow == "slide":
             raise ValueError(
-                "--past-context slide does not go with --beam, whose versions would all be read "
-                "anew at every step: stop or continue"
+                "--context-overflow slide does not go with --beam, which would have to read every "
+                "beam again at each step: use stop or continue"
             )
         if self.samples > self.beam >= 1:
             raise ValueError(
@@ -269,26 +313,20 @@ class Generate:
         penalty = 1.0 if self.length_penalty is None else self.length_penalty
         return Beam(width=self.beam, length_penalty=penalty, best=self.samples)
 
-    def complain(self, task: GenerationConfig, text: Text) -> None:
-        """A form that was cut is no form: whoever reads it should know, and what has cut it."""
-        form = task.constraint
-        if form is None or text.finish_reason not in CUTS:
+    def _warn_incomplete(
+        self, constraint: Constraint | None, reason: str | None, tokens: Sequence[Token]
+    ) -> None:
+        """Warn of a text that was cut before it met its constraint."""
+        if constraint is None or reason not in CUTS:
             return
-        state = form.start
-        for token in text.tokens:
-            state = form.after(state, token.id)
-        if not form.may_end(state):
-            cut = CUTS[text.finish_reason].format(length=self.length, tokens=len(text.tokens))
-            tell(f"note: the form is not complete {cut}")
+        state = constraint.start
+        for token in tokens:
+            state = constraint.after(state, token.id)
+        if not constraint.may_end(state):
+            cut = CUTS[reason].format(max_tokens=self.max_tokens, tokens=len(tokens))
+            tell(f"note: the text does not match yet {cut}")
 
-    def show(self, text: Text) -> None:
-        if not self.jsonl:
-            write(as_line(text))
-            return
-        more = numbers(text.tokens) if self.show_probabilities else {}
-        write_json(as_json(text, text.row.index % self.samples, more))
-
-    def model(self, folder: Path) -> LanguageModel:
+    def _load(self, folder: Path) -> LanguageModel:
         from clearformer.cli.generated import note
         from clearformer.config import NextToken
         from clearformer.explore.model_info import tasks
@@ -302,74 +340,77 @@ class Generate:
             verb = tasks(opened.config.model)[0]
             raise ValueError(f"{folder} is no generator: use clearformer {verb}")
         note(opened.note)
-        # One text at a time reads each weight once for a single vector, several for a batch.
+        # A single text multiplies each weight matrix by one vector, a batch by several.
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)
         if self.weights == "int8":
             quantize(opened.model)
         elif alone:
             quicken(opened.model)
-        elif not self.compile:  # which cannot read what is packed
-            pack(opened.model, max(self.batch, self.beam or 1))
+        elif not self.compile:  # which does not support packed weights
+            pack(opened.model, max(self.batch_size, self.beam or 1))
         model = LanguageModel(opened.model, opened.config.model, opened.tokenizer)
         return model.compiled() if self.compile else model
 
-    def task(self, model: LanguageModel, tokenizer: Tokenizer) -> GenerationConfig:
-        from clearformer.generate.constraints import (
-            ChoiceConstraint,
-            Constraint,
-            RegexConstraint,
-            encode_continuation,
-        )
-        from clearformer.generate.sampling import Sampling
+    def generation_config(self, model: LanguageModel, tokenizer: Tokenizer) -> GenerationConfig:
+        """The flags as a `GenerationConfig`."""
         from clearformer.generate.sequence import GenerationConfig
 
-        if self.choices is not None and self.pattern is not None:
-            raise ValueError("give either --choices or --pattern, and not both")
-        if self.forced and (self.choices is not None or self.pattern is not None):
-            flag = "--pattern" if self.choices is None else "--choices"
-            raise ValueError(
-                f"give either --forced or {flag}, and not both: each says how the text begins"
-            )
+        sampling = self._sampling(tokenizer)
+        return GenerationConfig(
+            sampling=sampling,
+            max_tokens=self.max_tokens,
+            min_tokens=self.min_tokens,
+            eos_ids=model.eos_ids(),
+            stop=self.stop,
+            constraint=self._constraint(tokenizer, sampling.banned_ids),
+        )
+
+    def _sampling(self, tokenizer: Tokenizer) -> Sampling:
+        from clearformer.generate.constraints import encode_continuation
+        from clearformer.generate.sampling import Sampling
+
+        banned = tuple(token_id(text, tokenizer) for text in self.banned)
         forced = encode_continuation(self.forced, tokenizer, "--forced") if self.forced else ()
-        sampling = Sampling(
+        if set(forced) & set(banned):
+            raise ValueError(f"--forced {self.forced!r} needs a token that --banned rules out")
+        self._check_length("--forced", forced, tokenizer)
+        return Sampling(
             temperature=TEMPERATURE if self.temperature is None else self.temperature,
             top_k=self.top_k,
             top_p=self.top_p,
             min_p=self.min_p,
-            typical_p=self.typical,
-            repetition_penalty=self.repetition,
-            frequency_penalty=self.frequency,
-            banned_ids=tuple(token_id(text, tokenizer) for text in self.banned),
+            typical_p=self.typical_p,
+            repetition_penalty=self.repetition_penalty,
+            frequency_penalty=self.frequency_penalty,
+            banned_ids=banned,
             forced_ids=forced,
         )
-        form: Constraint | None = None
-        if self.choices is not None:
-            form = ChoiceConstraint(split_choices(self.choices), tokenizer, sampling.banned_ids)
-        elif self.pattern is not None:
-            form = RegexConstraint(self.pattern, tokenizer, sampling.banned_ids)
-        for token in sampling.forced_ids:
-            if token in sampling.banned_ids:
-                raise ValueError(f"--forced {self.forced!r} needs a token that --banned rules out")
-        # A text that was cut would be none of the choices, and nobody would know.
-        needed = {"--forced": [sampling.forced_ids]}
-        if isinstance(form, ChoiceConstraint):
-            needed["--choices"] = sorted(form.texts, key=len)
-        for flag, texts in needed.items():
-            if len(texts[-1]) > self.length:
-                raise ValueError(
-                    f"--length is {self.length}, but {flag} needs {len(texts[-1])} tokens for "
-                    f"{tokenizer.decode(list(texts[-1]))!r}"
-                )
-        return GenerationConfig(
-            sampling=sampling,
-            max_tokens=self.length,
-            min_tokens=self.least,
-            eos_ids=model.eos_ids(),
-            stop=self.stop,
-            constraint=form,
-        )
 
-    def drafter(self) -> Draft | None:
+    def _constraint(self, tokenizer: Tokenizer, banned: Sequence[int]) -> Constraint | None:
+        from clearformer.generate.constraints import ChoiceConstraint, RegexConstraint
+
+        given = [f"--{name}" for name in ("choices", "pattern") if getattr(self, name) is not None]
+        if len(given) == 2:
+            raise ValueError("give either --choices or --pattern, and not both")
+        if self.forced and given:
+            raise ValueError(
+                f"give either --forced or {given[0]}, and not both: each says how the text begins"
+            )
+        if self.choices is not None:
+            choices = ChoiceConstraint(split_choices(self.choices), tokenizer, banned)
+            self._check_length("--choices", max(choices.texts, key=len), tokenizer)
+            return choices
+        return None if self.pattern is None else RegexConstraint(self.pattern, tokenizer, banned)
+
+    def _check_length(self, flag: str, ids: Sequence[int], tokenizer: Tokenizer) -> None:
+        """Refuse a limit that would silently cut what a flag asks for."""
+        if len(ids) > self.max_tokens >= 1:
+            raise ValueError(
+                f"--max-tokens is {self.max_tokens}, but {flag} needs {len(ids)} tokens for "
+                f"{tokenizer.decode(list(ids))!r}"
+            )
+
+    def _draft(self) -> Draft | None:
         from clearformer.generate.speculate import DraftModel, PromptLookup
 
         if self.lookup is not None and self.draft is not None:
@@ -378,4 +419,8 @@ class Generate:
             if self.lookup < 1:
                 raise ValueError(f"--lookup is {self.lookup}, but it must be at least 1")
             return PromptLookup(tokens=self.lookup)
-        return None if self.draft is None else DraftModel(self.model(self.draft))
+        return None if self.draft is None else DraftModel(self._load(self.draft))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""How `clearformer generate` shows what was written: lines, colours, a table, and how fast."""
+"""Output of `clearformer generate`: lines, JSON, coloured tokens, throughput."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 COLOURS = ((1, 46), (2, 190), (4, 220), (8, 208), (float("inf"), 196))  # bits below, colour
 
 
-class Shown(Protocol):
-    """A text that is done."""
+class Generated(Protocol):
+    """A finished text of sampling or of a beam search."""
 
     @property
     def prompt(self) -> str | Sequence[int]: ...
@@ -32,19 +32,19 @@ class Shown(Protocol):
     def tokens(self) -> Sequence[object]: ...
 
 
-def as_line(text: Shown) -> str:
+def as_line(text: Generated) -> str:
     return f"{text.prompt}{text.text}\n"
 
 
-def as_json(text: Shown, sample: int, more: Mapping[str, object]) -> dict[str, object]:
-    """A text as an object of JSON."""
+def as_json(text: Generated, sample: int, more: Mapping[str, object]) -> dict[str, object]:
+    """A text as a JSON object."""
     row: dict[str, object] = {"prompt": text.prompt, "sample": sample}
     row |= {"text": text.text, "reason": text.finish_reason, "tokens": len(text.tokens), **more}
     return row
 
 
 def numbers(tokens: Sequence[Token]) -> dict[str, object]:
-    """All that is known of each token, as columns."""
+    """The numbers of each token, as columns."""
     return {
         "ids": [token.id for token in tokens],
         "probabilities": [token.probability for token in tokens],
@@ -53,13 +53,13 @@ def numbers(tokens: Sequence[Token]) -> dict[str, object]:
     }
 
 
-def shower() -> Callable[[Token], None]:
-    """How a token is shown with its probability: in colour, or as a line of a table."""
+def token_printer() -> Callable[[Token], None]:
+    """A function that shows a token with its probability: in colour, or as a line of a table."""
     return coloured if sys.stdout.isatty() else tabled
 
 
 def coloured(token: Token) -> None:
-    """From green (expected) to red (a surprise)."""
+    """Write a token in a colour from green (expected) to red (a surprise)."""
     write(token.text, colour=next(colour for bits, colour in COLOURS if token.bits < bits))
 
 
@@ -68,8 +68,8 @@ def tabled(token: Token) -> None:
     say(f"{numbers}  {json_line(token.text)}", flush=True)
 
 
-class Clock:
-    """Tokens a second, from the first one on: before it comes the reading of the prompt."""
+class Throughput:
+    """Counts tokens and reports tokens per second."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -84,7 +84,7 @@ class Clock:
 
 
 def note(*sentences: str | None) -> None:
-    """What the user should know, beside the output and not in it."""
+    """Write notes to stderr, beside the output."""
     for sentence in sentences:
         if sentence is not None:
             tell(f"note: {sentence}")

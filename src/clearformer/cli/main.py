@@ -33,6 +33,7 @@ from clearformer.cli.output import Help, say, tell
 from clearformer.cli.plan import Plan
 from clearformer.cli.plan import parse as parse_plan
 from clearformer.cli.reach import Reach
+from clearformer.cli.renamed_flags import current_flags
 from clearformer.cli.resource_errors import require_address_space, resource_error
 from clearformer.cli.selftest import Selftest
 from clearformer.cli.standard_streams import settle_streams, silence
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Verb:
-    arguments = with_picture(arguments)
+    arguments = current_flags(with_picture(arguments))
     complaint, help_text = io.StringIO(), Help()
     try:
         with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(help_text):

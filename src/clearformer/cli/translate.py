@@ -37,9 +37,9 @@ class Translate:
     """Scores are log probabilities over length to this power: above 0 helps long translations."""
     best: int = 1
     """Show so many translations of each text, with their scores."""
-    length: int | None = None
-    """How many tokens a translation has at the most; none: as many as the model can write."""
-    batch: int | None = None
+    max_tokens: int | None = None
+    """Maximum number of tokens of a translation; none: as many as the model can write."""
+    batch_size: int | None = None
     """Texts at a time; none: 32, and 1 for standard input, which answers each line at once."""
     picture: Path | None = None
     """Draw which source tokens each target token looked at (.png, .svg or .pdf), for one text."""
@@ -58,15 +58,15 @@ class Translate:
         if self.picture is not None and (source is not None or len(self.texts) != 1):
             count = len(self.texts) if source is None else "those of a file"
             raise ValueError(f"a picture shows one text, but there are {count}")
-        if self.batch is not None and self.batch < 1:
-            raise ValueError(f"the batch is {self.batch}, but it must be at least 1")
-        if self.length is not None and self.length < 1:
-            raise ValueError(f"the length is {self.length}, but it must be at least 1")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"--batch-size is {self.batch_size}, but it must be at least 1")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"--max-tokens is {self.max_tokens}, but it must be at least 1")
         require_picture(self.picture)
         how = Beam(width=self.beam, length_penalty=self.length_penalty, best=self.best)
         opened = open_translator(self.run_folder)
         translator = opened.translator
-        size = self.batch or (1 if source == STDIN else 32)
+        size = self.batch_size or (1 if source == STDIN else 32)
         hinted = False
         first = 1
         for texts in _groups(self._texts(source, opened.config.data.source_column), size):
@@ -86,7 +86,9 @@ class Translate:
         self, translator: Translator, texts: list[str], how: Beam, source: str | None, first: int
     ) -> list[list[Translation]]:
         try:
-            return translator.translate(texts, how, batch_size=len(texts), max_tokens=self.length)
+            return translator.translate(
+                texts, how, batch_size=len(texts), max_tokens=self.max_tokens
+            )
         except ValueError as problem:
             if source is None:
                 raise

@@ -19,6 +19,7 @@ from clearformer import data
 from clearformer.core.heads import first_pool, max_pool, mean_pool
 from clearformer.core.model import Transformer
 from clearformer.data.rows import count_truncated
+from clearformer.inference.modes import evaluating
 from clearformer.text import Tokenizer
 
 POOLS = {"mean": mean_pool, "max": max_pool, "first": first_pool}
@@ -37,19 +38,14 @@ def embed(
 ) -> Tensor:
     """Vectors (texts, E) in the order of the texts; longer texts are cut to `length` tokens."""
     rows = _rows(tokenizer, texts)
-    was_training = model.training
-    model.eval()
     device = next(model.parameters()).device
     by_row: dict[int, Tensor] = {}
-    try:
-        with torch.inference_mode():
-            for each in data.evaluation_rows(rows, batch, length):
-                keep = torch.from_numpy(each.keep).to(device)
-                hidden = model.hidden(torch.from_numpy(each.tokens).to(device), keep)  # (B, T, E)
-                vectors = POOLS[pool](hidden, keep).float().cpu()  # (B, E)
-                by_row |= zip(each.ids.tolist(), vectors, strict=True)
-    finally:
-        model.train(was_training)
+    with evaluating(model), torch.inference_mode():
+        for each in data.evaluation_rows(rows, batch, length):
+            keep = torch.from_numpy(each.keep).to(device)
+            hidden = model.hidden(torch.from_numpy(each.tokens).to(device), keep)  # (B, T, E)
+            vectors = POOLS[pool](hidden, keep).float().cpu()  # (B, E)
+            by_row |= zip(each.ids.tolist(), vectors, strict=True)
     vectors = torch.stack([by_row[row] for row in range(len(rows))])  # (texts, E)
     return F.normalize(vectors, dim=-1) if normalised else vectors
 

@@ -29,7 +29,7 @@ from clearformer.generate.detokenize import Token
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling, process_logits, warp_logits
 from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
-from clearformer.generate.stream import evaluating, generate_tokens
+from clearformer.generate.stream import generate_tokens
 from clearformer.text import Tokenizer
 
 ALTERNATIVES = 10
@@ -108,11 +108,10 @@ class GeneratedText:
         return self.row.finish_reason or "cancelled"
 
     def _events(self, writer: LanguageModel, rule: Any) -> Generator[dict[str, Any]]:
-        with evaluating(writer.module):
-            for place, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
-                probabilities = self.row.distributions.popleft()
-                if place >= self.forced:
-                    yield event(self.model, place, token, probabilities)
+        for place, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
+            probabilities = self.row.distributions.popleft()
+            if place >= self.forced:
+                yield event(self.model, place, token, probabilities)
 
 
 def event(model: TracedModel, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:

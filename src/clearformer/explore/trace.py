@@ -29,6 +29,7 @@ from clearformer.explore.recording import (
 )
 from clearformer.explore.stages import AXES, basic_stages
 from clearformer.explore.traced_model import ModelInput, TracedModel, as_traced_model, encode_input
+from clearformer.inference.modes import evaluating
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,13 +155,12 @@ def trace(
     module = traced.module
     _require_layers(module, layers)
     recorder = Recorder(capture, layers)
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.inference_mode(), recording(module, recorder, mask, positions):
-            output = _run(module, given, traced.device)
-    finally:
-        module.train(was_training)
+    with (
+        evaluating(module),
+        torch.inference_mode(),
+        recording(module, recorder, mask, positions),
+    ):
+        output = _run(module, given, traced.device)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
     settings |= {} if memory is None else {"segment": segment, "memory": memory}
     return Trace(

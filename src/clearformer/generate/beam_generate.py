@@ -26,7 +26,7 @@ from clearformer.generate.context import default_overflow as usual_for_one
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.detokenize import detokenizer
 from clearformer.generate.language_model import LanguageModel, require_ids
-from clearformer.generate.stream import evaluating
+from clearformer.inference.modes import evaluating
 
 
 @dataclass(frozen=True)

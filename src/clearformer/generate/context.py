@@ -1,8 +1,8 @@
-"""What happens when a text grows past the context that a model was made for: a value says it.
+"""Context overflow: what happens when a text outgrows the model's context.
 
-`Slide` drops the oldest part and reads the rest again from position 0. `Stop` ends the text.
-`Continue` goes on: rotary, ALiBi and Transformer-XL's positions have no end, nor have sines; a
-table of learned positions has one, so for it the rule is refused.
+`SlidingWindow` drops the oldest tokens and reads the rest again from position 0. `StopAtLimit`
+ends the text. `NoLimit` goes on, which rotary, ALiBi, sinusoidal and Transformer-XL positions
+allow; a table of learned positions does not, and raises.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from clearformer.generate.sequence import GeneratedSequence
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """Keep the last `share` of the context and read it again."""
+    """Keep the last `share` of the context, and read it again."""
 
     share: float = 0.75
 
@@ -24,7 +24,7 @@ class SlidingWindow:
             raise ValueError(f"share is {self.share}, but it must be above 0 and below 1")
 
     def kept(self, length: int) -> int:
-        """How many tokens of a full context stay."""
+        """The number of tokens kept of a context of this length."""
         return max(1, int(self.share * length))
 
 
@@ -47,40 +47,40 @@ OVERFLOW_BY_NAME: dict[str, ContextOverflow] = {
 
 
 def default_overflow(config: ModelConfig) -> ContextOverflow:
-    """A memory slides by itself; anything else must be told to."""
+    """The overflow rule of a model unless one is given: a recurrent memory needs no window."""
     return NoLimit() if isinstance(config.past, HiddenMemory) else SlidingWindow()
 
 
 def context_limit(rule: ContextOverflow, config: ModelConfig) -> int | None:
-    """How many tokens of a text the model may see at a time; none: any number."""
+    """The largest number of tokens that the model may see; None: any number."""
     if not isinstance(rule, NoLimit):
         return config.length
     if isinstance(config.position, Learned | Grid):
         raise ValueError(
-            f"{config.name} has learned positions, which end at {config.length}: a text cannot "
-            f"continue past them, so slide or stop"
+            f"{config.name} has {config.length} learned positions, so a text cannot continue past "
+            f"them: slide or stop"
         )
     return None
 
 
-def check_prompt_length(length: int, config: ModelConfig, full: int | None) -> None:
-    """A prompt that does not fit is not cut in silence."""
-    if full is not None and length > full:
+def check_prompt_length(length: int, config: ModelConfig, limit: int | None) -> None:
+    """Raise ValueError for a prompt that does not fit, instead of truncating it silently."""
+    if limit is not None and length > limit:
         raise ValueError(
-            f"the prompt has {length:,} tokens, but the context of {config.name} is {full:,}: "
+            f"the prompt has {length:,} tokens, but the context of {config.name} is {limit:,}: "
             f"give its last part alone"
         )
 
 
-def remaining_tokens(sequences: Sequence[GeneratedSequence], full: int | None) -> int:
-    """How many tokens may come after the longest of these rows before something must give."""
+def remaining_tokens(sequences: Sequence[GeneratedSequence], limit: int | None) -> int:
+    """How many tokens the longest of these sequences can still generate within the limit."""
     needed = max(sequence.config.max_tokens - len(sequence.generated) for sequence in sequences)
-    return needed if full is None else min(needed, full - max(map(len, sequences)))
+    return needed if limit is None else min(needed, limit - max(map(len, sequences)))
 
 
-def handle_overflow(sequence: GeneratedSequence, rule: ContextOverflow, full: int) -> list[Token]:
-    """Make room in a row that has grown past the context, or end it."""
+def handle_overflow(sequence: GeneratedSequence, rule: ContextOverflow, limit: int) -> list[Token]:
+    """Make room in a sequence that has outgrown its context, or end it."""
     if isinstance(rule, SlidingWindow):
-        sequence.start += len(sequence) - rule.kept(full)
+        sequence.start += len(sequence) - rule.kept(limit)
         return []
     return sequence.finish("context")

@@ -1,7 +1,7 @@
-"""One text in the making: from logits to the next token, until something ends it.
+"""A sequence being generated: samples one token per logits until something ends it.
 
-Everything that makes a text that text and no other is here: its uniform numbers depend on its
-seed and its number alone, so it is the same alone or in any batch.
+Its uniform random numbers depend on the seed and its index alone, so it is the same text alone
+and in any batch.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from clearformer.generate.detokenize import StopStrings, Token, detokenizer
 from clearformer.generate.sampling import Sampling, process_logits, sample
 from clearformer.text import Tokenizer
 
-FinishReason = Literal["length", "end", "stop", "context", "complete"]
+FinishReason = Literal["length", "end", "stop", "context", "complete", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
-    """What is to be written, the same for all prompts."""
+    """Settings of a generation, the same for all prompts."""
 
     sampling: Sampling = field(default_factory=Sampling)
-    max_tokens: int = 256  # tokens
-    min_tokens: int = 0  # tokens before one that ends a text may come
-    eos_ids: tuple[int, ...] = ()  # ids of such tokens
-    stop: tuple[str, ...] = ()  # texts that end the text, not part of it
+    max_tokens: int = 256
+    min_tokens: int = 0  # generated before an end-of-sequence token is allowed
+    eos_ids: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()  # strings that end the text, without being part of it
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
@@ -44,31 +44,31 @@ class GenerationConfig:
             )
         if self.sampling.forced_ids and self.constraint is not None:
             raise ValueError(
-                "the task has forced tokens and a constraint, but each of them says how the text "
-                "begins: leave one out"
+                "there are forced tokens and a constraint, but both determine how the text begins: "
+                "leave one out"
             )
-        StopStrings(self.stop)  # refuses an empty one
+        StopStrings(self.stop)  # raises for an empty one
 
 
 class Uniforms:
-    """Numbers from [0, 1) that depend on a seed, a row and a place alone."""
+    """Random numbers from [0, 1) that depend on a seed, a sequence and a position alone."""
 
-    def __init__(self, seed: int, row: int) -> None:
-        if not 0 <= row < 2**64:
-            raise ValueError(f"the number of a text is {row}, but it must be at least 0")
-        # Two words of a key each: any seed and any row, and no two streams meet.
-        key = np.array([seed % 2**64, row], dtype=np.uint64)
+    def __init__(self, seed: int, index: int) -> None:
+        if not 0 <= index < 2**64:
+            raise ValueError(f"the index of a sequence is {index}, but it must be at least 0")
+        # Two words of a key: any seed and any index, and no two streams are the same.
+        key = np.array([seed % 2**64, index], dtype=np.uint64)
         self.generator = np.random.Generator(np.random.Philox(key=key))
         self.drawn: list[float] = []
 
-    def __getitem__(self, place: int) -> float:
-        while place >= len(self.drawn):
+    def __getitem__(self, position: int) -> float:
+        while position >= len(self.drawn):
             self.drawn.append(float(self.generator.random()))
-        return self.drawn[place]
+        return self.drawn[position]
 
 
 class GeneratedSequence:
-    """A text that grows by one token for each logits that it is given."""
+    """A prompt and the tokens sampled after it."""
 
     def __init__(
         self,
@@ -79,44 +79,58 @@ class GeneratedSequence:
         index: int = 0,
     ) -> None:
         self.prompt = list(prompt)
-        self.generated: list[int] = []
-        self.start = 0  # of what the model sees, in prompt + text
+        self.generated: list[int] = []  # ids of all sampled tokens
+        self.tokens: list[Token] = []  # those whose text is certain
+        self.start = 0  # of the context that the model sees, in prompt + generated
         self.config = config
         self.index = index
         self.uniforms = Uniforms(seed, index)
         self.detokenizer = None if tokenizer is None else detokenizer(tokenizer, self.prompt)
-        self.stop_filter = StopStrings(config.stop)
-        self.open: list[Token] = []  # the last one, while bytes of its character are missing
+        self.stop_strings = StopStrings(config.stop)
+        self.pending: list[Token] = []  # the last token, while bytes of its character are missing
         self.state = None if config.constraint is None else config.constraint.start
         self.finish_reason: FinishReason | None = None
 
     @property
-    def ids(self) -> list[int]:
-        return self.prompt + self.generated
+    def text(self) -> str:
+        """The generated text, as far as it is certain."""
+        return "".join(token.text for token in self.tokens)
 
     @property
     def context(self) -> list[int]:
-        """What the model sees of the text."""
-        return self.ids[self.start :]
+        """The ids that the model sees."""
+        return (self.prompt + self.generated)[self.start :]
 
     def __len__(self) -> int:
-        """How many tokens the model sees."""
+        """The number of tokens in the context."""
         return len(self.prompt) + len(self.generated) - self.start
 
     def advance(self, logits: Tensor) -> list[Token]:
-        """Draw the next token from the model's logits (V,); what has become certain of the text."""
-        token = self._draw(logits)
+        """Sample the next token from the logits (V,); return the tokens that became certain."""
+        return self._release(self._advance(logits))
+
+    def finish(self, reason: FinishReason) -> list[Token]:
+        """End the sequence from outside; return the tokens that were held back."""
+        self.finish_reason = reason
+        return self._release(self._flush())
+
+    def _release(self, tokens: list[Token]) -> list[Token]:
+        self.tokens += tokens
+        return tokens
+
+    def _advance(self, logits: Tensor) -> list[Token]:
+        token = self._sample(logits)
         if token is None:
             self.finish_reason = "complete"
-            return self.flush()
+            return self._flush()
         self.generated.append(token.id)
         if self.config.constraint is not None:
             self.state = self.config.constraint.after(self.state, token.id)
         if token.id in self.config.eos_ids:
             self.finish_reason = "end"
-            return self.flush()
-        passed, self.open = self.open + self.stop_filter.add(token), []
-        if self.stop_filter.found:
+            return self._flush()
+        passed, self.pending = self.pending + self.stop_strings.add(token), []
+        if self.stop_strings.found:
             self.finish_reason = "stop"
             return passed
         if self._complete():
@@ -124,32 +138,25 @@ class GeneratedSequence:
         elif len(self.generated) >= self.config.max_tokens:
             self.finish_reason = "length"
         if self.finish_reason or (self.detokenizer is not None and self.detokenizer.waiting):
-            passed, self.open = passed[:-1], passed[-1:]
-        return passed + self.flush() if self.finish_reason else passed
+            passed, self.pending = passed[:-1], passed[-1:]
+        return passed + self._flush() if self.finish_reason else passed
 
-    def finish(self, reason: FinishReason) -> list[Token]:
-        """End the text from outside."""
-        self.finish_reason = reason
-        return self.flush()
-
-    def flush(self) -> list[Token]:
-        """The last tokens: held back for a stop string that has not come, or with a character of
-        which not all bytes have come.
-        """
-        tokens, self.open = self.open + self.stop_filter.flush(), []
+    def _flush(self) -> list[Token]:
+        """Return the last tokens: held back for a possible stop string, or for missing bytes."""
+        tokens, self.pending = self.pending + self.stop_strings.flush(), []
         waiting = "" if self.detokenizer is None else self.detokenizer.flush()
         if not tokens or not waiting:
             return tokens
         last = tokens[-1]
         tokens = [*tokens[:-1], replace(last, text=last.text + waiting)]
-        # What waited may have a stop string, too.
-        passed = [token for each in tokens for token in self.stop_filter.add(each)]
-        if self.stop_filter.found:
+        # The text that was held back may contain a stop string, too.
+        passed = [token for each in tokens for token in self.stop_strings.add(each)]
+        if self.stop_strings.found:
             self.finish_reason = "stop"
-        return passed + self.stop_filter.flush()
+        return passed + self.stop_strings.flush()
 
-    def _draw(self, logits: Tensor) -> Token | None:
-        """The next token, or none where the form is complete and the model wants no more."""
+    def _sample(self, logits: Tensor) -> Token | None:
+        """Sample a token, or None where the constraint is met and the model chose to end."""
         sampling = self.config.sampling
         scores = process_logits(logits, sampling, self.prompt, self.generated)
         if len(self.generated) < self.config.min_tokens:
@@ -165,22 +172,20 @@ class GeneratedSequence:
                 scores = logits_processors.keep_only(scores, allowed)
                 if bool((scores == logits_processors.EXCLUDED).all()):
                     raise ValueError(
-                        f"no token is left to choose: after {len(self.generated)} tokens the form "
-                        f"allows {len(allowed)}, and other rules exclude them all"
+                        f"no token is left to choose: after {len(self.generated)} tokens the "
+                        f"constraint allows {len(allowed)}, and other settings exclude them all"
                     )
             chosen = sample(scores, sampling, uniform)
             if free and chosen.id not in allowed.tolist():
                 return None
-        surprise = -float(logits.log_softmax(0).numpy()[chosen.id])
-        detokenizer = (
-            None if chosen.id in self.config.eos_ids else self.detokenizer
-        )  # an end is no text
-        text = "" if detokenizer is None else detokenizer.add(chosen.id)
-        bits = max(0.0, surprise / math.log(2))
-        return Token(chosen.id, text, chosen.probability, bits, uniform)
+        nats = -float(logits.log_softmax(0).numpy()[chosen.id])
+        text = ""
+        if self.detokenizer is not None and chosen.id not in self.config.eos_ids:
+            text = self.detokenizer.add(chosen.id)
+        return Token(chosen.id, text, chosen.probability, max(0.0, nats / math.log(2)), uniform)
 
     def _complete(self) -> bool:
-        """Whether the form has been filled and nothing may follow."""
+        """Whether the constraint is met and allows no further token."""
         constraint = self.config.constraint
         if constraint is None or len(constraint.allowed(self.state)):
             return False

@@ -1,54 +1,46 @@
-"""Several tokens for one reading of the weights: somebody guesses, the model checks.
+"""Speculative decoding: a draft proposes tokens, the model verifies them in one pass.
 
-A draft proposes how the text goes on. The model reads all of it at once, and each of its own
-tokens is drawn as ever, from its own logits with its own uniform number; the proposal only
-decides how far the reading was worth something. So the text is, token for token, the one that
-would have been written without a draft: not just its distribution is the model's.
+Each token of the model is still sampled from its own logits with its own uniform number; the
+proposals only decide how many of the logits are valid. The text is therefore, token for token, the
+one generated without a draft, not just one of the same distribution.
 
-The usual way accepts a proposal q with probability min(1, p/q) and draws again from what is left
-over. It accepts a little more often, at the price of a text that depends on the draft.
+The usual algorithm accepts a proposal q with probability min(1, p/q) and resamples from the
+remainder. It accepts slightly more often, but its text depends on the draft.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
 
 from clearformer.config import KVCache
-from clearformer.generate.context import (
-    ContextOverflow,
-    check_prompt_length,
-    context_limit,
-    handle_overflow,
-    remaining_tokens,
-)
 from clearformer.generate.decoder import Decoder
-from clearformer.generate.detokenize import Token
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import next_token
 from clearformer.generate.sequence import GeneratedSequence
 
 
 class Draft(Protocol):
-    """Whoever guesses."""
+    """A source of proposals."""
 
     def check_compatible(self, model: LanguageModel) -> None:
-        """Refuse a model that this draft cannot guess for."""
+        """Raise ValueError for a model that this draft cannot propose for."""
 
     def propose(self, sequence: GeneratedSequence) -> Sequence[int]:
-        """How the row's text may go on; nothing, if there is no idea."""
+        """The next tokens that the sequence may have; possibly none."""
 
 
 @dataclass(frozen=True)
 class PromptLookup:
-    """What followed the last time that the text had its last words: free, and good where a text
-    repeats its prompt (summaries, code, forms).
+    """Proposes what followed the last occurrence of the final n-gram.
+
+    It costs nothing, and works where a text repeats its prompt (summaries, code, forms).
     """
 
-    longest: int = 3  # tokens that must have come before
+    longest: int = 3  # n-gram, in tokens
     tokens: int = 8  # to propose
 
     def __post_init__(self) -> None:
@@ -57,7 +49,7 @@ class PromptLookup:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1")
 
     def check_compatible(self, model: LanguageModel) -> None:
-        pass  # it knows nothing but tokens
+        pass  # any model: it uses token ids alone
 
     def propose(self, sequence: GeneratedSequence) -> Sequence[int]:
         ids = sequence.context
@@ -72,15 +64,15 @@ class PromptLookup:
 
 @dataclass
 class DraftModel:
-    """A smaller model of the same tokens, which draws with the very numbers that its elder will."""
+    """Proposes tokens of a smaller model, sampled with the uniform numbers of the large one."""
 
     model: LanguageModel
     tokens: int = 4  # to propose
     decoder: Decoder = field(init=False)
-    read: list[int] = field(init=False, default_factory=list)  # what the decoder knows
+    read: list[int] = field(init=False, default_factory=list)  # the ids in the decoder's cache
 
     def __post_init__(self) -> None:
-        require_cache(self.model)
+        require_rollback(self.model)
         self.decoder = Decoder(self.model)
 
     def check_compatible(self, model: LanguageModel) -> None:
@@ -92,12 +84,12 @@ class DraftModel:
             )
 
     def propose(self, sequence: GeneratedSequence) -> Sequence[int]:
-        remaining_tokens = self.model.config.length
+        limit = self.model.config.length
         text, proposed = sequence.context, list[int]()
-        if len(text) + self.tokens > remaining_tokens:
+        if len(text) + self.tokens > limit:
             return ()
         while len(proposed) < self.tokens:
-            logits = self._after([*text, *proposed], remaining_tokens)
+            logits = self._after([*text, *proposed], limit)
             uniform = sequence.uniforms[len(sequence.generated) + len(proposed)]
             so_far = [*sequence.generated, *proposed]
             proposed.append(
@@ -105,10 +97,10 @@ class DraftModel:
             )
         return proposed
 
-    def _after(self, text: list[int], remaining_tokens: int) -> Tensor:
-        known = common(self.read, text[:-1])
+    def _after(self, text: list[int], limit: int) -> Tensor:
+        known = common_prefix(self.read, text[:-1])
         if not known:
-            logits = self.decoder.prefill([text], remaining_tokens - len(text))[0]
+            logits = self.decoder.prefill([text], limit - len(text))[0]
         else:
             self.decoder.rollback(len(self.read) - known)
             logits = self.decoder.extend(text[known:])[-1]
@@ -116,50 +108,16 @@ class DraftModel:
         return logits
 
 
-def common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two texts begin with together."""
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """The length of the common prefix of two sequences."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-def speculate(
-    model: LanguageModel, sequence: GeneratedSequence, draft: Draft, rule: ContextOverflow
-) -> Iterator[Token]:
-    """The tokens of one row, with a draft's help."""
-    require_cache(model)
-    draft.check_compatible(model)
-    full = context_limit(rule, model.config)
-    check_prompt_length(len(sequence), model.config, full)
-    decoder = Decoder(model)
-    logits = decoder.prefill([sequence.context], remaining_tokens([sequence], full))  # (1, V)
-    proposed: Sequence[int] = ()
-    while True:
-        right = 0
-        for place, scores in enumerate(logits):  # each (V,)
-            yield from sequence.advance(scores)
-            if sequence.finish_reason is not None:
-                return
-            if place == len(proposed) or sequence.generated[-1] != proposed[place]:
-                break
-            right += 1
-        if full is not None and len(sequence) > full:
-            yield from handle_overflow(sequence, rule, full)
-            if sequence.finish_reason is not None:
-                return
-            logits, proposed = (
-                decoder.prefill([sequence.context], remaining_tokens([sequence], full)),
-                (),
-            )
-            continue
-        decoder.rollback(len(proposed) - right)
-        most = decoder.capacity - decoder.length - 1  # beside the token just drawn
-        proposed = draft.propose(sequence)[:most]
-        logits = decoder.extend([sequence.generated[-1], *proposed])  # (1 + proposed, V)
-
-
-def require_cache(model: LanguageModel) -> None:
+def require_rollback(model: LanguageModel) -> None:
+    """Raise ValueError for a model whose cache cannot drop its last tokens."""
     if not isinstance(model.config.past, KVCache):
         raise ValueError(
-            f"{model.config.name} keeps hidden states and cannot take a token back, which a draft "
-            f"needs: write without one"
+            f"{model.config.name} has a memory of hidden states that cannot drop tokens, which a "
+            f"draft needs: generate without one"
         )

@@ -1,12 +1,15 @@
-"""Texts, one token after the other: many side by side, one as a stream, or each when it is done."""
+"""Text generation: one loop that yields tokens, for one text or many.
+
+`generate_tokens` is the loop. `stream`, `generate` and `generate_many` are its short forms.
+
+Axes: B batch, P proposed tokens, V vocabulary.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from clearformer.core.model import Transformer
 from clearformer.generate.context import (
     ContextOverflow,
     check_prompt_length,
@@ -20,22 +23,31 @@ from clearformer.generate.detokenize import Token
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import FinishReason, GeneratedSequence, GenerationConfig
-from clearformer.generate.speculate import Draft, speculate
+from clearformer.generate.speculate import Draft, require_rollback
+from clearformer.inference.modes import evaluating
+
+Prompt = str | Sequence[int]
+StopCondition = Callable[[], bool]  # asked before each token
+
+
+def never() -> bool:
+    """The stop condition of a generation that nobody interrupts."""
+    return False
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A text that is done."""
+    """A generated text, and why it ended."""
 
-    prompt: str | Sequence[int]
+    prompt: Prompt
     text: str
     tokens: tuple[Token, ...]
-    finish_reason: FinishReason  # why it ended
+    finish_reason: FinishReason
 
 
 def stream(
     model: LanguageModel,
-    prompt: str | Sequence[int],
+    prompt: Prompt,
     sampling: Sampling | None = None,
     *,
     config: GenerationConfig | None = None,
@@ -44,27 +56,23 @@ def stream(
     index: int = 0,
     context_overflow: ContextOverflow | None = None,
     draft: Draft | None = None,
+    should_stop: StopCondition = never,
 ) -> Iterator[Token]:
-    """The tokens that follow a prompt, each as soon as it is certain.
+    """Yield the tokens that follow a prompt, each as soon as its text is certain.
 
-    `how` and `most` are the usual part of a `task`; give one or the other.
+    `sampling` and `max_tokens` are short for a `config` with these fields; give one or the other.
     """
-    config = config or GenerationConfig(
-        sampling=sampling or Sampling(), max_tokens=max_tokens, eos_ids=model.eos_ids()
-    )
-    (sequence,) = start_sequences(model, [prompt], config, seed, index)
-    rule = context_overflow or default_overflow(model.config)
-    with evaluating(model.module):
-        if draft is None:
-            for _, token in generate_tokens(model, [sequence], rule):
-                yield token
-        else:
-            yield from speculate(model, sequence, draft, rule)
+    config = config or _default_config(model, sampling, max_tokens)
+    sequences = start_sequences(model, [prompt], config, seed, index)
+    for _, token in generate_tokens(
+        model, sequences, context_overflow, draft=draft, should_stop=should_stop
+    ):
+        yield token
 
 
 def generate(
     model: LanguageModel,
-    prompt: str | Sequence[int],
+    prompt: Prompt,
     sampling: Sampling | None = None,
     *,
     config: GenerationConfig | None = None,
@@ -73,19 +81,17 @@ def generate(
     context_overflow: ContextOverflow | None = None,
     draft: Draft | None = None,
 ) -> Completion:
-    """The text that follows a prompt."""
-    config = config or GenerationConfig(
-        sampling=sampling or Sampling(), max_tokens=max_tokens, eos_ids=model.eos_ids()
-    )
-    (written,) = generate_many(
+    """Return the text that follows a prompt; parameters as in `stream`."""
+    config = config or _default_config(model, sampling, max_tokens)
+    (completion,) = generate_many(
         model, [prompt], config, seed=seed, context_overflow=context_overflow, draft=draft
     )
-    return written
+    return completion
 
 
 def generate_many(
     model: LanguageModel,
-    prompts: Sequence[str | Sequence[int]],
+    prompts: Sequence[Prompt],
     config: GenerationConfig,
     *,
     samples: int = 1,
@@ -93,50 +99,47 @@ def generate_many(
     first: int = 0,
     context_overflow: ContextOverflow | None = None,
     draft: Draft | None = None,
+    should_stop: StopCondition = never,
 ) -> Iterator[Completion]:
-    """`samples` texts for each prompt, all side by side, in the order of the prompts.
+    """Yield `samples` completions of each prompt, in the order of the prompts.
 
-    Text number i (from `first`) depends on the seed and i, not on its neighbours. With a draft
-    they are written one after the other: it pays where a single text is read at a time.
+    Completion i (counted from `first`) depends on the seed and i, not on the rest of the batch.
+    Sequences that `should_stop` kept from being started are left out.
     """
     if samples < 1:
         raise ValueError(f"samples is {samples}, but it must be at least 1")
     prompts = [prompt for prompt in prompts for _ in range(samples)]
     sequences = start_sequences(model, prompts, config, seed, first)
-    if not sequences:
-        return
-    rule = context_overflow or default_overflow(model.config)
-    with evaluating(model.module):
-        if draft is not None:
-            for prompt, sequence in zip(prompts, sequences, strict=True):
-                yield _written(prompt, list(speculate(model, sequence, draft, rule)), sequence)
-            return
-        tokens: list[list[Token]] = [[] for _ in sequences]
-        done = 0
-        for index, token in generate_tokens(model, sequences, rule):
-            tokens[index - first].append(token)
-            # A row that is finished may still hand out what it held back: wait for the next one.
-            while done < index - first and sequences[done].finish_reason:
-                yield _written(prompts[done], tokens[done], sequences[done])
-                done += 1
-        for place in range(done, len(sequences)):
-            yield _written(prompts[place], tokens[place], sequences[place])
+    done = 0
+
+    def completions(before: int) -> Iterator[Completion]:
+        """Completions from `done` on that are finished; a gap ends them."""
+        nonlocal done
+        while done < before and (reason := sequences[done].finish_reason) is not None:
+            sequence = sequences[done]
+            yield Completion(prompts[done], sequence.text, tuple(sequence.tokens), reason)
+            done += 1
+
+    for sequence, _ in generate_tokens(
+        model, sequences, context_overflow, draft=draft, should_stop=should_stop
+    ):
+        # A finished sequence may still release tokens it held back: wait for the next sequence.
+        yield from completions(sequence.index - first)
+    yield from completions(len(sequences))
 
 
 def start_sequences(
     model: LanguageModel,
-    prompts: Sequence[str | Sequence[int]],
+    prompts: Sequence[Prompt],
     config: GenerationConfig,
-    seed: int,
-    first: int,
+    seed: int = 0,
+    first: int = 0,
 ) -> list[GeneratedSequence]:
-    """A row for each prompt, numbered from `first`."""
-    for name, ids in {
-        "banned": config.sampling.banned_ids,
-        "forced": config.sampling.forced_ids,
-        "ends": config.eos_ids,
-    }.items():
-        require_ids(f"{name} has", ids, model.config)
+    """Return an empty sequence for each prompt, with indices from `first`."""
+    sampling = config.sampling
+    require_ids("banned_ids has", sampling.banned_ids, model.config)
+    require_ids("forced_ids has", sampling.forced_ids, model.config)
+    require_ids("eos_ids has", config.eos_ids, model.config)
     return [
         GeneratedSequence(model.encode(prompt), config, model.tokenizer, seed, index)
         for index, prompt in enumerate(prompts, first)
@@ -146,57 +149,79 @@ def start_sequences(
 def generate_tokens(
     model: LanguageModel,
     sequences: Sequence[GeneratedSequence],
-    rule: ContextOverflow,
+    context_overflow: ContextOverflow | None = None,
+    *,
+    draft: Draft | None = None,
+    should_stop: StopCondition = never,
     chunk: int | None = None,
-) -> Iterator[tuple[int, Token]]:
-    """Tokens of all rows, each with its row's number, until all are finished."""
-    full = context_limit(rule, model.config)
+) -> Iterator[tuple[GeneratedSequence, Token]]:
+    """Generate all sequences; yield each token with its sequence, as soon as it is certain.
+
+    The sequences are generated side by side, or one after the other with a draft. Once
+    `should_stop()` is true, those that were started end with the reason "interrupted", and the
+    others stay empty. `chunk` is the number of prompt tokens that are read at a time.
+    """
+    overflow = context_overflow or default_overflow(model.config)
+    limit = context_limit(overflow, model.config)
     for sequence in sequences:
-        check_prompt_length(len(sequence), model.config, full)
-    active = list(sequences)
-    decoder = Decoder(model, chunk)
-    logits = decoder.prefill(
-        [sequence.context for sequence in active], remaining_tokens(active, full)
-    )
-    while True:
-        slid = False
-        for sequence, scores in zip(active, logits, strict=True):
-            for token in sequence.advance(scores):
-                yield sequence.index, token
-            if sequence.finish_reason is None and full is not None and len(sequence) > full:
-                slid = True
-                for token in handle_overflow(sequence, rule, full):
-                    yield sequence.index, token
-        left = [place for place, sequence in enumerate(active) if sequence.finish_reason is None]
-        if not left:
-            return
-        if len(left) < len(active):
-            decoder.select(left)
-            active = [active[place] for place in left]
-        # The cache may also be full of padding, once the longest text is done.
-        if slid or decoder.full:
-            logits = decoder.prefill(
-                [sequence.context for sequence in active], remaining_tokens(active, full)
-            )
+        check_prompt_length(len(sequence), model.config, limit)
+    if draft is not None:
+        require_rollback(model)
+        draft.check_compatible(model)
+    batches = [list(sequences)] if draft is None else [[sequence] for sequence in sequences]
+    with evaluating(model.module):
+        for batch in batches:
+            if not should_stop():
+                decoder = Decoder(model, chunk)
+                yield from _generate_batch(decoder, batch, overflow, limit, draft, should_stop)
+
+
+def _generate_batch(
+    decoder: Decoder,
+    active: list[GeneratedSequence],
+    overflow: ContextOverflow,
+    limit: int | None,
+    draft: Draft | None,
+    should_stop: StopCondition,
+) -> Iterator[tuple[GeneratedSequence, Token]]:
+    """Generate sequences side by side; with a draft, a single one."""
+    proposed: Sequence[int] = ()
+    accepted, prefill = 0, True
+    while active:
+        if prefill:
+            contexts, room = [each.context for each in active], remaining_tokens(active, limit)
+            logits, proposed = decoder.prefill(contexts, room)[:, None], ()  # (B, 1, V)
+        elif draft is None:
+            logits = decoder.step([each.generated[-1] for each in active])[:, None]  # (B, 1, V)
         else:
-            logits = decoder.step([sequence.generated[-1] for sequence in active])
+            (sequence,) = active
+            decoder.rollback(len(proposed) - accepted)
+            proposed = draft.propose(sequence)[: decoder.capacity - decoder.length - 1]
+            logits = decoder.extend([sequence.generated[-1], *proposed])[None]  # (1, 1 + P, V)
+        prefill = False
+        for sequence, rows in zip(active, logits, strict=True):
+            # Tokens after a proposal are valid only as long as the proposals are what is sampled.
+            for accepted, row in enumerate(rows):
+                tokens = sequence.finish("interrupted") if should_stop() else sequence.advance(row)
+                yield from ((sequence, token) for token in tokens)
+                if sequence.finish_reason is not None or accepted == len(proposed):
+                    break
+                if sequence.generated[-1] != proposed[accepted]:
+                    break
+            if sequence.finish_reason is None and limit is not None and len(sequence) > limit:
+                prefill = True
+                tokens = handle_overflow(sequence, overflow, limit)
+                yield from ((sequence, token) for token in tokens)
+        left = [place for place, each in enumerate(active) if each.finish_reason is None]
+        if left and len(left) < len(active):
+            decoder.select(left)
+        active = [active[place] for place in left]
+        prefill = prefill or decoder.full  # padding may fill it, once the longest text is done
 
 
-@contextmanager
-def evaluating(model: Transformer) -> Iterator[None]:
-    """A model in evaluation mode; how it was comes back afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-
-
-def _written(
-    prompt: str | Sequence[int], tokens: Sequence[Token], sequence: GeneratedSequence
-) -> Completion:
-    assert sequence.finish_reason is not None
-    return Completion(
-        prompt, "".join(token.text for token in tokens), tuple(tokens), sequence.finish_reason
+def _default_config(
+    model: LanguageModel, sampling: Sampling | None, max_tokens: int
+) -> GenerationConfig:
+    return GenerationConfig(
+        sampling=sampling or Sampling(), max_tokens=max_tokens, eos_ids=model.eos_ids()
     )

@@ -16,6 +16,7 @@ from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.generate.translate import decode
 from clearformer.hub.importing import import_checkpoint
+from clearformer.inference.modes import evaluating
 
 GREEDY = 50  # tokens that must come out alike
 MOST_LIKELY = Sampling(temperature=0)
@@ -27,9 +28,7 @@ Model = Transformer | Seq2Seq
 def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, int]:
     """Open what was written and let both speak; ValueError if they do not agree."""
     again = import_checkpoint(path).model()
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         apart = difference(model, again, config)
         if not apart <= NEAR:
             raise ValueError(
@@ -37,8 +36,6 @@ def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, in
                 f"kept; please report this"
             )
         return apart, _same_tokens(model, again, config, path)
-    finally:
-        model.train(was_training)
 
 
 def difference(model: Model, again: Model, config: AnyModelConfig) -> float:

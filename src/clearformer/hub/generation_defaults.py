@@ -13,9 +13,9 @@ from typing import Any
 WISHES: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
     "num_beams": ((1,), "--beam"),
     "length_penalty": ((1,), "--length-penalty"),
-    "repetition_penalty": ((1,), "--repetition"),
-    "max_new_tokens": ((), "--length"),
-    "min_new_tokens": ((0,), "--least"),
+    "repetition_penalty": ((1,), "--repetition-penalty"),
+    "max_new_tokens": ((), "--max-tokens"),
+    "min_new_tokens": ((0,), "--min-tokens"),
     "bad_words_ids": (([],), None),
     "begin_suppress_tokens": (([],), None),
     "early_stopping": ((False,), None),
@@ -39,7 +39,7 @@ DRAWN: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
     "top_k": ((0,), "--top-k"),
     "top_p": ((1,), "--top-p"),
     "min_p": ((0,), "--min-p"),
-    "typical_p": ((1,), "--typical"),
+    "typical_p": ((1,), "--typical-p"),
     "epsilon_cutoff": ((0,), None),
     "eta_cutoff": ((0,), None),
 }

@@ -21,6 +21,7 @@ from clearformer.core.cache import KVCache
 from clearformer.core.heads import NextToken, at_least_float32
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.inference.fast_decode import product
+from clearformer.inference.modes import evaluating
 
 ROOM = 32  # tokens that a cache starts with; it doubles when they are used up
 
@@ -153,10 +154,5 @@ class Continuing(Growing):
 @contextmanager
 def resting(model: nn.Module) -> Iterator[None]:
     """A model in evaluation mode, without gradients; how it was comes back afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(was_training)
+    with evaluating(model), torch.inference_mode():
+        yield

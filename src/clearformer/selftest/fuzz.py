@@ -193,9 +193,10 @@ def _tables(folder: Path, draw: Draw) -> Attempts:
 
 VALUES = ("", "-1", "0", "nan", "inf", "1e400", "x", "9" * 30, "../..", "é", "[]", "None", "1.5")
 FLAGS = (
-    "--temperature", "--length", "--top-k", "--top-p", "--seed", "--samples", "--batch", "--data",
-    "--steps", "--lr", "--model.width", "--model.layers", "--train.clip", "--out", "--precision",
-    "--tokenizer", "--evaluations", "--wrong", "--json", "--keep", "--position", "--help", "--beam",
+    "--temperature", "--max-tokens", "--top-k", "--top-p", "--seed", "--samples", "--batch",
+    "--data", "--steps", "--lr", "--model.width", "--model.layers", "--train.clip", "--out",
+    "--precision", "--tokenizer", "--evaluations", "--wrong", "--json", "--keep", "--position",
+    "--help", "--beam",
 )  # fmt: skip
 WORDS = ("generate", "evaluate", "train", "classify", "import", "describe", "embed", "fill", "data")
 

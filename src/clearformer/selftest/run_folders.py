@@ -49,7 +49,7 @@ def links(place: Path, *, names: Sequence[str] = FILES) -> str:
             child = ToyRun(place, 3).start(folder)
             code, said = child.wait(), child.said()
             require(code in (0, 2), f"{kind} as {name}: train left with {code}: {said[-300:]}")
-            outcome = command_runner.run(["generate", str(folder), "x", "--length", "1"])
+            outcome = command_runner.run(["generate", str(folder), "x", "--max-tokens", "1"])
             require(outcome.clean, f"{kind} as {name}: generate said {outcome.err[-300:]!r}")
             shown = said + outcome.out + outcome.err
             require(SECRET not in shown, f"{kind} as {name}: a file elsewhere was shown")

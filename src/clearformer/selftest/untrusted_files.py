@@ -29,7 +29,7 @@ def verbs(folder: str, out: str) -> tuple[list[str], ...]:
     return (
         ["import", folder, "--out", out, "--allow-bin", "--tokenizer", "bytes"],
         ["import", folder, "--out", out],
-        ["generate", folder, "x", "--length", "1"],
+        ["generate", folder, "x", "--max-tokens", "1"],
         ["evaluate", folder],
         ["classify", folder, "x"],
         ["embed", folder, "x"],

@@ -67,7 +67,7 @@ generate {run} x --temperature -1 | temperature
 generate {run} x --temperature nan | temperature
 generate {run} x --top-p 0 | top
 generate {run} x --top-k 0 | top
-generate {run} x --length -1 | length
+generate {run} x --max-tokens -1 | max
 generate {run} x --samples 0 | it must be at least 1
 generate {run} x --pattern ( | pattern
 generate {run} --file {place}/absent.txt | absent.txt

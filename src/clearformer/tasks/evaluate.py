@@ -21,6 +21,7 @@ from clearformer.core import cache
 from clearformer.core.cache import Cache
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
+from clearformer.inference import modes
 from clearformer.text import Tokenizer
 
 LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
@@ -62,13 +63,8 @@ def shares(sums: Sequence[float], total: float) -> list[float]:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[torch.device]:
     """A model in evaluation mode, without gradients; how it was comes back afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield next(model.parameters()).device
-    finally:
-        model.train(was_training)
+    with modes.evaluating(model), torch.inference_mode():
+        yield next(model.parameters()).device
 
 
 @dataclass(frozen=True)

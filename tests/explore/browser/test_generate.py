@@ -82,7 +82,19 @@ def test_the_same_seed_gives_the_text_of_the_command_line(visit, explorer_server
     ids = [int(each) for each in visit.numbers("#written button", "data-id")]
     text = explorer_server.models["generator"].tokenizer.decode(ids)
     folder = explorer_server.runs / "generator"
-    main(["generate", str(folder), PROMPT, "--seed", "3", "--length", "12", "--temperature", "0.9"])
+    main(
+        [
+            "generate",
+            str(folder),
+            PROMPT,
+            "--seed",
+            "3",
+            "--max-tokens",
+            "12",
+            "--temperature",
+            "0.9",
+        ]
+    )
     assert text.strip() in capsys.readouterr().out
 
 

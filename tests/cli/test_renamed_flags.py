@@ -1,0 +1,69 @@
+"""Old flags keep working, with a note."""
+
+from dataclasses import fields
+
+import pytest
+
+from clearformer.cli import main
+from clearformer.cli.renamed_flags import RENAMED, current_flags
+
+
+@pytest.mark.parametrize(
+    ("words", "current"),
+    [
+        (["generate", "run", "--length", "3"], ["generate", "run", "--max-tokens", "3"]),
+        (["generate", "run", "--length=3"], ["generate", "run", "--max-tokens=3"]),
+        (["generate", "--past_context=stop"], ["generate", "--context-overflow=stop"]),
+        (["translate", "run", "--batch", "3"], ["translate", "run", "--batch-size", "3"]),
+    ],
+)
+def test_an_old_flag_becomes_the_new_one_with_a_note(words, current, capsys):
+    assert current_flags(words) == current
+    old, new = (
+        next(word for word in each if word.startswith("--")).partition("=")[0]
+        for each in (words, current)
+    )
+    assert capsys.readouterr().err == f"note: {old.replace('_', '-')} is now {new}\n"
+
+
+def test_a_flag_that_is_given_twice_is_noted_once(capsys):
+    assert current_flags(["fill", "--top", "3", "--top=4"]) == ["fill", "--top-k", "3", "--top-k=4"]
+    assert capsys.readouterr().err == "note: --top is now --top-k\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["reach", "--length", "32", "--layers=4"],
+        ["generate", "run", "--length-penalty", "1", "--max-tokens=4", "--stop=--length"],
+    ],
+)
+def test_other_words_stay(words, capsys):
+    assert current_flags(words) == words
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "both", [("--length", "3", "--max-tokens", "4"), ("--max-tokens=4", "--length=3")]
+)
+def test_the_old_and_the_new_flag_together_are_refused(clearformer, both):
+    done = clearformer("generate", "no-run", "x", *both)
+    assert done.complaint == "--length is the old name of --max-tokens: give --max-tokens alone"
+
+
+def test_new_flags_are_those_of_the_verbs():
+    verbs = {verb.__name__.lower(): verb for verb in main.Verb.__args__}
+    for verb, table in RENAMED.items():
+        if verb in ("train", "plan"):  # their flags depend on the preset
+            continue
+        names = {f"--{field.name.replace('_', '-')}" for field in fields(verbs[verb])}
+        assert set(table.values()) <= names
+        assert not set(table) & names
+
+
+def test_a_command_with_an_old_flag_runs(clearformer, run):
+    new = clearformer("generate", run, "12 g", "--max-tokens", "5", "--quiet")
+    old = clearformer("generate", run, "12 g", "--length", "5", "--quiet")
+    assert (old.code, old.out) == (0, new.out)
+    assert old.err == "note: --length is now --max-tokens\n"
