@@ -9,19 +9,19 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from clearformer.core import kernels
 from clearformer.core.attention import Attention
-from clearformer.core.cache import HiddenMemory, KVCache, KVMemory
+from clearformer.core.cache import HiddenMemory, KVCache
 from clearformer.core.kernels import weights
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Row, Strided
 from clearformer.core.positions import (
     ALiBi,
-    NeighbourRotary,
-    Position,
-    RelativeBehind,
+    NoPosition,
     RelativeXL,
     Rotary,
 )
 from clearformer.core.structures import Each, PerHead, Region, Shifted
+from clearformer.inference.caches import KVMemory, StaticKVCache
+from clearformer.kernels.causal_xl import causal_form
 
 KERNELS = {
     "loop": kernels.loop,
@@ -30,12 +30,12 @@ KERNELS = {
     "blockwise": kernels.blockwise,
 }
 POSITIONS = {
-    "none": lambda width, heads: Position(),
-    "rotary": lambda width, heads: Rotary(),
-    "neighbours": lambda width, heads: NeighbourRotary(),
-    "xl": RelativeXL,
-    "behind": RelativeBehind,
-    "alibi": lambda width, heads: ALiBi(heads),
+    "none": NoPosition(),
+    "rotary": Rotary(),
+    "neighbours": Rotary(pairs="neighbours"),
+    "xl": RelativeXL(),
+    "behind": causal_form(RelativeXL()),
+    "alibi": ALiBi(),
 }
 
 
@@ -123,7 +123,7 @@ def test_caches_padding_and_company_change_nothing(seed):
         width,
         heads,
         key_heads=groups,
-        position=POSITIONS[chance.choice(list(POSITIONS))](width, heads),
+        position=POSITIONS[chance.choice(list(POSITIONS))],
         kernel=KERNELS[chance.choice(list(KERNELS))],
     ).double()
     for parameter in layer.parameters():
@@ -132,7 +132,8 @@ def test_caches_padding_and_company_change_nothing(seed):
     pattern = chance.choice([Causal(), Causal() & Local(3), Causal() & Fixed(3, 1)])
     expected = layer(x, Mask(pattern))
     caches = (
-        KVCache(batch, groups, tokens, head_width, torch.float64),
+        KVCache(),
+        StaticKVCache(batch, groups, tokens, head_width, torch.float64),
         HiddenMemory(tokens),
         KVMemory(tokens),
     )

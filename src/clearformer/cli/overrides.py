@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import Any
 
+from clearformer.config.codec import classes
 from clearformer.did_you_mean import nearest
 
 Value = Any  # a dataclass of settings
@@ -131,12 +132,21 @@ def kinds(value: Value, path: str = "") -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
     for field in fields(value) if is_dataclass(value) else ():
-        members = typing.get_args(hints[field.name])
+        members = tuple(_members(hints[field.name]))
         own = f"{path}{name(field.name)}"
         if path and len(members) > 1 and is_dataclass(members[0]):
             found[own] = members
         found |= kinds(getattr(value, field.name), f"{own}.")
     return found
+
+
+def _members(hint: Any) -> Iterator[Any]:
+    """The types of a union; an open base class stands for every class derived from it."""
+    for each in typing.get_args(hint) or (hint,):
+        if isinstance(each, type) and each.__module__.startswith("clearformer"):
+            yield from classes(each)
+        else:
+            yield each
 
 
 def at(value: Value, path: str) -> Any:

@@ -19,6 +19,10 @@ from typing import Any, Literal
 
 from clearformer.did_you_mean import nearest
 
+# What earlier versions called a class or a field.
+FORMER_KINDS = {"Slower": "LinearScaling", "SlowerBelow": "Llama3Scaling"}
+FORMER_FIELDS = {"per_head": "head_width"}
+
 _KINDS_OF_VALUE = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -79,12 +83,12 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
 def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
     if data is None and types.NoneType in members:
         return None
-    classes = tuple(m for m in members if _is_class(m))
-    plain = [m for m in members if m is not types.NoneType and m not in classes]
-    if plain and not (classes and isinstance(data, dict)):
+    kinds = tuple(m for m in members if _is_class(m))
+    plain = [m for m in members if m is not types.NoneType and m not in kinds]
+    if plain and not (kinds and isinstance(data, dict)):
         # A number or one of a few words: what it is decides how it is read.
         return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
-    return _decode_kind(classes, data, path)
+    return _decode_kind(kinds, data, path)
 
 
 def _is_class(annotation: Any) -> bool:
@@ -94,23 +98,33 @@ def _is_class(annotation: Any) -> bool:
 
 def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
     """The dataclass that `kind` names, among these classes and all derived from open bases."""
-    known: dict[str, dict[str, type]] = {}
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if isinstance(kind, str) and kind in FORMER_KINDS:
+        kind = FORMER_KINDS[kind]
+        data = {**data, "kind": kind}
+    known = classes(*members)
+    found = [each for each in known if each.__name__ == kind]
+    if not found:
+        own = isinstance(kind, str) and not all(map(dataclasses.is_dataclass, members))
+        advice = " (if it is a class of your own, import the module that defines it first)"
+        hint = nearest(str(kind), [each.__name__ for each in known])
+        raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
+    if len(found) > 1:
+        raise ValueError(
+            f"{path} has kind {kind!r}, but there are {len(found)} classes of that name, "
+            f"{' and '.join(map(_full_name, found))}: rename one of them"
+        )
+    return _decode_dataclass(found[0], data, path)
+
+
+def classes(*members: Any) -> list[type]:
+    """The dataclasses that these are or, where one is an open base, that are derived from it."""
+    found: dict[str, type] = {}
     for member in members:
         for each in (member,) if dataclasses.is_dataclass(member) else _derived(member):
             # A class that is defined again, as a notebook's cell does, replaces the first.
-            known.setdefault(each.__name__, {})[f"{each.__module__}.{each.__qualname__}"] = each
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if str(kind) not in known:
-        own = isinstance(kind, str) and not all(map(dataclasses.is_dataclass, members))
-        advice = " (if it is a class of your own, import the module that defines it first)"
-        hint = nearest(str(kind), known)
-        raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
-    if len(known[str(kind)]) > 1:
-        raise ValueError(
-            f"{path} has kind {kind!r}, but there are {len(known[str(kind)])} classes of that "
-            f"name, {' and '.join(known[str(kind)])}: rename one of them"
-        )
-    return _decode_dataclass(next(iter(known[str(kind)].values())), data, path)
+            found[_full_name(each)] = each
+    return list(found.values())
 
 
 def _derived(base: type) -> Iterator[type]:
@@ -121,6 +135,10 @@ def _derived(base: type) -> Iterator[type]:
         yield from _derived(each)
 
 
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{path} is {data!r:.200}, but it must be an object")
@@ -129,7 +147,11 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
         raise ValueError(f"{path} has kind {kind!r:.200}, but it must be {annotation.__name__!r}")
     hints = typing.get_type_hints(annotation)
     known = [f.name for f in dataclasses.fields(annotation)]
-    given = {name: value for name, value in data.items() if name != "kind"}
+    given = {
+        name if name in known else FORMER_FIELDS.get(name, name): value
+        for name, value in data.items()
+        if name != "kind"
+    }
     for name in given:
         if name not in known:
             raise ValueError(f"{path} has an unknown field {name!r:.200}: {nearest(name, known)}")

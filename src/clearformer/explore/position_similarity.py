@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.config import ALiBi, Grid, Learned, NoPosition, RelativeXL, Rotary, Sinusoidal
+from clearformer.config import RelativeXL, Rotary
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays
 from clearformer.explore.errors import wrong_kind
@@ -36,17 +36,17 @@ def position_vectors(opened: Opened) -> tuple[str, Tensor]:
     """The name of the scheme, and a vector for each position (N, E)."""
     config, model = opened.config, opened.subject.model
     count = min(config.length, MOST)
+    own = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
+    places = torch.arange(count, device=opened.subject.device)
+    added = config.position.added(places, config.width, own.position)
+    if added is not None:
+        return type(config.position).__name__.lower(), added
     match config.position:
-        case Learned() | Sinusoidal() | Grid():
-            own = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
-            assert own.position is not None
-            places = torch.arange(count, device=opened.subject.device)
-            return type(config.position).__name__.lower(), own.position(places, count)
         case Rotary(base=base):
-            return "rotary", angles(count, config.head_width, base)
+            return "rotary", angles(count, config.resolved_head_width, base)
         case RelativeXL():
             return "relative", angles(count, config.width)
-        case ALiBi() | NoPosition():
+        case _:
             raise wrong_kind(
                 f"{opened.entry.name} has no vectors for its positions: distances alone count, or "
                 f"nothing does"

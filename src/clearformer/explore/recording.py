@@ -25,7 +25,7 @@ from clearformer.core.kernels import Kernel
 from clearformer.core.masks import Mask
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.patterns import Causal, Full, Pattern
-from clearformer.core.positions import Position
+from clearformer.core.positions import NoPosition
 from clearformer.explore import stages
 
 Model = Transformer | Seq2Seq
@@ -95,14 +95,14 @@ def recording(model: Model, notes: Notes, mask: MaskChoice, positions: bool) -> 
             lend(attention, "kernel", _kernel(place, notes, mask))
             hooks += _attention_hooks(place, attention, notes)
             if not positions:
-                lend(attention, "position", Position())
+                lend(attention, "scheme", NoPosition())
         for part, layer, block in blocks(model):
             lend(block, "residual", _residual((part, layer), block, notes))
             hooks += _feed_forward_hooks((part, layer), block.feed_forward, notes)
         if not positions:
             for module in model.modules():
                 if isinstance(module, Embedding):
-                    lend(module, "position", None)
+                    lend(module, "scheme", NoPosition())
                     lend(module, "neighbours", None)  # who stands beside whom is order too
         yield
     finally:

@@ -8,7 +8,7 @@ table of learned positions has one, so for it the rule is refused.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clearformer.config import Grid, HiddenMemory, Learned, ModelConfig
+from clearformer.config import HiddenMemory, ModelConfig
 from clearformer.generate.detokenize import Token
 from clearformer.generate.sequence import Row
 
@@ -51,7 +51,7 @@ def limit(rule: PastContext, config: ModelConfig) -> int | None:
     """How many tokens of a text the model may see at a time; none: any number."""
     if not isinstance(rule, Continue):
         return config.length
-    if isinstance(config.position, Learned | Grid):
+    if config.position.max_length(config.length) is not None:
         raise ValueError(
             f"{config.name} has learned positions, which end at {config.length}: a text cannot "
             f"continue past them, so slide or stop"
