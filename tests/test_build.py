@@ -1,6 +1,8 @@
 """From a config to modules: every value picks its class, weights are shared where they are tied."""
 
+import json
 import re
+from dataclasses import dataclass
 from inspect import unwrap
 
 import pytest
@@ -11,6 +13,8 @@ from torch import nn
 from clearformer import config as c
 from clearformer.build import build, caches, outline, pattern
 from clearformer.core import block, cache, heads, kernels, patterns, structures
+from clearformer.core.attention import Attention
+from clearformer.core.positions import Position
 from clearformer.families import FAMILIES, preset
 from clearformer.kernels.causal_xl import causal_form
 
@@ -310,3 +314,88 @@ def test_heads_of_an_encoder_alone(head, kind, small):
     assert type(model.head) is kind
     tokens = torch.randint(13, (2, 5))
     assert model(tokens).shape == ((2, 5, 13) if kind is heads.MaskedToken else (2, 16))
+
+
+# --- heads of any width, and attention without an output matrix ----------------------------------
+
+HEADS = {
+    "wide": {"head_width": 16},  # each head as wide as the model
+    "narrow": {"head_width": 2},
+    "no output": {"attention_output": "none"},
+}
+
+
+@pytest.mark.parametrize("family", ["gpt2", "modern", "xl", "original"])
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_learn_and_decode_whatever_their_width_and_output(
+    name, family, small, scrambled, example
+):
+    config = small(family, key_heads=None, **HEADS[name])
+    assert c.model_from_json(c.to_json(config)) == config
+    model = scrambled(build(config))
+    plain = parameters(outline(small(family, key_heads=None)))
+    layers = [each for each in model.modules() if isinstance(each, Attention)]
+    # A head of D columns has 4 D E weights and, with biases, 3 D more; the output's has E.
+    expected = {"wide": 4, "narrow": 0.5}.get(name)
+    for layer in layers:
+        assert layer.project.weight.shape[0] == 3 * 4 * config.resolved_head_width
+        if expected is None:
+            assert not list(layer.output.parameters())
+        else:
+            assert layer.output.weight.numel() == 16 * 16 * expected
+    if name == "no output":
+        biased = config.biases.attention_output
+        assert plain - parameters(model) == len(layers) * (16 * 16 + 16 * biased)
+    sums, count = model.loss(example(config))
+    (sums.sum() / count.sum()).backward()
+    assert all(layer.project.weight.grad.abs().sum() > 0 for layer in layers)
+    if family == "original":
+        return
+    model.eval()
+    tokens = torch.randint(13, (2, 8))
+    whole, memory, parts = model(tokens), caches(config), []
+    with torch.no_grad():
+        for part in tokens.split((5, 1, 2), dim=1):
+            parts.append(model(part, caches=memory))
+            for each in memory:
+                each.advance()
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+# --- a position scheme from outside the package --------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedDistance(Position):
+    """A learned penalty for each distance up to `farthest`: what a user would write."""
+
+    farthest: int
+
+    def attention_parameters(self, width, heads, head_width):
+        return nn.Embedding(self.farthest + 1, heads)
+
+    def score(self, q, k, learned):
+        queries, keys = q.shape[2], k.shape[2]
+        at_q, at_k = torch.arange(keys - queries, keys), torch.arange(keys)
+        distance = (at_q[:, None] - at_k).abs().clamp(max=self.farthest)
+        return q, learned(distance).permute(2, 0, 1)  # (H, Q, K)
+
+
+def test_a_scheme_of_ones_own_is_one_class(small, scrambled, example):
+    config = small("gpt2", position=LearnedDistance(farthest=5))
+    assert c.model_from_json(json.loads(json.dumps(c.to_json(config)))) == config
+    model = scrambled(build(config))
+    names = [name for name, _ in model.named_parameters() if "position" in name]
+    assert names == [f"stack.blocks.{n}.attention.position.weight" for n in range(2)]
+    sums, _ = model.loss(example(config))
+    sums.sum().backward()
+    assert model.stack.blocks[0].attention.position.weight.grad.any()
+    tokens, memory = torch.randint(13, (2, 6)), caches(config)
+    first = model(tokens[:, :4], caches=memory)
+    for each in memory:
+        each.advance()
+    parts = torch.cat((first, model(tokens[:, 4:], caches=memory)), dim=1)
+    torch.testing.assert_close(parts, model(tokens), atol=1e-5, rtol=1e-5)
+    again = build(config)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(tokens), model(tokens))

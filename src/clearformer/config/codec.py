@@ -147,7 +147,7 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
         raise ValueError(f"{path} has kind {kind!r:.200}, but it must be {annotation.__name__!r}")
     hints = typing.get_type_hints(annotation)
     known = [f.name for f in dataclasses.fields(annotation)]
-    given = {
+    given: dict[str, Any] = {
         name if name in known else FORMER_FIELDS.get(name, name): value
         for name, value in data.items()
         if name != "kind"
