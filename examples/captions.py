@@ -56,7 +56,7 @@ def sequences(name: str) -> tuple[Tensor, Tensor]:
 @torch.inference_mode()
 def go_on(model: torch.nn.Module, name: str, start: Tensor, count: int) -> Tensor:
     """The most likely `count` tokens after `start` (B, T)."""
-    memory, token, found = caches(model_config(name), len(start), start.shape[1] + count), start, []
+    memory, token, found = caches(model_config(name)), start, []
     for _ in range(count):
         token = model(token, caches=memory)[:, -1:].argmax(dim=-1)  # (B, 1)
         for cache in memory:

@@ -43,7 +43,7 @@ def sequences() -> tuple[Tensor, Tensor]:
 @torch.inference_mode()
 def paint(model: torch.nn.Module, classes: Tensor, generator: torch.Generator) -> Tensor:
     """A picture of each class, drawn pixel by pixel: (B, 64)."""
-    memory = caches(model_config(), batch=len(classes), capacity=PIXELS)
+    memory = caches(model_config())
     token, drawn = SHADES + classes[:, None], []
     for _ in range(PIXELS):
         logits = model(token, caches=memory)[:, -1, :SHADES] / 0.7  # a little careful

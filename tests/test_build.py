@@ -1,6 +1,8 @@
 """From a config to modules: every value picks its class, weights are shared where they are tied."""
 
+import json
 import re
+from dataclasses import dataclass
 from inspect import unwrap
 
 import pytest
@@ -10,9 +12,12 @@ from torch import nn
 
 from clearformer import config as c
 from clearformer.build import build, caches, outline
-from clearformer.core import block, cache, heads, kernels, patterns, positions
+from clearformer.core import block, cache, heads, kernels, patterns
+from clearformer.core.attention import Attention
+from clearformer.core.positions import Position
 from clearformer.families import FAMILIES, preset
 from clearformer.kernels.blockwise import blockwise
+from clearformer.kernels.causal_xl import causal_form
 from clearformer.kernels.fast import fast
 from clearformer.kernels.vocabulary_loss import in_chunks, with_target_padded
 
@@ -23,13 +28,13 @@ PATTERNS = [
     c.Full() | (c.Causal() & c.Local(3)),
 ]  # fmt: skip
 POSITIONS = {
-    c.NoPosition(): (type(None), positions.Position),
-    c.Learned(): (positions.Learned, positions.Position),
-    c.Sinusoidal(): (positions.Sinusoidal, positions.Position),
-    c.Grid(columns=4): (positions.Grid, positions.Position),
-    c.Rotary(base=99.0): (type(None), positions.Rotary),
-    c.RelativeXL(): (type(None), positions.RelativeBehind),
-    c.ALiBi(): (type(None), positions.ALiBi),
+    c.NoPosition(): (set(), set()),
+    c.Learned(): ({"table.weight"}, set()),
+    c.Sinusoidal(): (set(), set()),
+    c.Grid(columns=4): ({"row.weight", "column.weight"}, set()),
+    c.Rotary(base=99.0): (set(), set()),
+    c.RelativeXL(): (set(), {"content", "distance", "project.weight"}),
+    c.ALiBi(): (set(), set()),
 }
 ACTIVATIONS = {
     "relu": (block.FeedForward, block.relu),
@@ -78,7 +83,7 @@ def test_gpt2_is_as_published_in_every_size(size):
     model = outline(config)
     assert isinstance(model.stack.norm, torch.nn.LayerNorm)
     assert model.head.project.weight is model.embedding.token.weight
-    assert config.head_width == 64
+    assert config.resolved_head_width == 64
 
 
 def test_hidden_tokens_alone_are_pretraining_without_the_sentence(small):
@@ -138,17 +143,17 @@ def test_patterns_survive_json(written, small):
 
 @pytest.mark.parametrize("written", POSITIONS, ids=str)
 def test_positions(written, small):
-    added, scored = POSITIONS[written]
+    """The value in the config is the one in the model, which owns what it learns."""
     model = build(small("generator", position=written))
-    assert type(model.embedding.position) is added
-    layers = [layer.attention.position for layer in model.stack.blocks]
-    assert [type(position) for position in layers] == [scored] * 2
-    if scored is positions.Rotary:
-        assert layers[0].base == 99.0
-    if scored is positions.ALiBi:
-        assert layers[0].slopes == positions.alibi_slopes(4)
-    if added is positions.Learned:
-        assert model.embedding.position.table.weight.shape == (12, 16)
+    assert model.embedding.scheme is written
+
+    def learned(owner):
+        return set() if owner.position is None else set(owner.position.state_dict())
+
+    layers = [layer.attention for layer in model.stack.blocks]
+    assert all(layer.scheme == causal_form(written) for layer in layers)
+    assert (learned(model.embedding), learned(layers[0])) == POSITIONS[written]
+    assert learned(layers[1]) == POSITIONS[written][1]
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -239,8 +244,8 @@ def test_stacks_of_an_encoder_decoder(small):
     assert model.decoder.patterns == (patterns.Causal(),)
     layer = model.decoder.blocks[0]
     # Positions of two sequences do not compare.
-    assert type(layer.attention.position) is positions.Rotary
-    assert type(layer.cross_attention.position) is positions.Position
+    assert layer.attention.scheme == c.Rotary()
+    assert layer.cross_attention.scheme == c.NoPosition()
 
 
 BEHIND = {
@@ -255,30 +260,25 @@ BEHIND = {
 
 @pytest.mark.parametrize("pattern", BEHIND, ids=str)
 def test_distances_ahead_are_left_out_where_nobody_looks_ahead(pattern, small):
-    kind = positions.RelativeBehind if BEHIND[pattern] else positions.RelativeXL
+    scheme = causal_form(c.RelativeXL()) if BEHIND[pattern] else c.RelativeXL()
     model = build(small("xl", patterns=(pattern,)))
-    assert type(model.stack.blocks[0].attention.position) is kind
+    assert model.stack.blocks[0].attention.scheme == scheme
     pair = build(small("original", patterns=(pattern,), position=c.RelativeXL()))
-    assert type(pair.encoder.blocks[0].attention.position) is positions.RelativeXL
-    assert type(pair.decoder.blocks[0].attention.position) is kind
+    assert pair.encoder.blocks[0].attention.scheme == c.RelativeXL()
+    assert pair.decoder.blocks[0].attention.scheme == scheme
 
 
-def test_pasts_have_room_for_every_key_head(small):
-    config = small("modern")
-    history = caches(config, batch=3, capacity=5, dtype=torch.bfloat16)
-    assert [type(each) for each in history] == [cache.KVCache] * 2
-    assert history[0].keys.shape == history[0].values.shape == (3, 2, 5, 4)
-    assert history[0].keys.dtype == torch.bfloat16
-    assert history[0].keys.data_ptr() != history[1].keys.data_ptr()
-    memories = caches(small("xl", past=c.HiddenMemory(length=7)), batch=3, capacity=5)
+def test_every_layer_has_a_cache(small):
+    assert [type(each) for each in caches(small("modern"))] == [cache.KVCache] * 2
+    memories = caches(small("xl", past=c.HiddenMemory(length=7)))
     assert [(type(each), each.capacity) for each in memories] == [(cache.HiddenMemory, 7)] * 2
-    assert len(caches(small("original", decoder_layers=3), batch=1, capacity=2)) == 3
+    assert len(caches(small("original", decoder_layers=3))) == 3
 
 
-def test_an_encoder_keeps_no_past(small):
-    message = "bert-base looks at whole sequences and keeps no past"
+def test_an_encoder_keeps_no_cache(small):
+    message = "bert-base looks at whole sequences and keeps no cache"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        caches(small("bert"), batch=1, capacity=4)
+        caches(small("bert"))
 
 
 @pytest.mark.parametrize(
@@ -326,11 +326,86 @@ def test_heads_of_an_encoder_alone(head, kind, small):
     assert model(tokens).shape == ((2, 5, 13) if kind is heads.MaskedToken else (2, 16))
 
 
-@pytest.mark.parametrize(
-    ("pairs", "kind"),
-    [("halves", positions.Rotary), ("neighbours", positions.NeighbourRotary)],
-)
-def test_rotary_pairs(pairs, kind, small):
-    model = build(small("modern", position=c.Rotary(base=7.0, pairs=pairs)))
-    position = model.stack.blocks[0].attention.position
-    assert (type(position), position.base) == (kind, 7.0)
+# --- heads of any width, and attention without an output matrix ----------------------------------
+
+HEADS = {
+    "wide": {"head_width": 16},  # each head as wide as the model
+    "narrow": {"head_width": 2},
+    "no output": {"attention_output": "none"},
+}
+
+
+@pytest.mark.parametrize("family", ["gpt2", "modern", "xl", "original"])
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_learn_and_decode_whatever_their_width_and_output(
+    name, family, small, scrambled, example
+):
+    config = small(family, key_heads=None, **HEADS[name])
+    assert c.model_from_json(c.to_json(config)) == config
+    model = scrambled(build(config))
+    plain = parameters(outline(small(family, key_heads=None)))
+    layers = [each for each in model.modules() if isinstance(each, Attention)]
+    # A head of D columns has 4 D E weights and, with biases, 3 D more; the output's has E.
+    expected = {"wide": 4, "narrow": 0.5}.get(name)
+    for layer in layers:
+        assert layer.project.weight.shape[0] == 3 * 4 * config.resolved_head_width
+        if expected is None:
+            assert not list(layer.output.parameters())
+        else:
+            assert layer.output.weight.numel() == 16 * 16 * expected
+    if name == "no output":
+        biased = config.biases.attention_output
+        assert plain - parameters(model) == len(layers) * (16 * 16 + 16 * biased)
+    sums, count = model.loss(example(config))
+    (sums.sum() / count.sum()).backward()
+    assert all(layer.project.weight.grad.abs().sum() > 0 for layer in layers)
+    if family == "original":
+        return
+    model.eval()
+    tokens = torch.randint(13, (2, 8))
+    whole, memory, parts = model(tokens), caches(config), []
+    with torch.no_grad():
+        for part in tokens.split((5, 1, 2), dim=1):
+            parts.append(model(part, caches=memory))
+            for each in memory:
+                each.advance()
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+# --- a position scheme from outside the package --------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedDistance(Position):
+    """A learned penalty for each distance up to `farthest`: what a user would write."""
+
+    farthest: int
+
+    def attention_parameters(self, width, heads, head_width):
+        return nn.Embedding(self.farthest + 1, heads)
+
+    def score(self, q, k, learned):
+        queries, keys = q.shape[2], k.shape[2]
+        at_q, at_k = torch.arange(keys - queries, keys), torch.arange(keys)
+        distance = (at_q[:, None] - at_k).abs().clamp(max=self.farthest)
+        return q, learned(distance).permute(2, 0, 1)  # (H, Q, K)
+
+
+def test_a_scheme_of_ones_own_is_one_class(small, scrambled, example):
+    config = small("gpt2", position=LearnedDistance(farthest=5))
+    assert c.model_from_json(json.loads(json.dumps(c.to_json(config)))) == config
+    model = scrambled(build(config))
+    names = [name for name, _ in model.named_parameters() if "position" in name]
+    assert names == [f"stack.blocks.{n}.attention.position.weight" for n in range(2)]
+    sums, _ = model.loss(example(config))
+    sums.sum().backward()
+    assert model.stack.blocks[0].attention.position.weight.grad.any()
+    tokens, memory = torch.randint(13, (2, 6)), caches(config)
+    first = model(tokens[:, :4], caches=memory)
+    for each in memory:
+        each.advance()
+    parts = torch.cat((first, model(tokens[:, 4:], caches=memory)), dim=1)
+    torch.testing.assert_close(parts, model(tokens), atol=1e-5, rtol=1e-5)
+    again = build(config)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(tokens), model(tokens))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
 
 import torch
@@ -18,7 +19,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from clearformer import config as c
-from clearformer.core import cache, heads, init, kernels, positions
+from clearformer.core import cache, heads, init, kernels
 from clearformer.core.attention import Attention
 from clearformer.core.block import (
     Activation,
@@ -33,10 +34,12 @@ from clearformer.core.block import (
     relu,
     squared_relu,
 )
-from clearformer.core.embedding import Embedding, Neighbours
+from clearformer.core.embedding import Embedding
 from clearformer.core.model import Seq2Seq, Transformer
+from clearformer.core.positions import NoPosition, Position
 from clearformer.core.stack import DecoderStack, Stack
 from clearformer.kernels.blockwise import blockwise, never_compiled
+from clearformer.kernels.causal_xl import causal_form
 from clearformer.kernels.fast import fast
 from clearformer.kernels.vocabulary_loss import in_chunks, with_target_padded
 
@@ -48,14 +51,6 @@ FEED_FORWARDS: dict[str, tuple[type[FeedForward] | type[GatedFeedForward], Activ
     "silu": (FeedForward, F.silu),
     "squared_relu": (FeedForward, squared_relu),
     "swiglu": (GatedFeedForward, F.silu),
-}
-ROTARIES: dict[str, type[positions.Rotary]] = {
-    "halves": positions.Rotary,
-    "neighbours": positions.NeighbourRotary,
-}
-WAVES: dict[str, positions.Waves] = {
-    "turns": positions.taking_turns,
-    "halves": positions.in_halves,
 }
 KERNELS: dict[str, Callable[[], kernels.Kernel]] = {
     "fused": lambda: fast,
@@ -127,43 +122,23 @@ def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
     )
 
 
-def caches(
-    config: c.AnyModelConfig,
-    batch: int,
-    capacity: int,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str | None = None,
-) -> list[cache.Cache]:
-    """A fresh past for each (decoder) layer, for `batch` sequences of up to `capacity` tokens."""
+def caches(config: c.AnyModelConfig) -> list[cache.Cache]:
+    """A fresh cache for each (decoder) layer; `inference.caches` has faster ones."""
     layers = config.decoder_layers if isinstance(config, c.Seq2SeqConfig) else config.layers
     match config.past:
         case c.KVCache():
-            room = (batch, config.key_heads or config.heads, capacity, config.head_width)
-            return [cache.KVCache(*room, dtype=dtype, device=device) for _ in range(layers)]
+            return [cache.KVCache() for _ in range(layers)]
         case c.HiddenMemory(length=length):
             return [cache.HiddenMemory(length) for _ in range(layers)]
         case None:
-            raise ValueError(f"{config.name} looks at whole sequences and keeps no past")
+            raise ValueError(f"{config.name} looks at whole sequences and keeps no cache")
         case _:
             assert_never(config.past)
 
 
-def inference_caches(
-    config: c.AnyModelConfig,
-    batch: int,
-    capacity: int,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str | None = None,
-) -> list[cache.Cache]:
-    """The same for a model that learns nothing meanwhile: a memory is not projected anew."""
-    if isinstance(config.past, c.HiddenMemory):
-        return [cache.KVMemory(config.past.length) for _ in range(config.layers)]
-    return caches(config, batch, capacity, dtype, device)
-
-
 def block(config: c.ModelConfig) -> Block:
     return Block(
-        attention(config, score_position(config)),
+        attention(config, position(config)),
         feed_forward(config),
         (norm(config.norm, config.width), norm(config.norm, config.width)),
         RESIDUALS[config.residual],
@@ -173,9 +148,9 @@ def block(config: c.ModelConfig) -> Block:
 
 def decoder_block(config: c.ModelConfig) -> DecoderBlock:
     return DecoderBlock(
-        attention(config, score_position(config)),
+        attention(config, position(config)),
         # Positions of two sequences do not compare, so cross-attention has no position scheme.
-        attention(config, positions.Position()),
+        attention(config, NoPosition()),
         feed_forward(config),
         (
             norm(config.norm, config.width),
@@ -187,20 +162,26 @@ def decoder_block(config: c.ModelConfig) -> DecoderBlock:
     )
 
 
-def attention(config: c.ModelConfig, position: positions.Position) -> Attention:
+def attention(config: c.ModelConfig, position: Position) -> Attention:
     return Attention(
         config.width,
         config.heads,
         key_heads=config.key_heads,
-        per_head=config.per_head,
+        head_width=config.head_width,
         bias=config.biases.attention,
-        output_bias=config.biases.attention_output,
+        output=attention_output(config),
         position=position,
-        query_norm=norm(config.query_key_norm, config.head_width),
-        key_norm=norm(config.query_key_norm, config.head_width),
+        query_norm=norm(config.query_key_norm, config.resolved_head_width),
+        key_norm=norm(config.query_key_norm, config.resolved_head_width),
         kernel=KERNELS[config.kernel](),
         dropout=config.dropout.attention,
     )
+
+
+def attention_output(config: c.ModelConfig) -> Callable[[int, int], nn.Module]:
+    if config.attention_output == "none":
+        return nn.Identity
+    return partial(nn.Linear, bias=config.biases.attention_output)
 
 
 def feed_forward(config: c.ModelConfig) -> nn.Module:
@@ -233,9 +214,10 @@ def final_norm(config: c.ModelConfig) -> nn.Module:
 def embedding(config: c.ModelConfig, table: nn.Embedding) -> Embedding:
     return Embedding(
         table,
-        position=added_position(config),
-        segment=nn.Embedding(config.segments, config.width) if config.segments else None,
-        neighbours=neighbours(config),
+        config.length,
+        position=config.position,
+        segments=config.segments,
+        neighbours=None if config.neighbours is None else config.neighbours.buckets,
         scale=config.scale,
         norm=norm(config.embedding_norm, config.width),
         dropout=config.dropout.embedding,
@@ -243,53 +225,10 @@ def embedding(config: c.ModelConfig, table: nn.Embedding) -> Embedding:
     )
 
 
-def neighbours(config: c.ModelConfig) -> Neighbours | None:
-    pairs = config.neighbours
-    return None if pairs is None else Neighbours(pairs.buckets, config.width)
-
-
-def added_position(config: c.ModelConfig) -> nn.Module | None:
-    """The position scheme that is added to the embeddings, if that is where it acts."""
-    match config.position:
-        case c.Learned():
-            return positions.Learned(config.length, config.width)
-        case c.Sinusoidal(order=order):
-            return positions.Sinusoidal(config.width, WAVES[order])
-        case c.Grid(columns=columns):
-            return positions.Grid(-(-config.length // columns), columns, config.width)
-        case c.NoPosition() | c.Rotary() | c.RelativeXL() | c.ALiBi():
-            return None
-        case _:
-            assert_never(config.position)
-
-
-def score_position(config: c.ModelConfig) -> positions.Position:
-    """The position scheme that acts on the scores, if that is where it acts."""
-    match config.position:
-        case c.Rotary(base=base, pairs=pairs, scaling=scaling):
-            return ROTARIES[pairs](base, frequencies(scaling))
-        case c.RelativeXL():
-            causal = all(each.is_causal for each in config.patterns)
-            kind = positions.RelativeBehind if causal else positions.RelativeXL
-            return kind(config.width, config.heads)
-        case c.ALiBi():
-            return positions.ALiBi(config.heads)
-        case c.NoPosition() | c.Learned() | c.Sinusoidal() | c.Grid():
-            return positions.Position()
-        case _:
-            assert_never(config.position)
-
-
-def frequencies(scaling: c.Slower | c.SlowerBelow | None) -> positions.Frequencies:
-    match scaling:
-        case c.Slower(factor=factor):
-            return positions.slower(factor)
-        case c.SlowerBelow(factor=factor, low=low, high=high, length=length):
-            return positions.slower_below(factor, low, high, length)
-        case None:
-            return positions.unchanged
-        case _:
-            assert_never(scaling)
+def position(config: c.ModelConfig) -> Position:
+    """The position scheme in its fastest form."""
+    causal = all(each.is_causal for each in config.patterns)
+    return causal_form(config.position) if causal else config.position
 
 
 def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:

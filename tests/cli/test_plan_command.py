@@ -8,7 +8,7 @@ import pytest
 
 from clearformer.cli import plan, train
 from clearformer.cli.plan_command import command
-from clearformer.config import Full, RunConfig, Slower, to_json
+from clearformer.config import Full, LinearScaling, RunConfig, to_json
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
 
@@ -90,7 +90,10 @@ def test_the_command_names_what_no_flag_can_say(tmp_path):
     turned = preset("modern-tiny").position
     path = tmp_path / "config.json"
     for position, silent in (
-        (replace(turned, scaling=Slower(factor=2)), "model.position.scaling"),  # within a choice
+        (
+            replace(turned, scaling=LinearScaling(factor=2)),
+            "model.position.scaling",
+        ),  # within a choice
         (model.position, None),
     ):
         other = replace(model, position=position, patterns=(Full(), Full()))
@@ -101,7 +104,7 @@ def test_the_command_names_what_no_flag_can_say(tmp_path):
         silent = [silent] if silent else []
         assert unsaid == [*silent, "model.patterns", "data.validation"]
     tiny = preset("modern-tiny")
-    between = replace(tiny, position=replace(turned, scaling=Slower(factor=2.5)))
+    between = replace(tiny, position=replace(turned, scaling=LinearScaling(factor=2.5)))
     path.write_text(json.dumps(to_json(between)))
     assert pasted([str(path)])[1:] == (["modern-tiny"], ["model.position.scaling"])
 

@@ -222,3 +222,16 @@ def test_a_class_that_is_no_dataclass_cannot_be_written():
     message = "Shape cannot be written to a config file: make it a frozen dataclass"
     with pytest.raises(ValueError, match=f"^{message}"):
         c.to_json((Shape(),))
+
+
+def test_names_of_earlier_versions_are_read():
+    old = c.to_json(preset("modern-tiny"))
+    del old["attention_output"], old["head_width"]
+    scaling = {"kind": "SlowerBelow", "factor": 8.0, "low": 1.0, "high": 4.0, "length": 64}
+    old |= {"per_head": 48, "position": {"kind": "Rotary", "scaling": scaling}}
+    found = c.model_from_json(old)
+    assert (found.head_width, found.attention_output) == (48, "linear")
+    assert found.position.scaling == c.Llama3Scaling(factor=8.0, low=1.0, high=4.0, length=64)
+    old["position"]["scaling"] = {"kind": "Slower", "factor": 2.0}
+    assert c.model_from_json(old).position == c.Rotary(scaling=c.LinearScaling(factor=2.0))
+    assert c.model_from_json(c.to_json(found)) == found

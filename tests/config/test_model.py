@@ -10,8 +10,8 @@ from clearformer.families import preset
 
 
 def test_derived_numbers():
-    assert preset("gpt2-xl").head_width == 64
-    assert dataclasses.replace(preset("gpt2"), per_head=80).head_width == 80
+    assert preset("gpt2-xl").resolved_head_width == 64
+    assert dataclasses.replace(preset("gpt2"), head_width=80).resolved_head_width == 80
     assert preset("gpt2").scale == 1.0
     assert preset("original").scale == pytest.approx(512**0.5)
 
@@ -33,12 +33,13 @@ def test_derived_numbers():
             "(MAX_VOCABULARY)",
         ),
         (
-            lambda: dataclasses.replace(preset("gpt2"), per_head=0),
-            "ModelConfig: per_head is 0, but it must be from 1 to 65536, or absent",
+            lambda: dataclasses.replace(preset("gpt2"), head_width=0),
+            "ModelConfig: head_width is 0, but it must be from 1 to 65536, or absent",
         ),
         (
-            lambda: dataclasses.replace(preset("xl"), per_head=8),
-            "ModelConfig: per_head is 8, but it must be absent in a model with relative positions",
+            lambda: dataclasses.replace(preset("gpt2"), head_width=80, attention_output="none"),
+            "ModelConfig: attention_output is 'none', but it must be 'linear' unless the heads "
+            "together are as wide as the model (768), but it has 12 heads of 80",
         ),
         (
             lambda: dataclasses.replace(preset("gpt2"), key_heads=13),

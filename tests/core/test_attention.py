@@ -1,6 +1,7 @@
 """Project, place, attend, merge: the seams do what they say, and gradients are exact."""
 
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -11,15 +12,15 @@ from clearformer.core.attention import Attention
 from clearformer.core.cache import HiddenMemory
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full, Local
-from clearformer.core.positions import ALiBi, Position, RelativeXL, Rotary
+from clearformer.core.positions import ALiBi, NoPosition, RelativeXL, Rotary
 
 WIDTH, HEADS = 8, 2
 
 POSITIONS = {
-    "none": Position,
+    "none": NoPosition,
     "rotary": Rotary,
-    "relative": lambda: RelativeXL(WIDTH, HEADS),
-    "alibi": lambda: ALiBi(HEADS),
+    "relative": RelativeXL,
+    "alibi": ALiBi,
 }
 
 
@@ -42,9 +43,9 @@ def test_attention_step_by_step(position, key_heads, bias, scrambled):
     x, places = torch.randn(3, 5, WIDTH), torch.arange(5)
     projected = attention.project(x).unflatten(-1, (-1, head_width)).transpose(1, 2)
     q, k, v = projected.split((HEADS, key_heads, key_heads), dim=1)
-    q = attention.position.turn(attention.query_norm(q), places)
-    k = attention.position.turn(attention.key_norm(k), places)
-    q, added = attention.position.score(q, k)
+    q = attention.scheme.rotate(attention.query_norm(q), places)
+    k = attention.scheme.rotate(attention.key_norm(k), places)
+    q, added = attention.scheme.score(q, k, attention.position)
     y = kernels.explicit(q, k, v, Mask(Causal()), added, 0.0)
     merged = torch.cat([y[:, head] for head in range(HEADS)], dim=-1)
     torch.testing.assert_close(attention(x, Mask(Causal())), attention.output(merged))
@@ -53,7 +54,7 @@ def test_attention_step_by_step(position, key_heads, bias, scrambled):
 def test_biases_are_there_or_not():
     assert Attention(WIDTH, HEADS).project.bias.shape == (3 * WIDTH,)
     assert Attention(WIDTH, HEADS).output.bias.shape == (WIDTH,)
-    bare = Attention(WIDTH, HEADS, bias=False, output_bias=False)
+    bare = Attention(WIDTH, HEADS, bias=False, output=partial(nn.Linear, bias=False))
     assert {name for name, _ in bare.named_parameters()} == {"project.weight", "output.weight"}
     assert Attention(WIDTH, 4, key_heads=1).project.weight.shape == (WIDTH + 2 * 2, WIDTH)
 
@@ -71,13 +72,21 @@ def test_the_parts_of_the_projection_are_the_whole(position, bias):
         key_norm=nn.RMSNorm(2),
     )
     x = torch.randn(3, 5, WIDTH)
-    q, k, v = attention.queries_keys_values(x, start=7)
-    keys, values = attention.keys_values(x, start=7)
+    q, k, v = attention.project_heads(x, (x,))
+    keys, values = attention.keys_values(x)
     torch.testing.assert_close(keys, k)
     torch.testing.assert_close(values, v)
-    # Queries alone are for another sequence's keys, and therefore not placed.
-    turned = attention.position.turn(attention.queries(x), torch.arange(7, 12))
-    torch.testing.assert_close(turned, q)
+    # Without a source there are queries alone: all keys are another sequence's.
+    queries, none, nothing = attention.project_heads(x, ())
+    torch.testing.assert_close(queries, q)
+    assert none.shape == nothing.shape == (3, 2, 0, 2)
+    # A memory comes before x, and the queries are the last of the keys' positions.
+    memory = torch.randn(3, 4, WIDTH)
+    queries, every, _ = attention.project_heads(x, (memory, x))
+    torch.testing.assert_close(every, torch.cat((attention.keys_values(memory)[0], k), dim=2))
+    placed = attention.rotate(queries, every, end=9)
+    torch.testing.assert_close(placed[1][:, :, 4:], attention.rotate(q, k, end=9)[1])
+    torch.testing.assert_close(placed[0], attention.rotate(q, k, end=9)[0])
 
 
 def test_grouped_queries_are_key_heads_used_more_than_once():
@@ -124,7 +133,7 @@ def test_dropout_is_on_the_weights_and_only_in_training(kernel):
         torch.manual_seed(1)
         return attention(x, Mask(Causal()))
 
-    q, k, v = attention.queries_keys_values(x, start=0)
+    q, k, v = attention.project_heads(x, (x,))
     torch.manual_seed(1)
     table = nn.functional.dropout(kernels.weights(q, k, Mask(Causal()), None), 0.5)
     dropped = attention.output((table @ v).transpose(1, 2).flatten(-2))
@@ -141,13 +150,12 @@ def test_dropout_is_on_the_weights_and_only_in_training(kernel):
 @pytest.mark.parametrize("memory", [0, 2])
 def test_gradients_are_exact(position, pattern, memory, scrambled):
     width, heads = 4, 2
-    make = {"relative": lambda: RelativeXL(width, heads)}.get(position, POSITIONS[position])
     attention = scrambled(
         Attention(
             width,
             heads,
             key_heads=1,
-            position=make(),
+            position=POSITIONS[position](),
             query_norm=nn.RMSNorm(2, eps=1e-6),
             key_norm=nn.RMSNorm(2, eps=1e-6),
         ).double()
@@ -190,11 +198,11 @@ def test_heads_that_do_not_divide_are_refused(arguments, message):
 
 def test_heads_may_be_wider_than_their_share_of_the_width():
     torch.manual_seed(0)
-    wide = Attention(12, 5, key_heads=1, per_head=8)
+    wide = Attention(12, 5, key_heads=1, head_width=8)
     assert wide.project.weight.shape == ((5 + 1 + 1) * 8, 12)
     assert wide.output.weight.shape == (12, 5 * 8)
     x = torch.randn(2, 6, 12)
-    plain = Attention(12, 5, key_heads=1, per_head=8, kernel=kernels.loop)
+    plain = Attention(12, 5, key_heads=1, head_width=8, kernel=kernels.loop)
     plain.load_state_dict(wide.state_dict())
     mask = Mask(Causal())
     assert wide(x, mask).shape == x.shape

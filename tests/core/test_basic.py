@@ -1,9 +1,11 @@
 """The first equations: loops, matrix form and the attention module are one function."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
 from clearformer.core import basic, kernels
 from clearformer.core.attention import Attention
@@ -107,7 +109,9 @@ def test_the_published_figure_slices_time_in_a_batch(matrices):
 
 def attention_with(matrices, kernel):
     to_queries, to_keys, to_values, unify = matrices
-    attention = Attention(WIDTH, HEADS, bias=False, output_bias=False, kernel=kernel).double()
+    attention = Attention(
+        WIDTH, HEADS, bias=False, output=partial(nn.Linear, bias=False), kernel=kernel
+    ).double()
     with torch.no_grad():
         attention.project.weight.copy_(torch.cat((to_queries, to_keys, to_values)))
         attention.output.weight.copy_(unify)

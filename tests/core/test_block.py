@@ -111,7 +111,7 @@ def test_a_block_in_training_with_every_dropout_in_its_place(residual, feed_forw
 
     def attend(x):
         attention = layer.attention
-        q, k, v = attention.queries_keys_values(x, start=0)
+        q, k, v = attention.project_heads(x, (x,))
         weights = F.dropout(kernels.weights(q, k, Mask(Causal()), None), rates["attention"])
         return attention.output((weights @ v).transpose(1, 2).flatten(-2))
 

@@ -26,8 +26,9 @@ def token_table():
 def test_an_embedding_is_the_sum_of_its_parts(tokens):
     embedding = Embedding(
         token_table(),
-        position=Learned(LENGTH, WIDTH),
-        segment=nn.Embedding(2, WIDTH),
+        LENGTH,
+        position=Learned(),
+        segments=2,
         scale=math.sqrt(WIDTH),
         norm=nn.LayerNorm(WIDTH),
         dropout=0.3,
@@ -46,33 +47,33 @@ def test_an_embedding_is_the_sum_of_its_parts(tokens):
 
 
 def test_segments_are_the_first_if_none_are_given(tokens):
-    embedding = Embedding(token_table(), segment=nn.Embedding(2, WIDTH))
+    embedding = Embedding(token_table(), LENGTH, segments=2)
     expected = embedding.token(tokens) + embedding.segment.weight[0]
     torch.testing.assert_close(embedding(tokens), expected)
 
 
 def test_a_bare_embedding_is_a_table(tokens):
-    embedding = Embedding(token_table())
+    embedding = Embedding(token_table(), LENGTH)
     assert torch.equal(embedding(tokens), embedding.token.weight[tokens])
 
 
 def test_sinusoidal_positions_take_the_precision_of_the_model(tokens):
-    embedding = Embedding(token_table(), position=Sinusoidal(WIDTH))
-    waves = Sinusoidal(WIDTH)(torch.arange(6), end=6)
+    embedding = Embedding(token_table(), LENGTH, position=Sinusoidal())
+    waves = Sinusoidal().added(torch.arange(6), WIDTH)
     torch.testing.assert_close(embedding(tokens), embedding.token(tokens) + waves.float())
     assert embedding.bfloat16()(tokens).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("start", [0, 4])
-def test_positions_continue_after_the_past(tokens, start):
-    embedding = Embedding(token_table(), position=Learned(LENGTH, WIDTH))
+def test_positions_continue_after_the_cache(tokens, start):
+    embedding = Embedding(token_table(), LENGTH, position=Learned())
     expected = embedding.token(tokens) + embedding.position.table.weight[start : start + 6]
     torch.testing.assert_close(embedding(tokens, start=start), expected)
 
 
 @pytest.mark.parametrize("start", [0, 2])
 def test_positions_count_from_the_first_real_token(tokens, start):
-    embedding = Embedding(token_table(), position=Learned(LENGTH, WIDTH))
+    embedding = Embedding(token_table(), LENGTH, position=Learned())
     padding = torch.tensor([0, 1, 3])
     keep = torch.arange(start + 6) >= padding[:, None]
     y = embedding(tokens, keep, start=start)
@@ -115,12 +116,16 @@ def test_the_first_kept_token_is_found_behind_any_padding():
 )
 def test_impossible_tokens_are_refused(tokens, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Embedding(token_table())(tokens)
+        Embedding(token_table(), LENGTH)(tokens)
 
 
-def test_a_past_that_leaves_no_learned_position_is_refused(tokens):
-    embedding = Embedding(token_table(), position=Learned(LENGTH, WIDTH))
-    with pytest.raises(ValueError, match=r"^the sequence has 11 tokens, but the learned "):
+def test_a_cache_that_leaves_no_learned_position_is_refused(tokens):
+    embedding = Embedding(token_table(), LENGTH, position=Learned())
+    message = (
+        "the sequence has 11 tokens, but the learned positions end at 10: "
+        "shorten it, or build the model with length=11"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         embedding(tokens, start=5)
 
 
@@ -133,7 +138,7 @@ def test_a_pair_is_a_token_and_the_one_before_it():
 
 
 def test_padding_is_nobodys_neighbour():
-    embedding = Embedding(token_table(), neighbours=Neighbours(1009, WIDTH))
+    embedding = Embedding(token_table(), LENGTH, neighbours=1009)
     alone = embedding(torch.tensor([[3, 4]]))
     keep = torch.tensor([[False, True, True]])
     for filler in (0, 7):
@@ -142,7 +147,7 @@ def test_padding_is_nobodys_neighbour():
 
 
 def test_a_dropped_token_is_gone_and_so_are_its_pairs():
-    embedding = Embedding(token_table(), neighbours=Neighbours(1009, WIDTH), token_dropout=0.5)
+    embedding = Embedding(token_table(), LENGTH, neighbours=1009, token_dropout=0.5)
     tokens = torch.randint(VOCABULARY, (50, 6))
     words, pairs = embedding.token(tokens), embedding.neighbours(tokens)
     torch.testing.assert_close(embedding.eval()(tokens), words + pairs)

@@ -13,7 +13,6 @@ from clearformer.core.block import FeedForward, GatedFeedForward
 from clearformer.core.embedding import Embedding
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal
-from clearformer.core.positions import RelativeXL
 from clearformer.families import FAMILIES
 
 WIDTH, HIDDEN, LAYERS = 64, 192, 3
@@ -111,7 +110,8 @@ def test_transformer_xl_draws_position_biases_and_norms(small):
     model = wide(small, "xl")
     for matrix in modules(model, nn.Linear, nn.Embedding):
         assert_spread(matrix.weight, 0.02)
-    for position in modules(model, RelativeXL):
+    for attention in modules(model, Attention):
+        position = attention.position
         assert_spread(position.content, 0.02)
         assert_spread(position.distance, 0.02)
     for norm in modules(model, nn.LayerNorm):

@@ -7,7 +7,7 @@ import torch
 
 from clearformer import config as c
 from clearformer.build import build, caches
-from clearformer.core.block import plainly, recomputed
+from clearformer.core.block import direct, recompute
 from clearformer.core.cache import HiddenMemory
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, PairBatch
@@ -58,7 +58,7 @@ def test_cached_is_uncached(position, patterns, chunks, small, scrambled):
     config = small("generator", position=POSITIONS[position], patterns=PATTERNS[patterns])
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, LENGTH))
-    cached = continued(model, tokens, caches(config, batch=2, capacity=LENGTH), chunks)
+    cached = continued(model, tokens, caches(config), chunks)
     assert_near(cached, model(tokens))
 
 
@@ -76,7 +76,7 @@ def test_a_left_padded_batch_with_a_cache_is_each_sequence_alone(
     for row, sequence in enumerate(alone):
         tokens[row, -lengths[row] :] = sequence
     keep = torch.arange(LENGTH) >= LENGTH - torch.tensor(lengths)[:, None]
-    history = caches(config, batch=3, capacity=LENGTH)
+    history = caches(config)
     together = continued(model, tokens, history, [4, 1, 1, 2, 1], keep)
     for row, sequence in enumerate(alone):
         assert_near(together[row, -lengths[row] :], model(sequence)[0])
@@ -90,7 +90,7 @@ def test_cached_decoding_with_a_source_is_teacher_forcing(chunks, small, scrambl
     source, target = torch.randint(config.vocabulary, (2, 2, 7))
     source_keep = torch.arange(7) < torch.tensor([[7], [4]])
     encoded = model.encode(source, source_keep)
-    history = caches(config, batch=2, capacity=7)
+    history = caches(config)
     assert len(history) == 3
     pieces = []
     for piece in target.split(chunks, dim=1):
@@ -107,7 +107,7 @@ def test_segments_with_enough_memory_are_the_whole(position, chunks, small, scra
     config = small("xl", position=POSITIONS[position])
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, 12))
-    memories = caches(config, batch=2, capacity=12)
+    memories = caches(config)
     assert all(isinstance(memory, HiddenMemory) for memory in memories)
     assert_near(continued(model, tokens, memories, chunks), model(tokens))
 
@@ -120,7 +120,7 @@ def test_a_short_memory_reaches_one_memory_further_back_a_layer(small, scrambled
     tokens = torch.randint(config.vocabulary, (1, 12))
 
     def last_logits(tokens):
-        return continued(model, tokens, caches(config, batch=1, capacity=12), 2)[:, -1]
+        return continued(model, tokens, caches(config), 2)[:, -1]
 
     for place in range(12):
         other = tokens.clone()
@@ -134,7 +134,7 @@ def test_gradients_of_a_segment_stop_at_the_memory(small, scrambled, gradients):
     config = small("xl", head=c.NextToken(tied=False))
     model = scrambled(build(config))
     first, second = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[4, 5, 6, 7]])
-    memories = caches(config, batch=1, capacity=12)
+    memories = caches(config)
     model(first, caches=memories)
     for memory in memories:
         memory.advance()
@@ -245,7 +245,7 @@ def test_the_head_of_a_cached_step_sees_the_padding_of_its_own_tokens(small, scr
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, 6))
     keep = torch.tensor([[0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]).bool()
-    history = caches(config, batch=2, capacity=6)
+    history = caches(config)
     with torch.no_grad():
         continued_hidden = []
         for piece, end in zip(tokens.split(3, dim=1), (3, 6), strict=True):
@@ -293,7 +293,7 @@ def test_recomputing_changes_no_gradient(family, small, scrambled, example, grad
         torch.manual_seed(1)
         return gradients(model, batch)
 
-    kept, again = run(plainly), run(recomputed)
+    kept, again = run(direct), run(recompute)
     assert all(torch.equal(kept[name], again[name]) for name in kept)
 
 
@@ -314,7 +314,7 @@ def test_the_loss_is_that_of_the_head(small, example, logits):
 
 def test_caches_of_another_count_are_refused(small):
     config = small("gpt2")
-    history = caches(config, batch=1, capacity=4)[:1]
+    history = caches(config)[:1]
     with (
         torch.no_grad(),
         pytest.raises(ValueError, match=r"^got 1 caches for 2 layers: there must be one for each$"),

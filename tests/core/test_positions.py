@@ -2,22 +2,23 @@
 
 import itertools
 import math
-import re
 
 import pytest
 import torch
+from torch import nn
 
+from clearformer.core.embedding import Embedding
 from clearformer.core.positions import (
     ALiBi,
     Grid,
     Learned,
-    Position,
-    RelativeBehind,
+    LinearScaling,
+    Llama3Scaling,
+    NoPosition,
     RelativeXL,
     Rotary,
     Sinusoidal,
     alibi_slopes,
-    in_halves,
 )
 
 HEADS, HEAD_WIDTH = 2, 4
@@ -29,37 +30,29 @@ def heads(length, dtype=torch.float64):
 
 
 def test_learned_positions_are_rows_of_a_table():
-    learned = Learned(5, WIDTH)
+    learned = Learned().embedding_parameters(5, WIDTH)
     places = torch.tensor([[0, 1, 2], [3, 4, 4]])
-    assert torch.equal(learned(places, end=5), learned.table.weight[places])
+    assert torch.equal(Learned().added(places, WIDTH, learned), learned.table.weight[places])
 
 
-def test_a_sequence_longer_than_the_learned_positions_is_refused():
-    message = (
-        "the sequence has 7 tokens, but the learned positions end at 5: "
-        "shorten it, or build the model with length=7"
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Learned(5, WIDTH)(torch.arange(7), end=7)
+def test_only_learned_tables_end_somewhere():
+    assert Learned().max_length(5) == 5
+    assert Grid(columns=4).max_length(9) == 12  # whole rows
+    for scheme in (NoPosition(), Sinusoidal(), Rotary(), RelativeXL(), ALiBi()):
+        assert scheme.max_length(5) is None
 
 
 def test_a_grid_adds_a_row_and_a_column():
-    grid = Grid(rows=3, columns=4, width=8)
-    given = grid(torch.arange(12), 12).view(3, 4, 8)
+    grid = Grid(columns=4).embedding_parameters(10, 8)
+    given = Grid(columns=4).added(torch.arange(12), 8, grid).view(3, 4, 8)
     for row, column in itertools.product(range(3), range(4)):
         expected = grid.row.weight[row] + grid.column.weight[column]
         torch.testing.assert_close(given[row, column], expected)
-    message = (
-        "the sequence has 13 tokens, but the grid has 3 rows of 4: shorten it, or build the model "
-        "with length=13"
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        grid(torch.arange(13), 13)
 
 
 def test_sinusoidal_positions_are_the_formula():
     places = torch.tensor([[0, 1, 2], [7, 50, 999]])
-    given = Sinusoidal(WIDTH)(places, end=1000)
+    given = Sinusoidal().added(places, WIDTH)
     for row, place in zip(given.flatten(0, 1), places.flatten().tolist(), strict=True):
         for i in range(WIDTH // 2):
             angle = place / 10_000 ** (2 * i / WIDTH)
@@ -69,30 +62,31 @@ def test_sinusoidal_positions_are_the_formula():
 
 def test_sinusoidal_positions_in_halves_are_the_same_numbers_in_another_order():
     places = torch.arange(9)
-    turns = Sinusoidal(WIDTH)(places, end=9)
-    halves = Sinusoidal(WIDTH, in_halves)(places, end=9)
+    turns = Sinusoidal().added(places, WIDTH)
+    halves = Sinusoidal(order="halves").added(places, WIDTH)
     assert halves.equal(torch.cat((turns[:, 0::2], turns[:, 1::2]), dim=1))
 
 
 def test_sinusoidal_positions_need_an_even_width():
     with pytest.raises(ValueError, match=r"^sinusoidal positions need an even width, got 7$"):
-        Sinusoidal(7)
+        Sinusoidal().embedding_parameters(5, 7)
 
 
 def test_rotary_positions_need_an_even_head_width():
     with pytest.raises(ValueError, match=r"^rotary positions need an even head width, got 3$"):
-        Rotary().turn(torch.randn(1, 2, 5, 3), torch.arange(5))
+        Rotary().rotate(torch.randn(1, 2, 5, 3), torch.arange(5))
 
 
 def test_relative_positions_need_an_even_width():
     with pytest.raises(ValueError, match=r"^relative positions need an even width, got 15$"):
-        RelativeXL(15, 3)
+        RelativeXL().attention_parameters(15, 3, 5)
 
 
 def test_no_position_changes_nothing():
     q, k = heads(3), heads(3)
-    assert Position().turn(q, torch.arange(3)) is q
-    assert Position().score(q, k) == (q, None)
+    assert NoPosition().rotate(q, torch.arange(3)) is q
+    assert NoPosition().score(q, k, None) == (q, None)
+    assert NoPosition().added(torch.arange(3), WIDTH, None) is None
 
 
 @pytest.mark.parametrize("base", [10_000.0, 100.0])
@@ -101,7 +95,7 @@ def test_rotary_is_a_rotation_of_complex_numbers(base):
     frequencies = base ** (-2 * torch.arange(HEAD_WIDTH // 2) / HEAD_WIDTH).double()
     turned = torch.complex(*x.chunk(2, dim=-1)) * torch.exp(1j * places[:, None] * frequencies)
     expected = torch.cat((turned.real, turned.imag), dim=-1)
-    torch.testing.assert_close(Rotary(base).turn(x, places), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(Rotary(base=base).rotate(x, places), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_rotary_scores_depend_on_the_distance_alone():
@@ -109,58 +103,45 @@ def test_rotary_scores_depend_on_the_distance_alone():
 
     def scores(shift):
         places = torch.arange(6) + shift
-        return rotary.turn(q, places) @ rotary.turn(k, places).mT
+        return rotary.rotate(q, places) @ rotary.rotate(k, places).mT
 
     torch.testing.assert_close(scores(shift=9), scores(shift=0), atol=1e-5, rtol=1e-5)
     # And on the distance: turning the keys only is another matter.
-    assert not torch.allclose(rotary.turn(q, torch.arange(6)) @ k.mT, scores(0), atol=1e-2)
-    assert rotary.score(q, k) == (q, None)
+    assert not torch.allclose(rotary.rotate(q, torch.arange(6)) @ k.mT, scores(0), atol=1e-2)
+    assert rotary.score(q, k, None) == (q, None)
 
 
 def test_rotary_keeps_lengths():
     x = heads(6)
-    turned = Rotary().turn(x, torch.arange(100, 106))
+    turned = Rotary().rotate(x, torch.arange(100, 106))
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=1e-6)
 
 
 def test_positions_stay_apart_in_half_precision():
     """bfloat16 cannot tell 4096 from 4097; the angles are therefore computed in float64."""
     x, places = torch.ones(1, 1, 2, 4), torch.tensor([4096, 4097])
-    rounded = Rotary().turn(x.bfloat16(), places)
+    rounded = Rotary().rotate(x.bfloat16(), places)
     assert rounded.dtype == torch.bfloat16
-    torch.testing.assert_close(rounded.float(), Rotary().turn(x, places), atol=0.02, rtol=0.02)
+    torch.testing.assert_close(rounded.float(), Rotary().rotate(x, places), atol=0.02, rtol=0.02)
 
 
 @pytest.fixture
 def relative():
-    position = RelativeXL(WIDTH, HEADS).double()
+    learned = RelativeXL().attention_parameters(WIDTH, HEADS, HEAD_WIDTH).double()
     with torch.no_grad():
-        position.content.normal_()
-        position.distance.normal_()
-    return position
+        learned.content.normal_()
+        learned.distance.normal_()
+    return learned
 
 
 SHAPES = [(5, 5), (2, 5), (3, 4), (2, 2), (1, 5), (1, 2), (1, 1)]
 
 
 @pytest.mark.parametrize(("queries", "keys"), SHAPES)
-def test_distances_behind_are_enough_where_nobody_looks_ahead(relative, queries, keys):
-    behind = RelativeBehind(WIDTH, HEADS).double()
-    behind.load_state_dict(relative.state_dict())
-    q, k = heads(queries), heads(keys)
-    seen = torch.ones(queries, keys).tril(keys - queries).bool()
-    (moved, bias), (same, less) = relative.score(q, k), behind.score(q, k)
-    assert torch.equal(moved, same)
-    assert less.shape == bias.shape
-    torch.testing.assert_close(less[..., seen], bias[..., seen])
-    assert len(behind.distances(queries, keys, q)[0]) == keys + 1
-
-
-@pytest.mark.parametrize(("queries", "keys"), SHAPES)
 def test_relative_scores_are_the_four_terms(relative, queries, keys):
     """Eq. 20 for all pairs, also those of a query and a later key (negative distances)."""
     q, k = heads(queries), heads(keys)
-    moved, bias = relative.score(q, k)
+    moved, bias = RelativeXL().score(q, k, relative)
     assert bias.shape == (2, HEADS, queries, keys)
     given = moved @ k.mT / math.sqrt(HEAD_WIDTH) + bias
     frequencies = [10_000 ** (-2 * i / WIDTH) for i in range(WIDTH // 2)]
@@ -197,7 +178,7 @@ def test_alibi_slopes_are_the_published_ones():
 @pytest.mark.parametrize(("queries", "keys"), [(4, 4), (2, 5), (1, 3)])
 def test_alibi_is_minus_slope_times_distance(queries, keys):
     q, k = torch.randn(1, 8, queries, 4), torch.randn(1, 8, keys, 4)
-    same, bias = ALiBi(8).score(q, k)
+    same, bias = ALiBi().score(q, k, None)
     assert same is q
     expected = [
         [
@@ -211,13 +192,101 @@ def test_alibi_is_minus_slope_times_distance(queries, keys):
 
 def test_the_two_orders_of_rotary_pairs_are_one_scheme():
     """Neighbours, put in halves first, give what halves give."""
-    from clearformer.core.positions import NeighbourRotary, Rotary
-
     x, positions = torch.randn(2, 3, 5, 8), torch.arange(4, 9)
     order = torch.cat((torch.arange(0, 8, 2), torch.arange(1, 8, 2)))
-    neighbours = NeighbourRotary(base=100.0).turn(x, positions)
-    torch.testing.assert_close(neighbours[..., order], Rotary(100.0).turn(x[..., order], positions))
-    assert not neighbours.allclose(Rotary(100.0).turn(x, positions))
+    neighbours = Rotary(base=100.0, pairs="neighbours").rotate(x, positions)
+    halves = Rotary(base=100.0)
+    torch.testing.assert_close(neighbours[..., order], halves.rotate(x[..., order], positions))
+    assert not neighbours.allclose(halves.rotate(x, positions))
     # By hand: the first pair turns by one radian a place.
-    one = NeighbourRotary().turn(torch.tensor([[[[1.0, 0.0, 0.0, 0.0]]]]), torch.tensor([1]))
+    one = Rotary(pairs="neighbours").rotate(
+        torch.tensor([[[[1.0, 0.0, 0.0, 0.0]]]]), torch.tensor([1])
+    )
     torch.testing.assert_close(one[0, 0, 0, :2], torch.tensor([math.cos(1), math.sin(1)]))
+
+
+# --- far positions and small dtypes --------------------------------------------------------
+
+FAR = [0, 1, 257, 4_097, 16_385, 131_071, 1_000_003]
+LLAMA = {"factor": 8.0, "low": 1.0, "high": 4.0, "length": 8192}
+
+
+def llama(frequency):
+    """The rule of Llama 3.1's released code, for one frequency."""
+    wavelength = 2 * math.pi / frequency
+    if wavelength < LLAMA["length"] / LLAMA["high"]:
+        return frequency
+    if wavelength > LLAMA["length"] / LLAMA["low"]:
+        return frequency / LLAMA["factor"]
+    smooth = LLAMA["length"] / wavelength - LLAMA["low"]
+    smooth /= LLAMA["high"] - LLAMA["low"]
+    return (1 - smooth) * frequency / LLAMA["factor"] + smooth * frequency
+
+
+SCALINGS = {
+    "none": (None, lambda frequency: frequency),
+    "linear": (LinearScaling(factor=4.0), lambda frequency: frequency / 4),
+    "llama": (Llama3Scaling(**LLAMA), llama),
+}
+PAIRS = {
+    "halves": [(d, d + WIDTH // 2) for d in range(WIDTH // 2)],
+    "neighbours": [(2 * d, 2 * d + 1) for d in range(WIDTH // 2)],
+}
+
+
+def rotated(x, place, rule, pairs, base=10_000.0):
+    """Eq. 19 for one vector, number by number."""
+    y = [0.0] * WIDTH
+    for d, (first, second) in enumerate(pairs):
+        angle = place * rule(base ** (-2 * d / WIDTH))
+        y[first] = x[first] * math.cos(angle) - x[second] * math.sin(angle)
+        y[second] = x[second] * math.cos(angle) + x[first] * math.sin(angle)
+    return y
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_rotary_is_exact_at_far_positions(pairs, scaling, dtype):
+    scheme, rule = SCALINGS[scaling]
+    x = torch.randn(2, 3, len(FAR), WIDTH, dtype=dtype)
+    given = Rotary(pairs=pairs, scaling=scheme).rotate(x, torch.tensor(FAR))
+    assert given.dtype == dtype
+    expected = torch.tensor(
+        [
+            [[rotated(v, place, rule, PAIRS[pairs]) for v, place in zip(rows, FAR, strict=True)]
+             for rows in heads]
+            for heads in x.tolist()
+        ],
+        dtype=torch.float64,
+    )  # fmt: skip
+    # What a product of two numbers of this type is rounded by; an angle's own error would grow
+    # with the position.
+    near = {torch.float64: 1e-9, torch.float32: 1e-6, torch.bfloat16: 0.05}[dtype]
+    torch.testing.assert_close(given.double(), expected, atol=near, rtol=0)
+
+
+def test_rotary_takes_a_position_of_each_sequence():
+    """Also where there are as many sequences as heads, or as tokens."""
+    for batch, heads, tokens in [(3, 3, 5), (3, 2, 3), (2, 2, 2), (1, 4, 5)]:
+        x = torch.randn(batch, heads, tokens, WIDTH, dtype=torch.float64)
+        places = torch.randint(1000, (batch, tokens))
+        for rotary in (Rotary(), Rotary(pairs="neighbours")):
+            expected = [rotary.rotate(x[b : b + 1], places[b])[0] for b in range(batch)]
+            torch.testing.assert_close(
+                rotary.rotate(x, places), torch.stack(expected), rtol=0, atol=0
+            )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sinusoids_are_exact_at_far_positions(dtype):
+    table = nn.Embedding(3, WIDTH).to(dtype)
+    embedding = Embedding(table, 1, position=Sinusoidal()).to(dtype)
+    for place in FAR:
+        given = embedding(torch.tensor([[1]]), start=place)[0, 0]
+        assert given.dtype == dtype
+        angles = [place / 10_000 ** (2 * d / WIDTH) for d in range(WIDTH // 2)]
+        waves = [wave(angle) for angle in angles for wave in (math.sin, math.cos)]
+        expected = table.weight[1].double() + torch.tensor(waves, dtype=torch.float64)
+        near = 1e-9 if dtype == torch.float64 else 3e-7
+        torch.testing.assert_close(given.double(), expected, atol=near, rtol=0)

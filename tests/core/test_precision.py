@@ -1,6 +1,7 @@
 """A model in float64 computes in float64, from its positions to its loss."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -14,22 +15,24 @@ from clearformer.core import kernels
 from clearformer.core.attention import Attention
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Local
-from clearformer.core.positions import ALiBi, RelativeBehind, RelativeXL, Rotary, Sinusoidal
+from clearformer.core.positions import ALiBi, RelativeXL, Rotary
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import quicken
 from clearformer.kernels import vocabulary_loss
 from clearformer.kernels.blockwise import blockwise
+from clearformer.kernels.causal_xl import causal_form
 from clearformer.kernels.fast import fast
 
 WIDTH = 8
 LLAMA = {"factor": 8.0, "low": 1.0, "high": 4.0, "length": 8192}
 
 
-@pytest.mark.parametrize("kind", [RelativeXL, RelativeBehind])
-def test_transformer_xl_is_its_formula_in_float64(kind):
+@pytest.mark.parametrize("form", [lambda scheme: scheme, causal_form])
+def test_transformer_xl_is_its_formula_in_float64(form):
     """Dai et al. 2019, equations of section 3.3, against a whole attention with a memory."""
     heads, tokens, memory, wide = 2, 4, 13, WIDTH // 2
-    layer = Attention(WIDTH, heads, bias=False, output_bias=False, position=kind(WIDTH, heads))
+    without = partial(nn.Linear, bias=False)
+    layer = Attention(WIDTH, heads, bias=False, output=without, position=form(RelativeXL()))
     layer = layer.double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -59,7 +62,7 @@ def test_transformer_xl_is_its_formula_in_float64(kind):
 def test_alibi_tells_far_distances_apart_in_half_precision():
     """The distance is a whole number that bfloat16 may not have; only the product is rounded."""
     q, k = torch.zeros(1, 8, 1, 2, dtype=torch.bfloat16), torch.zeros(1, 8, 400, 2)
-    _, bias = ALiBi(8).score(q, k)
+    _, bias = ALiBi().score(q, k, None)
     exact = -torch.tensor([2.0**-n for n in range(1, 9)])[:, None] * torch.arange(399, -1, -1)
     assert torch.equal(bias[:, 0], exact.bfloat16())
 
@@ -68,7 +71,6 @@ def test_nothing_of_a_position_is_in_the_weights():
     model = Attention(WIDTH, 2, position=Rotary())
     assert set(model.state_dict()) == set(Attention(WIDTH, 2).state_dict())
     assert not list(model.buffers())
-    assert not Sinusoidal(WIDTH).state_dict()
 
 
 class Lowest(TorchDispatchMode):
@@ -90,7 +92,7 @@ class Lowest(TorchDispatchMode):
 FAMILIES = {
     "generator": ("generator", {}),
     "gpt2": ("gpt2", {}),
-    "modern": ("modern", {"position": c.Rotary(scaling=c.SlowerBelow(**LLAMA))}),
+    "modern": ("modern", {"position": c.Rotary(scaling=c.Llama3Scaling(**LLAMA))}),
     "xl": ("xl", {}),
     "sparse": ("sparse", {}),
     "bert": ("bert", {}),
@@ -121,7 +123,7 @@ def test_a_cache_gives_the_same_numbers_in_float64(family, small, scrambled):
     config = small(family)
     model = scrambled(build(config).double()).eval()
     tokens = torch.randint(config.vocabulary, (2, 9))
-    memory, found = caches(config, 2, 9, torch.float64), []
+    memory, found = caches(config), []
     for part in tokens.split((4, 1, 3, 1), dim=1):
         found.append(model(part, caches=memory))
         for cache in memory:

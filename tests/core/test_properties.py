@@ -9,7 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from clearformer.core import kernels
 from clearformer.core.attention import Attention
-from clearformer.core.cache import HiddenMemory, KVCache, KVMemory
+from clearformer.core.cache import HiddenMemory, KVCache
 from clearformer.core.kernels import weights
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import (
@@ -27,13 +27,13 @@ from clearformer.core.patterns import (
 )
 from clearformer.core.positions import (
     ALiBi,
-    NeighbourRotary,
-    Position,
-    RelativeBehind,
+    NoPosition,
     RelativeXL,
     Rotary,
 )
+from clearformer.inference.caches import KVMemory, StaticKVCache
 from clearformer.kernels.blockwise import blockwise
+from clearformer.kernels.causal_xl import causal_form
 from clearformer.kernels.fast import fast, three_products
 
 KERNELS = {
@@ -44,12 +44,12 @@ KERNELS = {
     "blockwise": blockwise,
 }
 POSITIONS = {
-    "none": lambda width, heads: Position(),
-    "rotary": lambda width, heads: Rotary(),
-    "neighbours": lambda width, heads: NeighbourRotary(),
-    "xl": RelativeXL,
-    "behind": RelativeBehind,
-    "alibi": lambda width, heads: ALiBi(heads),
+    "none": NoPosition(),
+    "rotary": Rotary(),
+    "neighbours": Rotary(pairs="neighbours"),
+    "xl": RelativeXL(),
+    "behind": causal_form(RelativeXL()),
+    "alibi": ALiBi(),
 }
 
 
@@ -137,7 +137,7 @@ def test_caches_padding_and_company_change_nothing(seed):
         width,
         heads,
         key_heads=groups,
-        position=POSITIONS[chance.choice(list(POSITIONS))](width, heads),
+        position=POSITIONS[chance.choice(list(POSITIONS))],
         kernel=KERNELS[chance.choice(list(KERNELS))],
     ).double()
     for parameter in layer.parameters():
@@ -146,7 +146,8 @@ def test_caches_padding_and_company_change_nothing(seed):
     pattern = chance.choice([Causal(), Causal() & Local(3), Causal() & Fixed(3, 1)])
     expected = layer(x, Mask(pattern))
     caches = (
-        KVCache(batch, groups, tokens, head_width, torch.float64),
+        KVCache(),
+        StaticKVCache(batch, groups, tokens, head_width, torch.float64),
         HiddenMemory(tokens),
         KVMemory(tokens),
     )

@@ -12,15 +12,15 @@ from clearformer.core.block import (
     Block,
     DecoderBlock,
     FeedForward,
-    plainly,
+    direct,
     post_norm,
     pre_norm,
-    recomputed,
+    recompute,
 )
 from clearformer.core.cache import NO_CACHE, HiddenMemory
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
-from clearformer.core.positions import RelativeXL
+from clearformer.core.positions import NoPosition, RelativeXL
 from clearformer.core.stack import DecoderStack, Stack
 from clearformer.explore.reach import reach
 
@@ -43,7 +43,7 @@ PATTERNS = {
 }
 
 
-def block(residual=post_norm, dropout=0.0, position=None):
+def block(residual=post_norm, dropout=0.0, position=NoPosition()):
     return Block(
         Attention(WIDTH, HEADS, position=position, dropout=dropout),
         FeedForward(WIDTH, 2 * WIDTH, F.gelu, dropout=dropout),
@@ -125,10 +125,10 @@ def test_caches_must_be_one_for_each_layer(count):
 class EagerMemory(HiddenMemory):
     """A mistake: it commits while it is read."""
 
-    def read(self, x, project):
-        heads = super().read(x, project)
+    def sources(self, x):
+        found = super().sources(x)
         self.advance()
-        return heads
+        return found
 
 
 def gradients_of_segments(stack, x, memory, run):
@@ -154,23 +154,23 @@ def gradients_of_segments(stack, x, memory, run):
 
 @pytest.fixture
 def recurrent(scrambled):
-    blocks = [block(dropout=0.2, position=RelativeXL(WIDTH, HEADS)) for _ in range(2)]
+    blocks = [block(dropout=0.2, position=RelativeXL()) for _ in range(2)]
     return scrambled(Stack(blocks, (Causal(),))).train()
 
 
 def test_recomputing_changes_no_gradient(recurrent):
     """Bit for bit, with dropout everywhere and a memory advanced after each backward pass."""
     x = torch.randn(2, 9, WIDTH)
-    kept = gradients_of_segments(recurrent, x, HiddenMemory, plainly)
-    again = gradients_of_segments(recurrent, x, HiddenMemory, recomputed)
+    kept = gradients_of_segments(recurrent, x, HiddenMemory, direct)
+    again = gradients_of_segments(recurrent, x, HiddenMemory, recompute)
     assert all(torch.equal(one, other) for one, other in zip(kept, again, strict=True))
     assert all(gradient.any() for gradient in kept)
 
 
 def test_a_memory_that_commits_while_it_is_read_would_be_noticed(recurrent):
     x = torch.randn(2, 9, WIDTH)
-    kept = gradients_of_segments(recurrent, x, EagerMemory, plainly)
-    again = gradients_of_segments(recurrent, x, EagerMemory, recomputed)
+    kept = gradients_of_segments(recurrent, x, EagerMemory, direct)
+    again = gradients_of_segments(recurrent, x, EagerMemory, recompute)
     assert not all(torch.allclose(one, other) for one, other in zip(kept, again, strict=True))
 
 
@@ -178,7 +178,7 @@ def test_recomputing_really_runs_the_block_twice(recurrent):
     calls = []
     for layer in recurrent.blocks:
         layer.register_forward_pre_hook(lambda *_: calls.append(1))
-    recurrent.runs = (plainly, recomputed)
+    recurrent.runs = (direct, recompute)
     recurrent(torch.randn(1, 3, WIDTH)).sum().backward()
     assert len(calls) == 3
 

@@ -18,7 +18,7 @@ from clearformer.config import (
     run_from_json,
     to_json,
 )
-from clearformer.core.block import recomputed
+from clearformer.core.block import recompute
 from clearformer.data import DataFolders
 from clearformer.distributed import process_group
 from clearformer.families import gpt2, modern, original, xl
@@ -166,7 +166,7 @@ def poisoned(settings, folder):
 
     def make(config, seed):
         model = build(config, seed)
-        model.stack.runs = (recomputed,)
+        model.stack.runs = (recompute,)
 
         def spoil(module, inputs, output):
             return output * float("nan") if group.rank == 1 and run.state.step == 2 else output

@@ -65,5 +65,5 @@ def test_similarity_is_symmetric_with_a_diagonal_of_one():
 def test_angles_are_those_of_rotary():
     x = torch.zeros(1, 1, 6, 8)
     x[..., :4] = 1
-    turned = Rotary().turn(x, torch.arange(6))[0, 0]
+    turned = Rotary().rotate(x, torch.arange(6))[0, 0]
     torch.testing.assert_close(turned, lessons.angles(6, 8))

@@ -148,7 +148,7 @@ def test_a_memory_is_looked_at_segment_by_segment(scrambled):
     assert found.get("bias", 1).shape == (4, 2, 6)
     assert found.tokens() == ["8", "9"]
     assert found.key_tokens() == ["4", "5", "6", "7", "8", "9"]
-    memories = caches(config, 1, 10)
+    memories = caches(config)
     with torch.inference_mode():
         for part in torch.arange(10)[None].split(4, dim=1):
             expected = module.eval()(part, caches=memories)

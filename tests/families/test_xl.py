@@ -76,7 +76,7 @@ def published(model, config, tokens, memory):
 
 def segments_of(model, config, tokens, length):
     """Ours and the published one, segment by segment, each with a memory of its own."""
-    ours = caches(config, batch=1, capacity=99)
+    ours = caches(config)
     theirs = [[] for _ in range(config.layers)]
     for segment in tokens.split(length):
         given = model(segment[None], caches=ours)[0]
@@ -110,7 +110,7 @@ def test_a_memory_is_a_longer_context_with_a_stopped_gradient(model, config):
     config = replace(config, layers=1)
     model = build(config, seed=3).double()
     tokens = torch.randint(config.vocabulary, (2, 5 + 4))
-    memory = caches(config, batch=2, capacity=99)
+    memory = caches(config)
     model(tokens[:, :5], caches=memory)
     memory[0].advance()
     after = model(tokens[:, 5:], caches=memory)

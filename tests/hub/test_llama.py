@@ -8,12 +8,12 @@ import torch
 from clearformer.config import (
     Biases,
     Causal,
+    LinearScaling,
+    Llama3Scaling,
     Local,
     NextToken,
     RMSNorm,
     Rotary,
-    Slower,
-    SlowerBelow,
 )
 from clearformer.hub.export_family import fields_of
 from clearformer.hub.hf_config import Settings
@@ -73,17 +73,17 @@ def test_scaled_positions():
         "original_max_position_embeddings": 8192,
         "rope_type": "llama3",
     }
-    scaling = SlowerBelow(factor=32.0, low=1.0, high=4.0, length=8192)
+    scaling = Llama3Scaling(factor=32.0, low=1.0, high=4.0, length=8192)
     assert read(rope_scaling=given).position == Rotary(base=500_000.0, scaling=scaling)
     older = read(rope_scaling={"type": "linear", "factor": 2.0}).position
-    assert older == Rotary(base=500_000.0, scaling=Slower(factor=2.0))
+    assert older == Rotary(base=500_000.0, scaling=LinearScaling(factor=2.0))
     with pytest.raises(ValueError, match="rope_scaling: rope_type is 'yarn', but clearformer"):
         read(rope_scaling={**given, "rope_type": "yarn"})
 
 
 def test_relatives():
     assert read(model_type="qwen3").query_key_norm == RMSNorm(epsilon=1e-5)
-    assert read(model_type="qwen3").per_head == 128  # theirs, where nothing is said
+    assert read(model_type="qwen3").head_width == 128  # theirs, where nothing is said
     assert read(model_type="qwen2").biases.attention
     assert not read(model_type="qwen2").biases.attention_output
     windowed = (Causal() & Local(window=16),)
@@ -123,7 +123,7 @@ def test_positions_that_are_said_twice_must_agree():
     both = {"rope_parameters": {"rope_type": "default"}, "rope_scaling": linear}
     with pytest.raises(ValueError, match=r"rope_scaling is .* rope_parameters says something else"):
         read(**both)
-    assert read(**{**both, "rope_parameters": linear}).position.scaling == Slower(factor=4.0)
+    assert read(**{**both, "rope_parameters": linear}).position.scaling == LinearScaling(factor=4.0)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ CHANGES = [
     {"patterns": (Causal(), Causal() & Local(window=5))},
     {"head": NextToken(tied=False, ends=(3, 4))},
     {"head": NextToken(tied=True), "position": Rotary(base=300.0)},
-    {"position": Rotary(scaling=Slower(factor=3.0))},
-    {"position": Rotary(scaling=SlowerBelow(factor=8.0, low=1.0, high=4.0, length=64))},
+    {"position": Rotary(scaling=LinearScaling(factor=3.0))},
+    {"position": Rotary(scaling=Llama3Scaling(factor=8.0, low=1.0, high=4.0, length=64))},
 ]
 
 

@@ -6,7 +6,7 @@ import torch
 from clearformer.build import build
 from clearformer.config import Marks, NextToken, Rotary
 from clearformer.inference import beam_cache
-from clearformer.inference.beam_cache import Branching, understands
+from clearformer.inference.beam_cache import Branching, supports
 from clearformer.inference.beam_state import Translating, resting
 
 
@@ -33,7 +33,7 @@ def test_branches_are_rows(model, monkeypatch, changes, worth):
     """Whatever branches, ends or leaves, and whether what is dead is dropped or not."""
     monkeypatch.setattr(beam_cache, "WORTH", worth)
     ours, config = model(**changes)
-    assert understands(ours)
+    assert supports(ours)
     tokens = torch.randint(12, (4, 6))
     keep = torch.arange(6) < torch.tensor([[6], [2], [5], [1]])
     versions = 3
@@ -71,5 +71,5 @@ def test_branches_are_rows(model, monkeypatch, changes, worth):
 
 
 def test_what_it_does_not_know_stays_with_the_rows(model):
-    assert not understands(model(position=Rotary())[0])
-    assert not understands(model(kernel="explicit")[0])
+    assert not supports(model(position=Rotary())[0])
+    assert not supports(model(kernel="explicit")[0])

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build, caches
+from clearformer.build import build
 from clearformer.core.kernels import explicit
-from clearformer.inference.fast_decode import Flat, understands
+from clearformer.inference.caches import inference_caches
+from clearformer.inference.fast_decode import FastDecoder, supports
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import pack, quicken
 
@@ -34,9 +35,9 @@ def test_flat_is_through_the_modules(name, keep, arrange, small, scrambled):
     config = small(family, **changes)
     model = arrange(scrambled(build(config)).eval())
     tokens = torch.randint(13, (3, 9))
-    plain, flat = caches(config, 3, 9), caches(config, 3, 9)
-    assert understands(model, flat)
-    step = Flat(model, flat)
+    plain, flat = inference_caches(config, 3, 9), inference_caches(config, 3, 9)
+    assert supports(model, flat)
+    step = FastDecoder(model, flat)
     for memory in (plain, flat):
         model.hidden(tokens[:, :5], None if keep is None else keep[:, :5], caches=memory)
         for cache in memory:
@@ -55,15 +56,15 @@ def test_flat_is_through_the_modules(name, keep, arrange, small, scrambled):
 
 def test_what_it_does_not_know_it_leaves_alone(small):
     config = small("xl")
-    assert not understands(build(config).eval(), caches(config, 1, 5))
+    assert not supports(build(config).eval(), inference_caches(config, 1, 5))
     config = small("gpt2", position=c.RelativeXL())
-    assert not understands(build(config).eval(), caches(config, 1, 5))
+    assert not supports(build(config).eval(), inference_caches(config, 1, 5))
     config = small("gpt2")
     model = build(config).eval()
-    assert understands(model, caches(config, 1, 5))
-    assert not understands(model.train(), caches(config, 1, 5))
+    assert supports(model, inference_caches(config, 1, 5))
+    assert not supports(model.train(), inference_caches(config, 1, 5))
     model.eval().stack.blocks[1].attention.kernel = explicit
-    assert not understands(model, caches(config, 1, 5))
+    assert not supports(model, inference_caches(config, 1, 5))
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -73,8 +74,8 @@ def test_a_model_in_float64_is_flat_in_float64(name, small, scrambled):
     config = small(family, **changes)
     model = scrambled(build(config).double()).eval()
     tokens = torch.randint(13, (3, 9))
-    plain, flat = (caches(config, 3, 9, torch.float64) for _ in range(2))
-    step = Flat(model, flat)
+    plain, flat = (inference_caches(config, 3, 9, torch.float64) for _ in range(2))
+    step = FastDecoder(model, flat)
     for place in range(9):
         own, token = KEEP[:, : place + 1], tokens[:, place]
         expected = model(token[:, None], own, caches=plain)[:, 0]
@@ -91,9 +92,9 @@ def test_a_token_that_sees_nothing_is_no_nan(position, small, scrambled):
     config = small("gpt2", position=position, patterns=(blind,))
     model = scrambled(build(config)).eval()
     tokens = torch.randint(13, (2, 6))
-    memory = caches(config, 2, 6)
-    assert understands(model, memory)
-    step, found = Flat(model, memory), []
+    memory = inference_caches(config, 2, 6)
+    assert supports(model, memory)
+    step, found = FastDecoder(model, memory), []
     for token in tokens.T:
         found.append(step(token, None))
         for cache in memory:

@@ -101,7 +101,7 @@ def test_it_writes_with_a_cache(small):
     model = quantize(build(config)).eval()
     tokens = torch.randint(13, (1, 6))
     with torch.inference_mode():
-        memory = caches(config, 1, 6)
+        memory = caches(config)
         for token in tokens.split(1, dim=1):
             logits = model(token, caches=memory)
             for cache in memory:
@@ -132,7 +132,8 @@ def test_a_table_in_int8_refuses_ids_that_it_has_not(wrong):
     """An index of -1 would be the last row."""
     model = nn.Module()
     model.token = nn.Embedding(5, 4)
-    embedding = Embedding(quantize(model).token)
+    embedding = Embedding(nn.Embedding(5, 4), 5)
+    embedding.token = quantize(model).token
     message = rf"^token id {wrong} is outside the vocabulary of 5 \(0 to 4\)"
     with pytest.raises(ValueError, match=message):
         embedding(torch.tensor([[wrong]]))

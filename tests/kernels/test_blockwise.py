@@ -184,7 +184,7 @@ def test_a_model_generates_with_a_cache_as_it_learns_without(small, scrambled):
     tokens = torch.randint(config.vocabulary, (2, 30))
     with torch.inference_mode():
         whole = model(tokens)
-        memory = caches(config, batch=2, capacity=30)
+        memory = caches(config)
         steps = []
         for some in tokens.split((7, 1, 1, 13, 8), dim=1):
             steps.append(model(some, caches=memory))

@@ -21,7 +21,7 @@ def test_erratum_2_the_loop_form_is_the_one_with_a_loop():
 def test_erratum_5_positions_live_where_the_tokens_live():
     # A device without memory stands in for one that is not the CPU: mixing the two raises.
     with torch.device("meta"):
-        embedding = Embedding(torch.nn.Embedding(10, 4), position=Learned(8, 4))
+        embedding = Embedding(torch.nn.Embedding(10, 4), 8, position=Learned())
         tokens = torch.zeros(2, 5, dtype=torch.long)
     assert embedding(tokens).device.type == "meta"
 

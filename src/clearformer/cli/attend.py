@@ -123,7 +123,7 @@ class OfModel(Ladder):
         self.model = build(small, asked.seed)
         self.tokens = torch.tensor([[numbers[word] for word in words]])
         self.title = f"{config.name} (random weights), layer {asked.layer}, head {asked.head}"
-        self.divisor = f"√{config.head_width}"
+        self.divisor = f"√{config.resolved_head_width}"
         self.place = ("encoder" if isinstance(self.model, Seq2Seq) else "self", asked.layer)
         found = trace(self.model, self.tokens, tuple(KERNEL), layers=[asked.layer], mask=asked.mask)
         self.stages = {

@@ -20,6 +20,10 @@ from typing import Any, Literal
 
 from clearformer.did_you_mean import nearest
 
+# What earlier versions called a class or a field.
+FORMER_KINDS = {"Slower": "LinearScaling", "SlowerBelow": "Llama3Scaling"}
+FORMER_FIELDS = {"per_head": "head_width"}
+
 _KINDS_OF_VALUE = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -91,6 +95,9 @@ def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
 def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
     """The dataclass that `kind` names, among these classes and all derived from open bases."""
     kind = data.get("kind") if isinstance(data, dict) else None
+    if isinstance(kind, str) and kind in FORMER_KINDS:
+        kind = FORMER_KINDS[kind]
+        data = {**data, "kind": kind}
     known = classes(*members)
     found = [each for each in known if each.__name__ == kind]
     if not found:
@@ -145,7 +152,11 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
         raise ValueError(f"{path} has kind {kind!r:.200}, but it must be {annotation.__name__!r}")
     hints = typing.get_type_hints(annotation)
     known = [f.name for f in dataclasses.fields(annotation)]
-    given = {name: value for name, value in data.items() if name != "kind"}
+    given: dict[str, Any] = {
+        str(name) if name in known else FORMER_FIELDS.get(str(name), str(name)): value
+        for name, value in data.items()
+        if name != "kind"
+    }
     for name in given:
         if name not in known:
             raise ValueError(f"{path} has an unknown field {name!r:.200}: {nearest(name, known)}")

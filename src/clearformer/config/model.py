@@ -1,4 +1,4 @@
-"""What a model is: positions, patterns, norms, and the numbers that hold them together."""
+"""What a model is: patterns, norms, caches, and the numbers that hold them together."""
 
 from __future__ import annotations
 
@@ -21,86 +21,7 @@ from clearformer.core.patterns import (
     Shifted,
     Strided,
 )
-
-# --- positions -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoPosition:
-    """None: the input is a set."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learned:
-    """A learned vector for each of the model's `length` positions, added to the embedding."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sinusoidal:
-    """Sines and cosines, added to the embedding: taking turns, or sines first (Marian)."""
-
-    order: Literal["turns", "halves"] = "turns"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """A learned vector for each row and each column of a picture `columns` pixels wide."""
-
-    columns: int
-
-    def __post_init__(self) -> None:
-        require(self, "columns", self.columns >= 1, "at least 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slower:
-    """Everything turns `factor` times slower: a longer text in the old range of angles."""
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        require(self, "factor", self.factor >= 1, "at least 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlowerBelow:
-    """Llama 3's: what turns fewer than `low` times over `length` tokens turns `factor` times
-    slower, what turns more than `high` times as before, and between the two it passes over."""
-
-    factor: float
-    low: float
-    high: float
-    length: int
-
-    def __post_init__(self) -> None:
-        require(self, "factor", self.factor >= 1, "at least 1")
-        require(self, "high", 0 < self.low < self.high, "above low, which is above 0")
-        require(self, "length", self.length >= 1, "at least 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rotary:
-    """Queries and keys are turned by their position."""
-
-    base: float = 10_000.0
-    pairs: Literal["halves", "neighbours"] = "halves"  # which components turn together
-    scaling: Slower | SlowerBelow | None = None
-
-    def __post_init__(self) -> None:
-        require(self, "base", self.base > 0, "above 0")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RelativeXL:
-    """Transformer-XL's: content and distance are scored apart."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ALiBi:
-    """A penalty on distance, at a rate of its own for each head."""
-
-
-Position = NoPosition | Learned | Sinusoidal | Grid | Rotary | RelativeXL | ALiBi
+from clearformer.core.positions import Position
 
 # --- patterns ------------------------------------------------------------------------------
 
@@ -209,7 +130,8 @@ class ModelConfig:
     init: Literal["torch_default", "xavier", "normal", "gpt2", "transformer_xl", "sparse", "modern"]
     norm: Norm = LayerNorm()
     key_heads: int | None = None
-    per_head: int | None = None  # width of a head; absent: the model's, shared out
+    head_width: int | None = None  # of each head; absent: the heads share the model's width
+    attention_output: Literal["linear", "none"] = "linear"  # "none": attention without W_o
     query_key_norm: Norm | None = None
     biases: Biases = field(default_factory=Biases)
     dropout: Dropout = field(default_factory=Dropout)
@@ -227,22 +149,24 @@ class ModelConfig:
         if self.key_heads is not None:
             wanted = f"between 1 and heads, which is {self.heads}"
             require(self, "key_heads", 1 <= self.key_heads <= self.heads, wanted)
-        if self.per_head is not None:
-            allowed = 1 <= self.per_head <= limits.MAX_WIDTH
-            require(self, "per_head", allowed, f"from 1 to {limits.MAX_WIDTH}, or absent")
-            relative = isinstance(self.position, RelativeXL)
-            require(self, "per_head", not relative, "absent in a model with relative positions")
+        if self.head_width is not None:
+            allowed = 1 <= self.head_width <= limits.MAX_WIDTH
+            require(self, "head_width", allowed, f"from 1 to {limits.MAX_WIDTH}, or absent")
+        if self.attention_output == "none" and self.heads * self.resolved_head_width != self.width:
+            merged = f"{self.heads} heads of {self.resolved_head_width}"
+            wanted = f"'linear' unless the heads together are as wide as the model ({self.width}), "
+            require(self, "attention_output", False, f"{wanted}but it has {merged}")
         if self.segments is not None:
             allowed = 1 <= self.segments <= limits.MAX_SEGMENTS
             require(self, "segments", allowed, f"from 1 to {limits.MAX_SEGMENTS}, or absent")
         if self.neighbours is not None:
-            # A step that continues a past is not shown the token before.
-            require(self, "neighbours", self.past is None, "absent in a model with a past")
+            # A step that continues a cache is not shown the token before.
+            require(self, "neighbours", self.past is None, "absent in a model with a cache")
         require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
 
     @property
-    def head_width(self) -> int:
-        return self.width // self.heads if self.per_head is None else self.per_head
+    def resolved_head_width(self) -> int:
+        return self.width // self.heads if self.head_width is None else self.head_width
 
     @property
     def scale(self) -> float:

@@ -2,7 +2,7 @@
 
 Around each of the two goes a residual connection and a norm. Which comes first is a value:
 `post_norm` as in the seeds and the original paper, `pre_norm` as in GPT-2 and after. So is how
-attention is run: `plainly`, or `recomputed` to save memory.
+attention is run: `direct`, or `recompute` to save memory.
 
 Axes: B batch, T tokens, E model width, F hidden width.
 """
@@ -23,12 +23,12 @@ Residual = Callable[[Tensor, Part, nn.Module, nn.Module], Tensor]
 Run = Callable[..., Tensor]
 
 
-def plainly(part: nn.Module, *arguments: object) -> Tensor:
+def direct(part: nn.Module, *arguments: object) -> Tensor:
     """Keep what the backward pass will need."""
     return part(*arguments)
 
 
-def recomputed(part: nn.Module, *arguments: object) -> Tensor:
+def recompute(part: nn.Module, *arguments: object) -> Tensor:
     """Keep only the part's input and compute the rest again for the backward pass."""
     return checkpoint(part, *arguments, use_reentrant=False)
 
@@ -118,7 +118,7 @@ class GatedFeedForward(nn.Module):
 class Block(nn.Module):
     """Self-attention, then feed-forward."""
 
-    run: Run = staticmethod(plainly)  # its attention
+    run: Run = staticmethod(direct)  # its attention
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Block(nn.Module):
 class DecoderBlock(nn.Module):
     """Self-attention, cross-attention, feed-forward: the original decoder's block."""
 
-    run: Run = staticmethod(plainly)  # its attentions
+    run: Run = staticmethod(direct)  # its attentions
 
     def __init__(
         self,

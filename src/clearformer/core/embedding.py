@@ -1,6 +1,6 @@
 """From token numbers to vectors: token + position (+ segment), then scale, norm and dropout.
 
-Axes: B batch, T tokens, K tokens with those of the past, E model width, V vocabulary.
+Axes: B batch, T tokens, K tokens with those of the cache, E model width, V vocabulary.
 """
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from clearformer.core.basic import require_ids, require_shape
 from clearformer.core.masks import first_kept, require_keep
+from clearformer.core.positions import NoPosition, Position
 
 
 class Neighbours(nn.Module):
@@ -36,15 +37,19 @@ class Neighbours(nn.Module):
 
 
 class Embedding(nn.Module):
-    """The input of a stack (eq. 17, eq. 18: the position is added to the word)."""
+    """The input of a stack (eq. 17, eq. 18: the position is added to the word).
+
+    `length` is the longest sequence that learned positions are made for.
+    """
 
     def __init__(
         self,
         token: nn.Embedding,
+        length: int,
         *,
-        position: nn.Module | None = None,
-        segment: nn.Embedding | None = None,
-        neighbours: Neighbours | None = None,
+        position: Position = NoPosition(),
+        segments: int | None = None,
+        neighbours: int | None = None,
         scale: float = 1.0,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
@@ -52,9 +57,12 @@ class Embedding(nn.Module):
     ) -> None:
         super().__init__()
         self.token = token
-        self.position = position
-        self.segment = segment
-        self.neighbours = neighbours
+        self.scheme = position
+        self.max_length = position.max_length(length)
+        self.width = token.embedding_dim
+        self.position = position.embedding_parameters(length, self.width)
+        self.segment = None if segments is None else nn.Embedding(segments, self.width)
+        self.neighbours = None if neighbours is None else Neighbours(neighbours, self.width)
         self.scale = scale
         self.norm = nn.Identity() if norm is None else norm
         self.dropout = nn.Dropout(dropout)
@@ -83,19 +91,29 @@ class Embedding(nn.Module):
         x = self._words(tokens, keep)  # (B, T, E)
         if self.scale != 1.0:
             x = x * self.scale
-        if self.position is not None:
-            end = start + tokens.shape[1]
-            places = torch.arange(start, end, device=tokens.device)  # (T,)
-            if keep is not None:
-                places = (places - first_kept(keep)[:, None]).clamp(min=0)  # (B, T)
+        added = self.scheme.added(self._positions(tokens, keep, start), self.width, self.position)
+        if added is not None:
             # To the dtype first: the device may not have the one in which positions are made.
-            x = x + self.position(places, end).to(x.dtype).to(x.device)
+            x = x + added.to(x.dtype).to(x.device)
         if self.segment is not None:
             segments = torch.zeros_like(tokens) if segments is None else segments
             require_shape("segments", segments, tokens.shape, "give each token a segment")
             require_ids("segments", segments)
             x = x + _look_up(self.segment, segments, "segment id", "table")
         return self.dropout(self.norm(x))  # (B, T, E)
+
+    def _positions(self, tokens: Tensor, keep: Tensor | None, start: int) -> Tensor:
+        """Positions (T,), or (B, T) where they count from the first real token."""
+        end = start + tokens.shape[1]
+        if self.max_length is not None and end > self.max_length:
+            raise ValueError(
+                f"the sequence has {end} tokens, but the learned positions end at "
+                f"{self.max_length}: shorten it, or build the model with length={end}"
+            )
+        positions = torch.arange(start, end, device=tokens.device)  # (T,)
+        if keep is None:
+            return positions
+        return (positions - first_kept(keep)[:, None]).clamp(min=0)  # (B, T)
 
     def _words(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
         """What tokens mean, wherever they stand. A dropped token is gone from its pairs too."""

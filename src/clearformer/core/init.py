@@ -14,7 +14,6 @@ from torch import nn
 from clearformer.core.attention import Attention
 from clearformer.core.block import FeedForward, GatedFeedForward
 from clearformer.core.heads import NextToken
-from clearformer.core.positions import RelativeXL
 
 
 def torch_default(model: nn.Module) -> None:
@@ -60,9 +59,9 @@ def transformer_xl(model: nn.Module) -> None:
     """Dai et al. 2019 as released: N(0, 0.02), the two position biases and norms included."""
     normal(model)
     for module in model.modules():
-        if isinstance(module, RelativeXL):
-            nn.init.normal_(module.content, std=0.02)
-            nn.init.normal_(module.distance, std=0.02)
+        if isinstance(module, Attention) and module.position is not None:
+            for parameter in module.position.parameters(recurse=False):
+                nn.init.normal_(parameter, std=0.02)
         elif isinstance(module, nn.LayerNorm):
             nn.init.normal_(module.weight, mean=1.0, std=0.02)
 
@@ -108,7 +107,7 @@ def _head_counts(attention: Attention) -> tuple[int, int, int]:
 def _residual_writers(model: nn.Module) -> Iterator[nn.Linear]:
     """The projections whose output is added to the residual stream, 2N of them."""
     for module in model.modules():
-        if isinstance(module, Attention):
+        if isinstance(module, Attention) and isinstance(module.output, nn.Linear):
             yield module.output
         elif isinstance(module, FeedForward | GatedFeedForward):
             yield module.down

@@ -2,7 +2,7 @@
 
 Every architecture of the seeds is a `Transformer` or a `Seq2Seq` with other parts put in.
 
-Axes: B batch, T tokens, S source tokens, K tokens with those of the past, E model width.
+Axes: B batch, T tokens, S source tokens, K tokens with those of the cache, E model width.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Batch:
 
     tokens: Tensor  # (B, T)
     targets: Any  # (B, T), (B,), or both for BERT's two objectives
-    keep: Tensor | None = None  # (B, K), True = a real token; K = T without a past
+    keep: Tensor | None = None  # (B, K), True = a real token; K = T without a cache
     segments: Tensor | None = None  # (B, T)
 
 
@@ -46,7 +46,7 @@ class Transformer(nn.Module):
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
-        """Hidden states (B, T, E) of `tokens` (B, T); keep is (B, K), past included.
+        """Hidden states (B, T, E) of `tokens` (B, T); keep is (B, K), cache included.
 
         `structure` says who may look at whom in this very batch, such as its graphs.
         """
@@ -86,12 +86,12 @@ class PairBatch:
 class Source:
     """An encoded sequence, as each decoder layer will look at it."""
 
-    caches: Sequence[FrozenKV]
+    caches: list[FrozenKV]
     keep: Tensor | None  # (B, S)
 
 
 class Seq2Seq(nn.Module):
-    """Encoder and decoder: the decoder sees its own past and all of the encoded source."""
+    """Encoder and decoder: the decoder sees its own target so far and all of the encoded source."""
 
     def __init__(
         self,

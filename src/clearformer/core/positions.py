@@ -1,154 +1,175 @@
-"""Where a token stands: without this file a transformer sees a set, not a sequence.
+"""Position schemes: without one, a transformer sees a set and not a sequence.
 
-Two places to say it. `Learned`, `Sinusoidal` and `Grid` (a picture) are added to the embeddings.
-`Rotary`, `RelativeXL` and `ALiBi` act inside attention, on the scores, so that only the
-distance between two tokens matters; each is a `Position`.
+Each scheme is one frozen value. A config holds it, and `Embedding` and `Attention` call it:
+`Learned`, `Sinusoidal` and `Grid` (a picture) add a vector to each embedding; `Rotary`,
+`RelativeXL` and `ALiBi` act on the scores, so that only the distance of two tokens matters. A
+scheme of your own is one frozen dataclass that derives from `Position`. What a scheme learns is a
+module that it makes and that the embedding or the attention owns.
+
+torch is imported inside the functions, so that reading a config does not load it.
 
 Axes: B batch, T tokens, Q queries, K keys, H heads, D head width, E model width.
 """
 
+from __future__ import annotations
+
+import functools
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
 
-import torch
-from torch import Tensor, nn
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
-from clearformer.core.angles import Frequencies as Frequencies
-from clearformer.core.angles import Waves as Waves
-from clearformer.core.angles import angles_of, cast
-from clearformer.core.angles import in_halves as in_halves
-from clearformer.core.angles import slower as slower
-from clearformer.core.angles import slower_below as slower_below
-from clearformer.core.angles import taking_turns as taking_turns
-from clearformer.core.angles import unchanged as unchanged
-from clearformer.core.basic import require_ids, require_shape
+    Parameters = nn.Module | None  # what a scheme learns, if it learns anything
 
 
-class Learned(nn.Module):
-    """A vector for each position, learned like a word's (eq. 17)."""
+class Position:
+    """Base of all schemes: each hook does nothing."""
 
-    def __init__(self, length: int, width: int) -> None:
-        super().__init__()
-        self.table = nn.Embedding(length, width)
+    relative = False  # whether it compares positions, which two sequences do not share
 
-    def forward(self, positions: Tensor, end: int) -> Tensor:
-        """Vectors for `positions`, all below `end`: (..., T) -> (..., T, E)."""
-        # `end` is known without reading the tensor, which would wait for the device.
-        if end > self.table.num_embeddings:
-            raise ValueError(
-                f"the sequence has {end} tokens, but the learned positions end at "
-                f"{self.table.num_embeddings}: shorten it, or build the model with length={end}"
-            )
-        require_ids("positions", positions)
-        return self.table(positions)  # (..., T, E)
+    def max_length(self, length: int) -> int | None:
+        """The longest sequence of a model built for `length` tokens; None if there is no limit."""
+        return None
 
+    # --- added to the embeddings -------------------------------------------------------------
 
-class Sinusoidal(nn.Module):
-    """Sines and cosines of falling frequency, taking turns along the width (eq. 18)."""
+    def embedding_parameters(self, length: int, width: int) -> Parameters:
+        """What the embedding learns of positions, for up to `length` tokens."""
+        return None
 
-    def __init__(self, width: int, order: Waves = taking_turns) -> None:
-        super().__init__()
-        if width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, got {width}")
-        self.width = width
-        self.order = order
+    def added(self, positions: Tensor, width: int, learned: Parameters) -> Tensor | None:
+        """Vectors (..., T, E) to add at `positions` (..., T); they are cast to the embeddings'."""
+        return None
 
-    def forward(self, positions: Tensor, end: int) -> Tensor:
-        """Vectors for `positions`, of any size: (..., T) -> (..., T, E).
+    # --- inside attention --------------------------------------------------------------------
 
-        They are float64 (on the CPU where a device has no float64): whoever adds them to
-        something casts them to its dtype.
-        """
-        angles = angles_of(positions, self.width, base=10_000.0)  # (..., T, E/2)
-        return self.order(angles.sin(), angles.cos())  # (..., T, E)
+    def attention_parameters(self, width: int, heads: int, head_width: int) -> Parameters:
+        """What each attention learns of positions."""
+        return None
 
-
-class Grid(nn.Module):
-    """A vector for each row and one for each column of a picture, read line by line."""
-
-    def __init__(self, rows: int, columns: int, width: int) -> None:
-        super().__init__()
-        self.row = nn.Embedding(rows, width)
-        self.column = nn.Embedding(columns, width)
-
-    def forward(self, positions: Tensor, end: int) -> Tensor:
-        """Vectors for `positions`, all below `end`: (..., T) -> (..., T, E)."""
-        columns = self.column.num_embeddings
-        if end > self.row.num_embeddings * columns:
-            raise ValueError(
-                f"the sequence has {end} tokens, but the grid has {self.row.num_embeddings} rows "
-                f"of {columns}: shorten it, or build the model with length={end}"
-            )
-        require_ids("positions", positions)
-        return self.row(positions // columns) + self.column(positions % columns)  # (..., T, E)
-
-
-class Position(nn.Module):
-    """A position scheme inside attention; this one does nothing (a set, not a sequence)."""
-
-    relative = False  # whether it compares places, which those of two sequences do not
-
-    def turn(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Change fresh queries or keys (B, H, T, D) by their positions, before caching.
-
-        The positions are (T,), the same for all sequences, or (B, T).
-        """
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Transform queries or keys (B, H, T, D), linearly, by their positions (T,) or (B, T)."""
         return x
 
-    def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
+    def bias(self, heads: int, queries: int, keys: int, like: Tensor) -> Tensor | None:
+        """What is added to the scaled scores, whatever the tokens are: (H, Q, K)."""
+        return None
+
+    def score(self, q: Tensor, k: Tensor, learned: Parameters) -> tuple[Tensor, Tensor | None]:
         """Queries to score with, and what is added to the scaled scores, as (B, H, Q, K)."""
-        return q, None
+        return q, self.bias(q.shape[1], q.shape[2], k.shape[2], q)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoPosition(Position):
+    """None: the input is a set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned(Position):
+    """A learned vector for each of the model's `length` positions (eq. 17)."""
+
+    def max_length(self, length: int) -> int | None:
+        return length
+
+    def embedding_parameters(self, length: int, width: int) -> Parameters:
+        return _tables(width, table=length)
+
+    def added(self, positions: Tensor, width: int, learned: Parameters) -> Tensor | None:
+        return _look_up(learned, "table", positions)  # (..., T, E)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinusoidal(Position):
+    """Sines and cosines of falling frequency (eq. 18).
+
+    "turns" alternates them along the width, as the paper writes it. "halves" has all sines, then
+    all cosines, as the paper's code, Marian and Transformer-XL have it.
+    """
+
+    order: Literal["turns", "halves"] = "turns"
+
+    def embedding_parameters(self, length: int, width: int) -> Parameters:
+        if width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, got {width}")
+        return None
+
+    def added(self, positions: Tensor, width: int, learned: Parameters = None) -> Tensor:
+        import torch
+
+        angles = angles_of(positions, width, base=10_000.0)  # (..., T, E/2)
+        if self.order == "halves":
+            return torch.cat((angles.sin(), angles.cos()), dim=-1)  # (..., T, E)
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # (..., T, E)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(Position):
+    """A learned vector for each row and each column of a picture `columns` pixels wide."""
+
+    columns: int
+
+    def __post_init__(self) -> None:
+        _require(self, "columns", self.columns >= 1, "at least 1")
+
+    def max_length(self, length: int) -> int | None:
+        return -(-length // self.columns) * self.columns  # whole rows
+
+    def embedding_parameters(self, length: int, width: int) -> Parameters:
+        return _tables(width, row=-(-length // self.columns), column=self.columns)
+
+    def added(self, positions: Tensor, width: int, learned: Parameters) -> Tensor | None:
+        row, column = positions // self.columns, positions % self.columns
+        return _look_up(learned, "row", row) + _look_up(learned, "column", column)  # (..., T, E)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rotary(Position):
-    """Turn each pair of query and key components by an angle that grows with position (eq. 19).
+    """Rotate each pair of query and key components by an angle that grows with position (eq. 19).
 
-    A product of two turned vectors depends on the difference of their angles alone. Component
-    d is paired with d + D/2, as in GPT-NeoX and Llama's converted checkpoints.
+    The product of two rotated vectors depends on the difference of their angles alone. "halves"
+    pairs component d with d + D/2, as in GPT-NeoX and Llama's converted checkpoints; "neighbours"
+    pairs 2d with 2d + 1, as in the paper and Llama's own files: the same up to an order.
     """
 
     relative = True
 
-    def __init__(self, base: float = 10_000.0, change: Frequencies = unchanged) -> None:
-        super().__init__()
-        self.base = base
-        self.change = change
+    base: float = 10_000.0
+    pairs: Literal["halves", "neighbours"] = "halves"
+    scaling: Scaling | None = None
 
-    def turn(self, x: Tensor, positions: Tensor) -> Tensor:
+    def __post_init__(self) -> None:
+        _require(self, "base", self.base > 0, "above 0")
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        import torch
+
+        from clearformer.core.basic import require_shape
+
         require_shape(
             "x", x, ("batch", "heads", "tokens", "width"), "pass x[None] for one sequence"
         )
         batch, _, tokens, width = x.shape
         if width % 2:
             raise ValueError(f"rotary positions need an even head width, got {width}")
-        whole = (tokens,) if positions.dim() == 1 else (batch, tokens)
-        require_shape("positions", positions, whole, "give each token of x a position")
-        angles = angles_of(positions, width, self.base, self.change)  # (T, D/2) or (B, T, D/2)
+        shape = (tokens,) if positions.dim() == 1 else (batch, tokens)
+        require_shape("positions", positions, shape, "give each token of x a position")
+        angles = angles_of(positions, width, self.base, self.scaling)  # (T, D/2) or (B, T, D/2)
         angles = angles.unsqueeze(-3)  # one axis more, for the heads
-        cosine, sine = cast(angles.cos(), x), cast(angles.sin(), x)
-        first, second = self.split(x)  # each (B, H, T, D/2)
-        return self.join(first * cosine - second * sine, second * cosine + first * sine)
-
-    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The first and the second component of each pair."""
-        first, second = x.chunk(2, dim=-1)
-        return first, second
-
-    def join(self, first: Tensor, second: Tensor) -> Tensor:
-        return torch.cat((first, second), dim=-1)  # (B, H, T, D)
+        cosine, sine = _cast(angles.cos(), x), _cast(angles.sin(), x)
+        if self.pairs == "halves":
+            first, second = x.chunk(2, dim=-1)  # each (B, H, T, D/2)
+        else:
+            first, second = x[..., 0::2], x[..., 1::2]
+        rotated = first * cosine - second * sine, second * cosine + first * sine
+        if self.pairs == "halves":
+            return torch.cat(rotated, dim=-1)  # (B, H, T, D)
+        return torch.stack(rotated, dim=-1).flatten(-2)  # (B, H, T, D)
 
 
-class NeighbourRotary(Rotary):
-    """Component 2d is paired with 2d + 1, as the original text and Llama's own files have it:
-    the same as `Rotary` up to the order of the components.
-    """
-
-    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x[..., 0::2], x[..., 1::2]
-
-    def join(self, first: Tensor, second: Tensor) -> Tensor:
-        return torch.stack((first, second), dim=-1).flatten(-2)  # (B, H, T, D)
-
-
+@dataclass(frozen=True, kw_only=True)
 class RelativeXL(Position):
     """Transformer-XL: content and distance are scored apart (eq. 20).
 
@@ -160,43 +181,47 @@ class RelativeXL(Position):
 
     relative = True
 
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
+    def attention_parameters(self, width: int, heads: int, head_width: int) -> Parameters:
+        import torch
+        from torch import nn
+
         if width % 2:
             raise ValueError(f"relative positions need an even width, got {width}")
-        if width % heads:
-            raise ValueError(
-                f"width is {width} and heads is {heads}, but the heads of relative positions must "
-                f"divide the width: use those of the attention"
-            )
-        self.width = width
-        self.project = nn.Linear(width, width, bias=False)
-        self.content = nn.Parameter(torch.zeros(heads, width // heads))  # u
-        self.distance = nn.Parameter(torch.zeros(heads, width // heads))  # v
+        learned = nn.Module()
+        learned.project = nn.Linear(width, heads * head_width, bias=False)
+        learned.content = nn.Parameter(torch.zeros(heads, head_width))  # u
+        learned.distance = nn.Parameter(torch.zeros(heads, head_width))  # v
+        return learned
 
-    def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
-        heads, width = self.content.shape
+    def score(self, q: Tensor, k: Tensor, learned: Parameters) -> tuple[Tensor, Tensor | None]:
+        from clearformer.core.basic import require_shape
+
+        assert learned is not None
+        content, distance = cast("Tensor", learned.content), cast("Tensor", learned.distance)
+        heads, width = content.shape
         require_shape(
-            "q",
-            q,
-            ("batch", heads, "queries", width),
-            "build RelativeXL with the attention's heads",
+            "q", q, ("batch", heads, "queries", width), "pass the parameters of this attention"
         )
         queries, keys = q.shape[-2], k.shape[-2]
-        u, v = (each[:, None, :].to(q.dtype) for each in (self.content, self.distance))  # (H, 1, D)
-        by_distance = (q + v) @ self.distances(queries, keys, q).transpose(-2, -1)
+        u, v = (each[:, None, :].to(q.dtype) for each in (content, distance))  # each (H, 1, D)
+        r = self.distances(queries, keys, q, cast("nn.Linear", learned.project))
+        by_distance = (q + v) @ r.transpose(-2, -1)
         return q + u, self.by_key(by_distance, keys)  # (B, H, Q, D), (B, H, Q, K)
 
-    def distances(self, queries: int, keys: int, like: Tensor) -> Tensor:
+    def distances(self, queries: int, keys: int, q: Tensor, project: nn.Linear) -> Tensor:
         """r / sqrt(D) of each distance i - j, from the farthest behind to the farthest ahead."""
+        import torch
+
         first, last = self.span(queries, keys)
-        angles = angles_of(torch.arange(first, last - 1, -1, device=like.device), self.width, 1e4)
-        waves = cast(in_halves(angles.sin(), angles.cos()), like)  # (distances, E)
-        r = self.project(waves).unflatten(-1, self.distance.shape).transpose(0, 1)
+        every = torch.arange(first, last - 1, -1, device=q.device)
+        angles = angles_of(every, project.in_features, base=10_000.0)
+        waves = _cast(torch.cat((angles.sin(), angles.cos()), dim=-1), q)  # (distances, E)
+        r: Tensor = project(waves).unflatten(-1, (q.shape[1], q.shape[3])).transpose(0, 1)
         # Scaled here, where it is a few rows, and not in every score.
         return r / math.sqrt(r.shape[-1])  # (H, distances, D)
 
     def span(self, queries: int, keys: int) -> tuple[int, int]:
+        """The first and the last distance that is scored."""
         return keys - 1, 1 - queries
 
     def by_key(self, by_distance: Tensor, keys: int) -> Tensor:
@@ -212,43 +237,122 @@ class RelativeXL(Position):
         return line.unflatten(-1, (queries, distances - 1))[..., :keys]
 
 
-class RelativeBehind(RelativeXL):
-    """The same where nobody looks ahead, as the paper has it: a third less to compute.
-
-    Only for patterns within `Causal`: what is added to the score of a later key has no meaning.
-    """
-
-    def span(self, queries: int, keys: int) -> tuple[int, int]:
-        return keys, 0  # one more than there is, so that cutting the line shifts by itself
-
-    def by_key(self, by_distance: Tensor, keys: int) -> Tensor:
-        queries = by_distance.shape[-2]
-        return by_distance.flatten(-2)[..., queries:].unflatten(-1, (queries, keys))
-
-
+@dataclass(frozen=True, kw_only=True)
 class ALiBi(Position):
     """A penalty that grows with distance, at a rate of its own for each head (eq. 21)."""
 
     relative = True
 
-    def __init__(self, heads: int) -> None:
-        super().__init__()
-        self.slopes = alibi_slopes(heads)
+    def bias(self, heads: int, queries: int, keys: int, like: Tensor) -> Tensor | None:
+        import torch
 
-    def score(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
-        queries, keys = q.shape[-2], k.shape[-2]
-        key = torch.arange(keys, device=q.device)
-        query = torch.arange(keys - queries, keys, device=q.device)
+        key = torch.arange(keys, device=like.device)
+        query = torch.arange(keys - queries, keys, device=like.device)
         distance = (query[:, None] - key[None, :]).abs()  # (Q, K)
         # At least float32, and cast last: bfloat16 cannot tell distance 256 from 257.
-        precision = torch.promote_types(q.dtype, torch.float32)
-        slopes = torch.tensor(self.slopes, dtype=precision, device=q.device)
-        return q, (-slopes[:, None, None] * distance).to(q.dtype)  # (H, Q, K)
+        precision = torch.promote_types(like.dtype, torch.float32)
+        slopes = torch.tensor(alibi_slopes(heads), dtype=precision, device=like.device)
+        return (-slopes[:, None, None] * distance).to(like.dtype)  # (H, Q, K)
 
 
+@functools.cache
 def alibi_slopes(heads: int) -> tuple[float, ...]:
     """Falling powers of two; between two powers of two, every other slope of the next one."""
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     finer = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * power, 2)]
     return tuple(slopes + finer[: heads - power])
+
+
+# --- angles ------------------------------------------------------------------------------------
+
+
+class Scaling:
+    """Base of all ways to fit a longer text into the range of angles that was learned."""
+
+    def scaled(self, frequencies: Tensor) -> Tensor:
+        """Angles per position (D/2,), changed."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearScaling(Scaling):
+    """Every frequency is divided by `factor`."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        _require(self, "factor", self.factor >= 1, "at least 1")
+
+    def scaled(self, frequencies: Tensor) -> Tensor:
+        return frequencies / self.factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llama3Scaling(Scaling):
+    """Frequencies with fewer than `low` periods in `length` tokens are divided by `factor`, those
+    with more than `high` stay, and in between the two are mixed."""
+
+    factor: float
+    low: float
+    high: float
+    length: int
+
+    def __post_init__(self) -> None:
+        _require(self, "factor", self.factor >= 1, "at least 1")
+        _require(self, "high", 0 < self.low < self.high, "above low, which is above 0")
+        _require(self, "length", self.length >= 1, "at least 1")
+
+    def scaled(self, frequencies: Tensor) -> Tensor:
+        periods = self.length * frequencies / (2 * math.pi)  # (D/2,)
+        fast = ((periods - self.low) / (self.high - self.low)).clamp(0, 1)
+        return (1 - fast) * frequencies / self.factor + fast * frequencies
+
+
+def angles_of(positions: Tensor, width: int, base: float, scaling: Scaling | None = None) -> Tensor:
+    """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2).
+
+    In float64 whatever the model's precision, and cast only once they are sines and cosines: at
+    position 100,000 an angle in float32 is off by a hundredth, and bfloat16 cannot tell position
+    256 from 257.
+    """
+    import torch
+
+    if positions.device.type == "mps":
+        positions = positions.cpu()  # Apple's GPUs have no float64
+    steps = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
+    frequencies = base ** (-steps / width)
+    if scaling is not None:
+        frequencies = scaling.scaled(frequencies)
+    return positions[..., None].double() * frequencies
+
+
+def _cast(waves: Tensor, like: Tensor) -> Tensor:
+    """To the dtype first: the device may have no float64."""
+    return waves.to(like.dtype).to(like.device)
+
+
+# --- learned tables ----------------------------------------------------------------------------
+
+
+def _tables(width: int, **rows: int) -> nn.Module:
+    """A module with an embedding of each name."""
+    from torch import nn
+
+    learned = nn.Module()
+    for name, count in rows.items():
+        learned.add_module(name, nn.Embedding(count, width))
+    return learned
+
+
+def _look_up(learned: Parameters, name: str, positions: Tensor) -> Tensor:
+    return cast("nn.Embedding", getattr(learned, name))(positions)  # (..., T, E)
+
+
+def _require(owner: object, name: str, holds: bool, wanted: str) -> None:
+    """Refuse a field of `owner` that is out of range."""
+    if not holds:
+        value = getattr(owner, name)
+        raise ValueError(
+            f"{type(owner).__name__}: {name} is {value!r:.200}, but it must be {wanted}"
+        )

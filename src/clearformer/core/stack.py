@@ -1,7 +1,7 @@
 """N blocks, one after the other.
 
 Two things go round in turn over the layers: the pattern (a Sparse Transformer alternates two)
-and how a block is run (`plainly`, or `recomputed` to save memory). A tuple of one is the usual
+and how a block is run (`direct`, or `recompute` to save memory). A tuple of one is the usual
 case: every layer the same.
 
 Axes: B batch, T tokens, K keys, E model width, N layers.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from clearformer.core.block import Run, plainly
+from clearformer.core.block import Run, direct
 from clearformer.core.cache import NO_CACHE, Cache
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Full, Pattern
@@ -25,7 +25,7 @@ class Stack(nn.Module):
         blocks: Sequence[nn.Module],
         patterns: Sequence[Pattern] = (Full(),),
         norm: nn.Module | None = None,
-        runs: Sequence[Run] = (plainly,),
+        runs: Sequence[Run] = (direct,),
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)

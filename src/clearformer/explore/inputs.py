@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clearformer.config import Grid, Learned, Seq2SeqConfig
+from clearformer.config import Seq2SeqConfig
 from clearformer.core.model import Seq2Seq
 from clearformer.explore.errors import bad_field, too_long, wrong_kind
 from clearformer.explore.library import LoadedModel
@@ -117,5 +117,6 @@ def require_length(loaded: LoadedModel, count: int, limits: Limits) -> None:
         raise_to = next((n for n in (512, 768, MAX_TOKENS) if n >= count), None)
         raise too_long(count, limits.max_tokens, raise_to=raise_to)
     config = loaded.config
-    if isinstance(config.position, Learned | Grid) and count > config.length:
-        raise too_long(count, config.length)
+    longest = config.position.max_length(config.length)
+    if longest is not None and count > longest:
+        raise too_long(count, longest)

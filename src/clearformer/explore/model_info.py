@@ -42,7 +42,7 @@ def model_info(entry: ModelEntry) -> dict[str, Any]:
         "n_heads": config.heads,
         "n_key_heads": config.key_heads or config.heads,
         "d_model": config.width,
-        "d_head": config.head_width,
+        "d_head": config.resolved_head_width,
         "d_hidden": config.hidden,
         "vocab_size": config.vocabulary,
         "max_len": config.length,

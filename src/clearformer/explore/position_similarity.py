@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.config import ALiBi, Grid, Learned, NoPosition, RelativeXL, Rotary, Sinusoidal
+from clearformer.config import RelativeXL, Rotary
 from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays
 from clearformer.explore.errors import wrong_kind
@@ -36,17 +36,17 @@ def position_vectors(loaded: LoadedModel) -> tuple[str, Tensor]:
     """The name of the scheme, and a vector for each position (N, E)."""
     config, model = loaded.config, loaded.model.module
     count = min(config.length, MAX_POSITIONS)
+    own = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
+    places = torch.arange(count, device=loaded.model.device)
+    added = config.position.added(places, config.width, own.position)
+    if added is not None:
+        return type(config.position).__name__.lower(), added
     match config.position:
-        case Learned() | Sinusoidal() | Grid():
-            embedding = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
-            assert embedding.position is not None
-            places = torch.arange(count, device=loaded.model.device)
-            return type(config.position).__name__.lower(), embedding.position(places, count)
         case Rotary(base=base):
-            return "rotary", angles(count, config.head_width, base)
+            return "rotary", angles(count, config.resolved_head_width, base)
         case RelativeXL():
             return "relative", angles(count, config.width)
-        case ALiBi() | NoPosition():
+        case _:
             raise wrong_kind(
                 f"{loaded.entry.name} has no position vectors: it uses distances, or no positions"
             )

@@ -24,7 +24,7 @@ from clearformer.core.kernels import Kernel
 from clearformer.core.masks import Mask
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.patterns import Causal, Full, Pattern
-from clearformer.core.positions import Position
+from clearformer.core.positions import NoPosition
 from clearformer.explore import stages
 
 AnyTransformer = Transformer | Seq2Seq
@@ -98,14 +98,14 @@ def recording(
             patch(attention, "kernel", _kernel(place, recorder, mask))
             hooks += _attention_hooks(place, attention, recorder)
             if not positions:
-                patch(attention, "position", Position())
+                patch(attention, "scheme", NoPosition())
         for part, layer, block in blocks(model):
             patch(block, "residual", _residual((part, layer), block, recorder))
             hooks += _feed_forward_hooks((part, layer), block.feed_forward, recorder)
         if not positions:
             for module in model.modules():
                 if isinstance(module, Embedding):
-                    patch(module, "position", None)
+                    patch(module, "scheme", NoPosition())
                     patch(module, "neighbours", None)  # a convolution knows the order too
         yield
     finally:

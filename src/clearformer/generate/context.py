@@ -8,7 +8,7 @@ allow; a table of learned positions does not, and raises.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clearformer.config import Grid, HiddenMemory, Learned, ModelConfig
+from clearformer.config import HiddenMemory, ModelConfig
 from clearformer.generate.detokenize import Token
 from clearformer.generate.sequence import GeneratedSequence
 
@@ -55,7 +55,7 @@ def context_limit(rule: ContextOverflow, config: ModelConfig) -> int | None:
     """The largest number of tokens that the model may see; None: any number."""
     if not isinstance(rule, NoLimit):
         return config.length
-    if isinstance(config.position, Learned | Grid):
+    if config.position.max_length(config.length) is not None:
         raise ValueError(
             f"{config.name} has {config.length} learned positions, so a text cannot continue past "
             f"them: slide or stop"

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clearformer.build import inference_caches
 from clearformer.config import HiddenMemory
-from clearformer.core.cache import Cache, KVCache
 from clearformer.core.heads import at_least_float32
 from clearformer.generate.language_model import LanguageModel
-from clearformer.inference.fast_decode import Flat, understands
+from clearformer.inference.caches import InferenceCache, StaticKVCache, inference_caches
+from clearformer.inference.fast_decode import FastDecoder, supports
 
 CHUNK = 2048  # tokens of a prompt read at a time: more would cost memory and save no time
 
@@ -39,8 +38,8 @@ class Decoder:
             raise ValueError(f"chunk is {chunk}, but it must be at least 1")
         weight = next(p for p in self.model.parameters() if p.is_floating_point())
         self.device, self.dtype = weight.device, weight.dtype
-        self.memory: list[Cache] = []
-        self.flat: Flat | None = None  # the short way for one token, where there is one
+        self.memory: list[InferenceCache] = []
+        self.flat: FastDecoder | None = None  # the short way for one token, where there is one
         self.keep: Tensor | None = None  # (B, capacity), only if there is padding
         self.length = 0  # tokens read, padding included
         self.capacity = 0
@@ -62,8 +61,8 @@ class Decoder:
             self.select(rows)
             logits = logits[rows]
         # Once it is known how many texts go on: products are chosen by their number.
-        caches = [cache for cache in self.memory if isinstance(cache, KVCache)]
-        self.flat = Flat(self.model, caches) if understands(self.model, self.memory) else None
+        caches = [cache for cache in self.memory if isinstance(cache, StaticKVCache)]
+        self.flat = FastDecoder(self.model, caches) if supports(self.model, self.memory) else None
         return logits
 
     def _prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:

@@ -14,7 +14,7 @@ from clearformer.config import Seq2SeqConfig, TargetRules
 from clearformer.core.model import Seq2Seq
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Allowed, Beam, Hypothesis, search
-from clearformer.inference.beam_cache import Branching, understands
+from clearformer.inference.beam_cache import Branching, supports
 from clearformer.inference.beam_state import Growing, Translating, resting
 from clearformer.text import Tokenizer
 
@@ -106,7 +106,7 @@ def decode(
         source = torch.from_numpy(tokens).to(device)
         real = None if keep.all() else torch.from_numpy(keep).to(device)
         growing: Growing
-        if understands(model):
+        if supports(model):
             growing = Branching(model, config, source, real, beam.width)
         else:
             growing = Translating(model, config, source, real)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,16 +18,17 @@ from clearformer.config import (
     Dropout,
     Features,
     KVCache,
+    LinearScaling,
+    Llama3Scaling,
     Local,
     ModelConfig,
     NextToken,
     Pattern,
     RMSNorm,
     Rotary,
-    Slower,
-    SlowerBelow,
     TokenClassifier,
 )
+from clearformer.core.positions import Scaling
 from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
 from clearformer.hub.hf_config import Settings, norm_epsilon
@@ -76,7 +77,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     layers = settings.whole("num_hidden_layers", limits.MAX_LAYERS)
     length = settings.whole("max_position_embeddings", limits.MAX_LENGTH)
     silent = PER_HEAD.get(kind, max(1, width // count))
-    per_head = settings.whole("head_dim", limits.MAX_WIDTH, silent)
+    head_width = settings.whole("head_dim", limits.MAX_WIDTH, silent)
     settings.only("is_causal", True)
     settings.only("attention_chunk_size")
     settings.only("hidden_act", "silu", "swish")
@@ -95,7 +96,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         width=width,
         heads=count,
         key_heads=settings.whole("num_key_value_heads", count, count),
-        per_head=None if per_head * count == width else per_head,
+        head_width=None if head_width * count == width else head_width,
         hidden=settings.whole("intermediate_size", limits.MAX_HIDDEN),
         residual="pre",
         activation="swiglu",
@@ -126,7 +127,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
 def _rotary(settings: Settings) -> Rotary:
     """The base and what scales it, from where they stand in old files or in new ones."""
     base = settings.number("rope_theta", 10_000.0, 1.0, 1e12)
-    found: list[tuple[float, Slower | SlowerBelow | None]] = []
+    found: list[tuple[float, LinearScaling | Llama3Scaling | None]] = []
     for name in ("rope_scaling", "rope_parameters"):
         given = settings.anything(name)
         if given is None:
@@ -149,20 +150,20 @@ def _rotary(settings: Settings) -> Rotary:
     return Rotary(base=base, scaling=scaling)
 
 
-def _scaling(inner: Settings) -> Slower | SlowerBelow | None:
+def _scaling(inner: Settings) -> LinearScaling | Llama3Scaling | None:
     older = inner.choice("type", SCALINGS, "default")
     kind = inner.choice("rope_type", SCALINGS, older)
     if kind == "default":
         return None
     factor = inner.number("factor", 0.0, 1.0, 1e6)
     if kind == "linear":
-        return Slower(factor=factor)
+        return LinearScaling(factor=factor)
     low = inner.number("low_freq_factor", 0.0, 1e-6, 1e6)
     high = inner.number("high_freq_factor", 0.0, 1e-6, 1e6)
     if high <= low:
         inner.refuse("high_freq_factor", high, f"it must be above low_freq_factor, {low}")
     length = inner.whole("original_max_position_embeddings", limits.MAX_LENGTH)
-    return SlowerBelow(factor=factor, low=low, high=high, length=length)
+    return Llama3Scaling(factor=factor, low=low, high=high, length=length)
 
 
 def _patterns(settings: Settings, kind: str, layers: int, length: int) -> tuple[Pattern, ...]:
@@ -221,7 +222,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "hidden_size": config.width,
         "num_attention_heads": config.heads,
         "num_key_value_heads": config.key_heads or config.heads,
-        "head_dim": config.head_width,
+        "head_dim": config.resolved_head_width,
         "intermediate_size": config.hidden,
         "hidden_act": "silu",
         "rms_norm_eps": norm_epsilon(config.norm),
@@ -262,11 +263,11 @@ def _class(config: ModelConfig, kind: str) -> str:
     return heads.decoder_class(head, CLASSES[kind], "ForCausalLM")
 
 
-def _written(scaling: Slower | SlowerBelow | None) -> dict[str, Any]:
+def _written(scaling: Scaling | None) -> dict[str, Any]:
     match scaling:
-        case Slower(factor=factor):
+        case LinearScaling(factor=factor):
             return {"rope_type": "linear", "factor": factor}
-        case SlowerBelow(factor=factor, low=low, high=high, length=length):
+        case Llama3Scaling(factor=factor, low=low, high=high, length=length):
             return {
                 "rope_type": "llama3",
                 "factor": factor,
@@ -277,7 +278,7 @@ def _written(scaling: Slower | SlowerBelow | None) -> dict[str, Any]:
         case None:
             return {"rope_type": "default"}
         case _:
-            assert_never(scaling)
+            raise ValueError(f"position.scaling is {scaling}, which config.json has no words for")
 
 
 def _by_layer(config: ModelConfig) -> list[Pattern]:
@@ -306,7 +307,7 @@ def in_halves(
     position, found = config.position, dict(tensors)
     if not isinstance(position, Rotary) or position.pairs == "halves":
         return config, found
-    width = config.head_width
+    width = config.resolved_head_width
     order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
     for name, tensor in tensors.items():
         if ".attention.project." in name:

@@ -29,8 +29,6 @@ from clearformer.config import (
     Sinusoidal,
     TargetRules,
 )
-from clearformer.core.positions import Sinusoidal as Waves
-from clearformer.core.positions import in_halves
 from clearformer.hub import family as f
 from clearformer.hub import generation_defaults
 from clearformer.hub.convert import floats
@@ -214,7 +212,7 @@ def verify(config: ModelConfig, weights: Weights) -> None:
                 f"{name} has shape {tuple(table.shape)}, but its config.json makes it "
                 f"{(config.length, config.width)}"
             )
-        waves = Waves(config.width, in_halves)(torch.arange(config.length), config.length)
+        waves = Sinusoidal(order="halves").added(torch.arange(config.length), config.width)
         # Half precision is exact to about a thousandth here.
         if not (table - waves).abs().max() < 2e-3:
             raise ValueError(

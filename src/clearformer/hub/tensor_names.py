@@ -89,8 +89,8 @@ class Stacked:
 
 def queries_keys_values(config: ModelConfig) -> tuple[int, int, int]:
     """Rows of the three matrices that we keep as one."""
-    keys = (config.key_heads or config.heads) * config.head_width
-    return config.heads * config.head_width, keys, keys
+    keys = (config.key_heads or config.heads) * config.resolved_head_width
+    return config.heads * config.resolved_head_width, keys, keys
 
 
 def gate_and_value(config: ModelConfig) -> tuple[int, int]:

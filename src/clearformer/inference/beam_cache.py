@@ -1,4 +1,4 @@
-"""Versions of a target as paths in a tree of tokens: beams without moving a single key.
+"""Beams as paths in a tree of tokens, without moving a single key.
 
 A beam search keeps the best versions of each sentence, and in each step some versions end and
 others branch. Kept as rows of a cache, most of its content would be copied in every step. Here a
@@ -6,8 +6,8 @@ sentence has one cache for all its versions: a step adds one token for each of t
 says which tokens a version came by. To branch is to copy a row of that mask. What no version came
 by any more is dropped when there is enough of it.
 
-It is `core.block.DecoderBlock` for one more token, written out as in `flat.py`, and tested equal
-to it; whatever it does not know (other positions in the decoder, other patterns) stays there.
+The decoder's blocks are those of `fast_decode`; models with parts that are not written out
+(`supports`) keep their beams as rows of a cache (`beam_state.Translating`).
 
 Axes: B sentences, W versions of each, R = B x W rows, H heads, G key heads, D head width,
 K tokens in a sentence's cache, S source tokens, E model width.
@@ -16,37 +16,40 @@ K tokens in a sentence's cache, S source tokens, E model width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from inspect import unwrap
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.config import Seq2SeqConfig
-from clearformer.core.attention import Attention
-from clearformer.core.block import DecoderBlock, FeedForward, GatedFeedForward, post_norm, pre_norm
-from clearformer.core.cache import FrozenKV, KVCache
+from clearformer.core.block import DecoderBlock
 from clearformer.core.kernels import fused
 from clearformer.core.model import Seq2Seq, Source
 from clearformer.core.patterns import Causal
 from clearformer.core.positions import Position
 from clearformer.inference.beam_state import Growing
-from clearformer.inference.fast_decode import Function, norm_function, product, think
+from clearformer.inference.caches import StaticKVCache, select_sources
+from clearformer.inference.fast_decode import (
+    Step,
+    cross_attention,
+    feed_forward,
+    layer,
+    norm_function,
+    self_attention,
+    supports_block,
+)
 from clearformer.kernels.fast import fast
 
 WORTH = 0.8  # what is left of a cache for dropping the rest to pay
-Part = Callable[[Tensor, Tensor | None], Tensor]
 
 
-def understands(model: Seq2Seq) -> bool:
+def supports(model: Seq2Seq) -> bool:
     """Whether all of this model's decoder is written out here."""
     return all(isinstance(each, Causal) for each in model.decoder.patterns) and all(
         isinstance(block, DecoderBlock)
-        and block.residual in (pre_norm, post_norm)
-        and type(block.feed_forward) in (FeedForward, GatedFeedForward)
+        and supports_block(block)
         and all(
-            type(attention.position) is Position
+            _no_position(attention.scheme)
             and unwrap(attention.kernel) in (fused, fast)
             and isinstance(attention.project, nn.Linear)
             and isinstance(attention.query_norm, nn.Identity)
@@ -55,6 +58,12 @@ def understands(model: Seq2Seq) -> bool:
         )
         for block in model.decoder.blocks
     )
+
+
+def _no_position(scheme: Position) -> bool:
+    """Whether the scheme does nothing inside attention."""
+    hooks = ("rotate", "bias", "score")
+    return all(getattr(type(scheme), hook) is getattr(Position, hook) for hook in hooks)
 
 
 class Branching(Growing):
@@ -71,7 +80,7 @@ class Branching(Growing):
         super().__init__(model, config, len(source), beams)
         assert config.marks is not None
         self.start = config.marks.start
-        caches = [cache for cache in self.memory if isinstance(cache, KVCache)]
+        caches = [cache for cache in self.memory if isinstance(cache, StaticKVCache)]
         self.tree = Tree(model, model.encode(source, keep), caches, len(source) * beams)
 
     def first(self) -> Tensor:
@@ -96,38 +105,48 @@ class Branching(Growing):
 class Tree:
     """The decoder for one more token of each version, given the caches of the sentences."""
 
-    def __init__(self, model: Seq2Seq, source: Source, caches: list[KVCache], rows: int) -> None:
-        self.model = model
+    def __init__(
+        self, model: Seq2Seq, source: Source, caches: list[StaticKVCache], rows: int
+    ) -> None:
+        self.embedding = model.target_embedding
+        self.norm = norm_function(model.decoder.norm)
         self.caches = caches
         self.sources = list(source.caches)
-        self.source_mask = _added(source.keep, caches[0].keys)  # (B, 1, 1, S)
-        blocks = [block for block in model.decoder.blocks if isinstance(block, DecoderBlock)]
-        self.layers = [
-            _layer(block, cache, source, rows)
-            for block, cache, source in zip(blocks, caches, self.sources, strict=True)
-        ]
-        self.final = norm_function(model.decoder.norm)
-        keys = caches[0].keys
-        self.came_by = torch.ones(len(keys), 0, dtype=torch.bool, device=keys.device)  # (R, K)
+        self.step = Step()
+        self.step.source_mask = _added(source.keep, caches[0].buffer)
+        self.layers = []
+        for block, cache, frozen in zip(model.decoder.blocks, caches, self.sources, strict=True):
+            assert isinstance(block, DecoderBlock)
+            parts = (
+                (self_attention(block.attention, cache, self.step, rows), block.attention_norm),
+                (
+                    cross_attention(block.cross_attention, frozen, self.step, rows),
+                    block.cross_attention_norm,
+                ),
+                (feed_forward(block.feed_forward, rows), block.feed_forward_norm),
+            )
+            self.layers.append(layer(block, parts))
+        buffer = caches[0].buffer
+        self.came_by = torch.ones(len(buffer), 0, dtype=torch.bool, device=buffer.device)  # (R, K)
         self.length = 0  # tokens of each version
         self.versions = 1
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Hidden states (R, E) of one more token for each row (R,)."""
-        x = self.model.target_embedding(tokens[:, None], start=self.length)[:, 0]  # (R, E)
+        x = self.embedding(tokens[:, None], start=self.length)[:, 0]  # (R, E)
         sentences, versions = len(tokens) // self.versions, self.versions
         own = torch.eye(versions, dtype=torch.bool, device=tokens.device)  # (W, W)
         own = own.repeat(sentences, 1)  # (R, W)
         self.came_by = torch.cat((self.came_by, own), dim=1)  # (R, K)
-        mask = None
-        if versions > 1:
-            mask = _added(self.came_by, x).view(sentences, 1, versions, -1)  # type: ignore[union-attr]
-        for layer in self.layers:
-            x = layer(x, mask, self.source_mask)
+        self.step.start = self.caches[0].length
+        mask = _added(self.came_by, x) if versions > 1 else None
+        self.step.masks = [None if mask is None else mask.view(sentences, 1, versions, -1)]
+        for each in self.layers:
+            x = each(x)
         for cache in self.caches:
             cache.length += versions
         self.length += 1
-        return self.final(x)
+        return self.norm(x)
 
     def widen(self, versions: int) -> None:
         """So many versions of each sentence from here on."""
@@ -143,9 +162,11 @@ class Tree:
         """Go on with these sentences alone."""
         kept = self.came_by.unflatten(0, (-1, self.versions))[sentences]
         self.came_by = kept.flatten(0, 1)
-        for cache in (*self.caches, *self.sources):
+        for cache in self.caches:
             cache.select(sentences)
-        self.source_mask = None if self.source_mask is None else self.source_mask[sentences]
+        select_sources(self.sources, sentences)
+        mask = self.step.source_mask
+        self.step.source_mask = None if mask is None else mask[sentences]
 
     def _drop(self) -> None:
         """Leave out the tokens that no version came by, once that makes a difference."""
@@ -171,76 +192,3 @@ def _added(keep: Tensor | None, like: Tensor) -> Tensor | None:
         return None
     hidden = like.new_zeros(keep.shape).masked_fill_(~keep, -math.inf)
     return hidden[:, None, None, :]
-
-
-def _layer(
-    block: DecoderBlock, cache: KVCache, source: FrozenKV, rows: int
-) -> Callable[[Tensor, Tensor | None, Tensor | None], Tensor]:
-    attend = _attend(block.attention, cache, rows)
-    look = _look(block.cross_attention, source, rows)
-    consider = think(block.feed_forward, rows)
-    first, second, third = map(
-        norm_function, (block.attention_norm, block.cross_attention_norm, block.feed_forward_norm)
-    )
-    if block.residual is pre_norm:
-
-        def layer(x: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
-            x = x + attend(first(x), mask)  # eq. 15
-            x = x + look(second(x), source_mask)
-            return x + consider(third(x))
-
-    else:
-
-        def layer(x: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
-            x = first(x + attend(x, mask))  # eq. 14
-            x = second(x + look(x, source_mask))
-            return third(x + consider(x))
-
-    return layer
-
-
-def _attend(attention: Attention, cache: KVCache, rows: int) -> Part:
-    """Each version looks at the tokens that it came by."""
-    heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
-    sizes = [heads * width, key_heads * width, key_heads * width]
-    project, output = product(attention.project, rows), product(attention.output, rows)
-
-    def attend(x: Tensor, mask: Tensor | None) -> Tensor:
-        start, sentences = cache.length, cache.keys.shape[0]
-        q, k, v = (
-            each.view(sentences, -1, count, width).transpose(1, 2)
-            for each, count in zip(
-                project(x).split(sizes, -1), (heads, key_heads, key_heads), strict=True
-            )
-        )  # (B, H, W, D), (B, G, W, D), (B, G, W, D)
-        end = start + k.shape[2]
-        cache.keys[:, :, start:end] = k
-        cache.values[:, :, start:end] = v
-        y = F.scaled_dot_product_attention(
-            q,
-            cache.keys.narrow(2, 0, end),
-            cache.values.narrow(2, 0, end),
-            mask,
-            enable_gqa=heads != key_heads,
-        )  # (B, H, W, D)
-        return output(y.transpose(1, 2).reshape(len(x), -1))  # (R, E)
-
-    return attend
-
-
-def _look(attention: Attention, source: FrozenKV, rows: int) -> Part:
-    """All versions look at their sentence's source."""
-    heads, width = attention.heads, attention.head_width
-    queries = slice(0, heads * width)
-    bias = None if attention.project.bias is None else attention.project.bias[queries]
-    project: Function = product(attention.project.weight[queries], rows, bias)
-    output = product(attention.output, rows)
-
-    def look(x: Tensor, mask: Tensor | None) -> Tensor:
-        q = project(x).view(source.keys.shape[0], -1, heads, width).transpose(1, 2)  # (B, H, W, D)
-        y = F.scaled_dot_product_attention(
-            q, source.keys, source.values, mask, enable_gqa=heads != attention.key_heads
-        )
-        return output(y.transpose(1, 2).reshape(len(x), -1))  # (R, E)
-
-    return look

@@ -15,11 +15,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from clearformer.build import inference_caches
 from clearformer.config import ModelConfig, Seq2SeqConfig
-from clearformer.core.cache import KVCache
 from clearformer.core.heads import NextToken, at_least_float32
 from clearformer.core.model import Seq2Seq, Transformer
+from clearformer.inference.caches import StaticKVCache, inference_caches, select_sources
 from clearformer.inference.fast_decode import product
 from clearformer.inference.modes import evaluating
 
@@ -86,15 +85,15 @@ class Growing:
     def make_room(self, tokens: int) -> None:
         needed = self.memory[0].length + tokens
         for cache in self.memory:
-            if isinstance(cache, KVCache) and needed > cache.keys.shape[2]:
-                cache.extend(max(needed, 2 * cache.keys.shape[2]))
+            if isinstance(cache, StaticKVCache) and needed > cache.capacity:
+                cache.grow(max(needed, 2 * cache.capacity))
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         raise NotImplementedError
 
 
 class Translating(Growing):
-    """Targets of sources (B, S): the encoder runs once, and beams share its keys and values."""
+    """Targets of sources (B, S): the encoder runs once; each beam has its keys and values."""
 
     def __init__(
         self, model: Seq2Seq, config: Seq2SeqConfig, source: Tensor, keep: Tensor | None = None
@@ -108,12 +107,11 @@ class Translating(Growing):
     def first(self) -> Tensor:
         return self._logits(torch.full((self.sentences, 1), self.start, device=self.device))
 
-    def select(self, sentences: Tensor) -> None:
-        super().select(sentences)
-        for cache in self.source.caches:
-            cache.select(sentences)
+    def _select_rows(self, rows: Tensor) -> None:
+        super()._select_rows(rows)
+        select_sources(self.source.caches, rows)
         keep = self.source.keep
-        self.source = replace(self.source, keep=None if keep is None else keep[sentences])
+        self.source = replace(self.source, keep=None if keep is None else keep[rows])
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         return self.model.hidden(tokens, self.source, caches=self.memory)

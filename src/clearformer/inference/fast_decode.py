@@ -1,11 +1,12 @@
-"""One more token through a model as one flat function: what blocks do, without the way there.
+"""Decoding one token at a time through flat functions instead of modules.
 
 For a small model the time of a step is not arithmetic but Python: modules that call modules.
-This is `core.block.Block` and `core.attention.Attention` for a single query and a `KVCache`,
-written out, with what is the same in all layers (angles, masks) made once. It is tested equal
-to them; whatever it does not know (other caches, other positions) stays theirs.
+Here are `Block`, `DecoderBlock` and `Attention` of core for a few rows and a `StaticKVCache`,
+written out, with what all layers share (rotations, masks) computed once a step. Models with parts
+that are not written out (`supports`) go through their modules.
 
-Axes: B batch, H heads, G key heads, K keys, D head width, E model width.
+Axes: B sequences with a cache of their own, W queries for each, R = B x W rows, H heads,
+G key heads, K keys, S source tokens, D head width, E model width.
 """
 
 from __future__ import annotations
@@ -13,21 +14,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from inspect import unwrap
-from types import NoneType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.attention import Attention
-from clearformer.core.block import Block, FeedForward, GatedFeedForward, post_norm, pre_norm
-from clearformer.core.cache import Cache, KVCache
+from clearformer.core.block import (
+    Block,
+    DecoderBlock,
+    FeedForward,
+    GatedFeedForward,
+    post_norm,
+    pre_norm,
+)
+from clearformer.core.cache import Cache, FrozenKV
 from clearformer.core.embedding import Embedding
 from clearformer.core.heads import NextToken
 from clearformer.core.kernels import fused
 from clearformer.core.model import Transformer
 from clearformer.core.patterns import Causal, Pattern
-from clearformer.core.positions import ALiBi, Learned, Position, Rotary
+from clearformer.core.positions import Position
+from clearformer.inference.caches import StaticKVCache
 from clearformer.inference.packed_linear import (
     QuickLinear,
     by_one_dnn,
@@ -41,21 +49,17 @@ from clearformer.kernels.fast import fast
 MANY = 64  # rows for which a packed copy of a matrix pays, though it is made for one batch
 
 Function = Callable[[Tensor], Tensor]
-# Cosines (D,) of the place at hand, and sines (D,), those of the first halves negative.
-Turn = tuple[Tensor, Tensor]
-Layer = Callable[[Tensor, int, Turn | None, Tensor | None], Tensor]
 
 
-def understands(model: Transformer, caches: Sequence[Cache]) -> bool:
+def supports(model: Transformer, caches: Sequence[Cache]) -> bool:
     """Whether all of this model is written out here."""
     return (
-        all(type(cache) is KVCache for cache in caches)
+        all(type(cache) is StaticKVCache for cache in caches)
         and not model.training
         and all(
             type(block) is Block
-            and block.residual in (pre_norm, post_norm)
-            and type(block.feed_forward) in (FeedForward, GatedFeedForward)
-            and type(block.attention.position) in (Position, Rotary, ALiBi)
+            and supports_block(block)
+            and supports_scheme(block.attention)
             # A single query makes one row of the table, sparse or not.
             and unwrap(block.attention.kernel) in (fused, fast, blockwise)
             and all(_same_for_all(each, block.attention.heads) for each in model.stack.patterns)
@@ -64,80 +68,117 @@ def understands(model: Transformer, caches: Sequence[Cache]) -> bool:
     )
 
 
+def supports_block(block: Block | DecoderBlock) -> bool:
+    known = type(block.feed_forward) in (FeedForward, GatedFeedForward)
+    return known and block.residual in (pre_norm, post_norm)
+
+
+def supports_scheme(attention: Attention) -> bool:
+    """Whether its bias does not depend on the tokens, and its rotation is of halves."""
+    scheme, width = attention.scheme, attention.head_width
+    if type(scheme).score is not Position.score:
+        return False
+    if type(scheme).rotate is Position.rotate:
+        return True
+    x, place = torch.arange(1.0, width + 1), 3
+    expected = scheme.rotate(x[None, None, None], torch.tensor([place]))[0, 0, 0]
+    return bool(torch.allclose(_rotate(x, _rotation(scheme, place, x, width)), expected))
+
+
 def _same_for_all(pattern: Pattern, heads: int) -> bool:
     """Whether every head of every sequence follows one rule."""
     return len(pattern.by_head(heads)) == len(pattern.by_row(1)) == 1
 
 
-class Flat:
-    """A model for one token at a time, given its caches."""
+class Step:
+    """What the layers share in one step."""
 
-    def __init__(self, model: Transformer, caches: Sequence[KVCache]) -> None:
+    start = 0  # tokens in the caches
+    # Cosines (D,) of the position at hand, and sines (D,), those of the first halves negative.
+    rotation: tuple[Tensor, Tensor] | None = None
+    masks: Sequence[Tensor | None] = (None,)  # for each pattern, as torch's attention takes it
+    source_mask: Tensor | None = None  # (B, 1, 1, S)
+
+
+class FastDecoder:
+    """A model for one token of each sequence at a time, given its caches."""
+
+    def __init__(self, model: Transformer, caches: Sequence[StaticKVCache]) -> None:
         assert isinstance(model.head, NextToken)
-        rows, _, _, capacity, _ = caches[0].room.shape
         self.stack = model.stack
         self.caches = caches
         self.embedding = model.embedding
-        self.embed = _embed(model.embedding, capacity)
-        self.final = norm_function(model.stack.norm)
+        self.embed = _embed(model.embedding, caches[0].capacity)
+        rows = len(caches[0].buffer)
+        self.norm = norm_function(model.stack.norm)
         self.project, self.capped = product(model.head.project, rows), model.head.capped
-        blocks = [block for block in self.stack.blocks if isinstance(block, Block)]
-        layers = [_layer(block, cache) for block, cache in zip(blocks, caches, strict=True)]
-        first = blocks[0].attention
-        self.position = first.position
-        self.half = first.head_width // 2
-        patterns = [self.stack.pattern(layer) for layer in range(len(blocks))]
+        self.step = Step()
+        patterns = [self.stack.pattern(layer) for layer in range(len(caches))]
         self.patterns = list(dict.fromkeys(patterns))  # a mask for each, made once a token
-        kinds = [self.patterns.index(each) for each in patterns]
-        self.steps = list(zip(layers, kinds, strict=True))
+        self.layers = []
+        for block, cache, pattern in zip(self.stack.blocks, caches, patterns, strict=True):
+            assert isinstance(block, Block)
+            self.attention = block.attention
+            attend = self_attention(
+                block.attention, cache, self.step, rows, self.patterns.index(pattern)
+            )
+            parts = (
+                (attend, block.attention_norm),
+                (feed_forward(block.feed_forward, rows), block.feed_forward_norm),
+            )
+            self.layers.append(layer(block, parts))
 
     def __call__(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
         """Logits (B, V) of what follows tokens (B,); keep is (B, K)."""
-        place = self.caches[0].length
+        place, step, attention = self.caches[0].length, self.step, self.attention
         if self.embed is None or keep is not None:
             x = self.embedding(tokens[:, None], keep, start=place)[:, 0]  # (B, E)
         else:
             x = self.embed(tokens, place)  # (B, E)
-        turn = self._turn(place, x)
-        bias = self._bias(place, x)
-        masks = [_mask(pattern, place, keep, bias, x) for pattern in self.patterns]
-        for layer, kind in self.steps:
-            x = layer(x, place, turn, masks[kind])
+        step.start = place
+        step.rotation = _rotation(attention.scheme, place, x, attention.head_width)
+        bias = attention.scheme.bias(attention.heads, 1, place + 1, x)  # (H, 1, K)
+        step.masks = [_mask(pattern, place, keep, bias, x) for pattern in self.patterns]
+        for each in self.layers:
+            x = each(x)
         for cache in self.caches:
             cache.pending = 1
-        return self.capped(self.project(self.final(x)))
+        return self.capped(self.project(self.norm(x)))
 
-    def _turn(self, place: int, x: Tensor) -> Turn | None:
-        if not isinstance(self.position, Rotary):
-            return None
-        # Asked of the position itself: whatever turns a 1 and a 0 turns every pair.
-        ones = torch.cat((x.new_ones(self.half), x.new_zeros(self.half)))[None, None, None]
-        turned = self.position.turn(ones, torch.tensor([place], device=x.device))
-        cosine, sine = turned[0, 0, 0].chunk(2)  # each (D/2,)
-        return torch.cat((cosine, cosine)), torch.cat((-sine, sine))  # each (D,)
 
-    def _bias(self, place: int, x: Tensor) -> Tensor | None:
-        if not isinstance(self.position, ALiBi):
-            return None
-        keys = x.new_empty(1, 1, place + 1, 1)
-        _, bias = self.position.score(x.new_empty(1, 1, 1, 1), keys)
-        return bias  # (H, 1, K)
+def _rotation(
+    scheme: Position, place: int, like: Tensor, width: int
+) -> tuple[Tensor, Tensor] | None:
+    if type(scheme).rotate is Position.rotate:
+        return None
+    # Asked of the scheme itself: whatever rotates a 1 and a 0 rotates every pair.
+    ones = torch.cat((like.new_ones(width // 2), like.new_zeros(width // 2)))[None, None, None]
+    rotated = scheme.rotate(ones, torch.tensor([place], device=like.device))
+    cosine, sine = rotated[0, 0, 0].chunk(2)  # each (D/2,)
+    return torch.cat((cosine, cosine)), torch.cat((-sine, sine))  # each (D,)
+
+
+def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
+    assert rotation is not None
+    cosine, sine = rotation  # each (D,)
+    other = x.roll(cosine.shape[0] // 2, -1)  # each pair's other half
+    return torch.addcmul(x * cosine, other, sine)
 
 
 def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tensor] | None:
     """Vectors (B, E) of tokens (B,) that stand at a place; None for what is not written out."""
-    token, position, scale = embedding.token, embedding.position, embedding.scale
+    token, scale, limit = embedding.token, embedding.scale, embedding.max_length
     if (
         type(token) is not nn.Embedding
-        or type(position) not in (NoneType, Learned)
         or embedding.segment is not None
         or embedding.neighbours is not None
+        or (limit is not None and limit < capacity)  # the embedding says what is wrong
     ):
         return None
     table = token.weight  # (V, E)
-    places = position.table.weight if isinstance(position, Learned) else None  # (length, E)
-    if places is not None and len(places) < capacity:
-        return None  # the position itself says what is wrong
+    every = torch.arange(capacity, device=table.device)
+    added = embedding.scheme.added(every, embedding.width, embedding.position)
+    places = None if added is None else added.to(table.dtype).to(table.device)  # (capacity, E)
     norm = norm_function(embedding.norm)
 
     def embed(tokens: Tensor, place: int) -> Tensor:
@@ -165,86 +206,93 @@ def _mask(
         shown = shown[:, None, None, :]  # (B or 1, 1, 1, K)
     if bias is None:
         return shown
-    bias = bias.to(x.dtype)
     return bias if shown is None else bias.masked_fill(~shown, -math.inf)
 
 
-def _layer(block: Block, cache: KVCache) -> Layer:
-    attend = _attend(block.attention, cache)
-    consider = think(block.feed_forward, rows=cache.room.shape[0])
-    first, second = norm_function(block.attention_norm), norm_function(block.feed_forward_norm)
-    if block.residual is pre_norm:
-
-        def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
-            x = attend(first(x), place, turn, mask).add_(x)  # eq. 15
-            return consider(second(x)).add_(x)
-
-    else:
-
-        def layer(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
-            x = first(attend(x, place, turn, mask).add_(x))  # eq. 14
-            return second(consider(x).add_(x))
-
-    return layer
+# --- the parts of a block ------------------------------------------------------------------------
 
 
-def _attend(attention: Attention, cache: KVCache) -> Layer:
+def layer(block: Block | DecoderBlock, parts: Sequence[tuple[Function, nn.Module]]) -> Function:
+    """The parts of a block with their norms, in residual connections (R, E) -> (R, E)."""
+    steps = [(part, norm_function(norm)) for part, norm in parts]
+
+    def pre(x: Tensor) -> Tensor:
+        for part, norm in steps:
+            x = part(norm(x)).add_(x)  # eq. 15
+        return x
+
+    def post(x: Tensor) -> Tensor:
+        for part, norm in steps:
+            x = norm(part(x).add_(x))  # eq. 14
+        return x
+
+    return pre if block.residual is pre_norm else post
+
+
+def self_attention(
+    attention: Attention, cache: StaticKVCache, step: Step, rows: int, pattern: int = 0
+) -> Function:
+    """Each sequence's W newest tokens (R, E) look at its cache, to which they are added."""
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
-    rows, all_heads = cache.room.shape[0], heads + 2 * key_heads
     project, output = product(attention.project, rows), product(attention.output, rows)
-    remember = _remember(attention)
+    norms = attention.query_norm, attention.key_norm
+    normed = not all(isinstance(norm, nn.Identity) for norm in norms)
+    query_norm, key_norm = map(norm_function, norms)
+    rotates = type(attention.scheme).rotate is not Position.rotate
     grouped = heads != key_heads
 
-    def attend(x: Tensor, place: int, turn: Turn | None, mask: Tensor | None) -> Tensor:
-        batch = x.shape[0]
+    def attend(x: Tensor) -> Tensor:
         # Taken from the cache each time: leaving out rows gives it another tensor.
-        room = cache.room  # (B, 2, G, capacity, D)
-        q = remember(project(x).view(batch, all_heads, 1, width), room.narrow(3, place, 1), turn)
-        keys, values = room.narrow(3, 0, place + 1).unbind(1)  # each (B, G, K, D)
+        buffer = cache.buffer  # (B, 2, G, capacity, D)
+        projected = project(x).view(len(buffer), -1, heads + 2 * key_heads, width).transpose(1, 2)
+        new = projected.shape[2]
+        place = buffer.narrow(3, step.start, new)  # (B, 2, G, W, D)
+        if normed or rotates:
+            both, v = projected.split_with_sizes([heads + key_heads, key_heads], 1)
+            if normed:
+                q, k = both.split_with_sizes([heads, key_heads], 1)
+                both = torch.cat((query_norm(q), key_norm(k)), 1)
+            if rotates:
+                both = _rotate(both, step.rotation)
+            q, k = both.split_with_sizes([heads, key_heads], 1)
+            place.select(1, 0).copy_(k)
+            place.select(1, 1).copy_(v)
+        else:
+            q, k = projected.split_with_sizes([heads, 2 * key_heads], 1)
+            place.copy_(k.unflatten(1, (2, key_heads)))
+        keys, values = buffer.narrow(3, 0, step.start + new).unbind(1)  # each (B, G, K, D)
         y = F.scaled_dot_product_attention(
-            q, keys, values, mask, enable_gqa=grouped
-        )  # (B, H, 1, D)
-        return output(y.view(batch, -1))  # (B, E)
+            q, keys, values, step.masks[pattern], enable_gqa=grouped
+        )  # (B, H, W, D)
+        return output(y.transpose(1, 2).reshape(len(x), -1))  # (R, E)
 
     return attend
 
 
-def _remember(attention: Attention) -> Callable[[Tensor, Tensor, Turn | None], Tensor]:
-    """From all heads of a token (B, H + 2G, 1, D): the queries (B, H, 1, D); keys and values go to
-    their place (B, 2, G, 1, D) in the cache.
-    """
-    heads, key_heads = attention.heads, attention.key_heads
-    norms = attention.query_norm, attention.key_norm
-    normed = not all(isinstance(norm, nn.Identity) for norm in norms)
-    query_norm, key_norm = map(norm_function, norms)
+def cross_attention(attention: Attention, source: FrozenKV, step: Step, rows: int) -> Function:
+    """Every row (R, E) looks at the source of its sequence."""
+    heads, width = attention.heads, attention.head_width
+    queries = slice(0, heads * width)
+    bias = None if attention.project.bias is None else attention.project.bias[queries]
+    project = product(attention.project.weight[queries], rows, bias)
+    output = product(attention.output, rows)
+    grouped = heads != attention.key_heads
 
-    def as_they_are(projected: Tensor, place: Tensor, turn: Turn | None) -> Tensor:
-        q, new = projected.split_with_sizes([heads, 2 * key_heads], 1)
-        place.copy_(new.view(place.shape))
-        return q
+    def attend(x: Tensor) -> Tensor:
+        q = project(x).view(len(source.keys), -1, heads, width).transpose(1, 2)  # (B, H, W, D)
+        y = F.scaled_dot_product_attention(
+            q, source.keys, source.values, step.source_mask, enable_gqa=grouped
+        )
+        return output(y.transpose(1, 2).reshape(len(x), -1))  # (R, E)
 
-    def changed(projected: Tensor, place: Tensor, turn: Turn | None) -> Tensor:
-        both, v = projected.split_with_sizes([heads + key_heads, key_heads], 1)
-        if normed:
-            q, k = both.split_with_sizes([heads, key_heads], 1)
-            both = torch.cat((query_norm(q), key_norm(k)), 1)
-        if turn is not None:
-            cosine, sine = turn  # each (D,)
-            swapped = both.roll(cosine.shape[0] // 2, -1)  # each pair's other half
-            both = torch.addcmul(both * cosine, swapped, sine)
-        q, k = both.split_with_sizes([heads, key_heads], 1)
-        place.select(1, 0).copy_(k)
-        place.select(1, 1).copy_(v)
-        return q
-
-    return changed if normed or isinstance(attention.position, Rotary) else as_they_are
+    return attend
 
 
-def think(feed_forward: nn.Module, rows: int) -> Function:
-    assert isinstance(feed_forward, FeedForward | GatedFeedForward)
-    up, down = product(feed_forward.up, rows), product(feed_forward.down, rows)
-    activation = feed_forward.activation
-    if isinstance(feed_forward, FeedForward):
+def feed_forward(module: nn.Module, rows: int) -> Function:
+    assert isinstance(module, FeedForward | GatedFeedForward)
+    up, down = product(module.up, rows), product(module.down, rows)
+    activation = module.activation
+    if isinstance(module, FeedForward):
         return lambda x: down(activation(up(x)))  # eq. 16
 
     def gated(x: Tensor) -> Tensor:
@@ -281,7 +329,7 @@ def product(linear: nn.Module | Tensor, rows: int, bias: Tensor | None = None) -
         if rows >= MANY:
             return packed_product(weight, bias, rows)
         return lambda x: one_dnn(x, weight, bias)
-    turned = weight.t()  # (I, O)
+    transposed = weight.t()  # (I, O)
     if bias is None:
-        return lambda x: torch.mm(x, turned)
-    return lambda x: torch.addmm(bias, x, turned)
+        return lambda x: torch.mm(x, transposed)
+    return lambda x: torch.addmm(bias, x, transposed)

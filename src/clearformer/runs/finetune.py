@@ -20,7 +20,6 @@ from clearformer import limits, safe_files
 from clearformer.build import build
 from clearformer.config import (
     Classifier,
-    Learned,
     ModelConfig,
     NextToken,
     Origin,
@@ -96,7 +95,7 @@ def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> No
                 f"model.{field.name} is {wanted}, but {where} has {own}: with --from only the "
                 f"head, dropout and a shorter length may differ"
             )
-    if isinstance(source.position, Learned) and asked.length > source.length:
+    if source.position.max_length(source.length) is not None and asked.length > source.length:
         raise ValueError(
             f"model.length is {asked.length}, but {where} has learned {source.length} positions: "
             f"choose at most that"

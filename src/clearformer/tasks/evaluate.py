@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from clearformer import data
 from clearformer.config import HiddenMemory, ModelConfig, RunConfig
-from clearformer.core import cache
 from clearformer.core.cache import Cache
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.inference import modes
+from clearformer.inference.caches import KVMemory
 from clearformer.text import Tokenizer
 
 LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
@@ -185,7 +185,7 @@ def compress_segments(
     assert isinstance(config.past, HiddenMemory)
     segment = config.length if segment is None else segment
     memory = config.past.length if memory is None else memory
-    caches: list[Cache] = [cache.KVMemory(memory) for _ in range(config.layers)]
+    caches: list[Cache] = [KVMemory(memory) for _ in range(config.layers)]
     parts, count, rows = [], 0, 1
     with evaluating(model) as device:
         for piece in data.evaluation_segments(tokens, segment, streams, memory, IGNORE):

@@ -11,7 +11,7 @@ from typing import Literal
 
 from torch import nn
 
-from clearformer.core.block import Block, DecoderBlock, plainly, recomputed
+from clearformer.core.block import Block, DecoderBlock, direct, recompute
 from clearformer.core.stack import Stack
 
 Recompute = int | Literal["attention"] | None
@@ -19,8 +19,8 @@ Recompute = int | Literal["attention"] | None
 
 def apply(model: nn.Module, what: Recompute) -> None:
     """Recompute every `what`-th block of each stack, or attention alone, or nothing (None)."""
-    blocks = (plainly,) if not isinstance(what, int) else (recomputed, *[plainly] * (what - 1))
-    attention = recomputed if what == "attention" else plainly
+    blocks = (direct,) if not isinstance(what, int) else (recompute, *[direct] * (what - 1))
+    attention = recompute if what == "attention" else direct
     for module in model.modules():
         if isinstance(module, Stack):
             module.runs = blocks
