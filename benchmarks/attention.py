@@ -18,12 +18,14 @@ import time
 
 import torch
 
-from clearformer.core import kernels
-from clearformer.core.kernels import Kernel
+from clearformer.core.kernels import Kernel, explicit
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Local, Pattern, Strided
+from clearformer.kernels.blockwise import blockwise
+from clearformer.kernels.fast import fast
 
 HEADS, WIDTH = 8, 256
+KERNELS: dict[str, Kernel] = {"explicit": explicit, "fused": fast, "blockwise": blockwise}
 # Contestant: kernel, pattern for a stride, longest sequence (explicit keeps t x t tables of
 # 8 heads: past 8,192 they do not fit into the memory of an ordinary machine).
 CONTESTANTS = {
@@ -88,7 +90,7 @@ def main() -> None:
         kernel, name, _ = CONTESTANTS[given.only[0]]
         length = int(given.only[1])
         pattern = pattern_of(name, round(math.sqrt(length)))
-        print(json.dumps(measure(getattr(kernels, kernel), pattern, length, given.rounds)))
+        print(json.dumps(measure(KERNELS[kernel], pattern, length, given.rounds)))
         return
     lengths = [n for n in (1024 * 2**i for i in range(20)) if n <= given.most]
     found: dict[str, dict[int, dict[str, float]]] = {name: {} for name in CONTESTANTS}

@@ -29,9 +29,10 @@ from torch.utils.checkpoint import checkpoint
 
 from clearformer.build import build
 from clearformer.config import Dropout
+from clearformer.core.heads import at_once
 from clearformer.core.model import Batch
 from clearformer.families import gpt2
-from clearformer.kernels.vocabulary_loss import at_once, in_chunks
+from clearformer.kernels.vocabulary_loss import in_chunks
 from clearformer.plan.footprint import Ledger
 from clearformer.train import precision, recompute
 from clearformer.train.loss_scaling import suited

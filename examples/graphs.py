@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from clearformer.build import build
 from clearformer.config import Classifier, Full, ModelConfig, NoPosition
-from clearformer.core import patterns
-from clearformer.core.structures import Each
+from clearformer.core.patterns import Each, Graph
 
 COLOURS, MOST = 5, 14
-Example = tuple[patterns.Graph, list[int], list[int], int]  # graph, colours, of nodes, mixed
+Example = tuple[Graph, list[int], list[int], int]  # graph, colours, of nodes, mixed
 
 
 def model_config() -> ModelConfig:
@@ -47,7 +46,7 @@ def example(chance: random.Random) -> Example:
     for node in range(nodes):
         seen = [colours[other] for at, other in edges if at == node]
         answers.append(max(range(COLOURS), key=lambda c, s=seen: (s.count(c), c)))
-    return patterns.Graph(tuple(sorted(edges)), nodes), colours, answers, mixed
+    return Graph(tuple(sorted(edges)), nodes), colours, answers, mixed
 
 
 def batch(several: list[Example]) -> tuple[Tensor, Tensor, Tensor, Tensor, Each]:

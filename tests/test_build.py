@@ -11,30 +11,22 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearformer import config as c
-from clearformer.build import build, caches, outline, pattern
-from clearformer.core import block, cache, heads, kernels, patterns, structures
+from clearformer.build import build, caches, outline
+from clearformer.core import block, cache, heads, kernels, patterns
 from clearformer.core.attention import Attention
 from clearformer.core.positions import Position
 from clearformer.families import FAMILIES, preset
+from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.causal_xl import causal_form
+from clearformer.kernels.fast import fast
+from clearformer.kernels.vocabulary_loss import in_chunks, with_target_padded
 
-PATTERNS = {
-    c.Full(): patterns.Full(),
-    c.Causal(): patterns.Causal(),
-    c.Local(window=3): patterns.Local(3),
-    c.Strided(stride=4): patterns.Strided(4),
-    c.Fixed(stride=4, summary=2): patterns.Fixed(4, 2),
-    c.Graph(edges=((0, 1),), nodes=2): patterns.Graph(((0, 1),), 2),
-    c.Causal() & c.Local(window=3): patterns.Causal() & patterns.Local(3),
-    c.Row(width=3): patterns.Row(3),
-    c.Region(queries=(0, 4), keys=(2, None)): structures.Region((0, 4), (2, None)),
-    c.Shifted(pattern=c.Row(width=3), by=2): structures.Shifted(patterns.Row(3), 2),
-    c.PerHead(patterns=(c.Full(), c.Causal())): structures.PerHead(
-        (patterns.Full(), patterns.Causal())
-    ),
-    c.Full() | (c.Causal() & c.Local(window=3)): patterns.Full()
-    | (patterns.Causal() & patterns.Local(3)),
-}
+PATTERNS = [
+    c.Full(), c.Causal(), c.Local(3), c.Strided(4), c.Row(3), c.Fixed(4, 2), c.Summary(4, 2),
+    c.Graph(((0, 1),), 2), c.Region((0, 4), (2, None)), c.Shifted(c.Row(3), 2),
+    c.PerHead((c.Full(), c.Causal())), c.Causal() & c.Local(3), c.Full() - c.Local(1),
+    c.Full() | (c.Causal() & c.Local(3)),
+]  # fmt: skip
 POSITIONS = {
     c.NoPosition(): (set(), set()),
     c.Learned(): ({"table.weight"}, set()),
@@ -113,16 +105,34 @@ def test_an_outline_is_the_model_without_memory(family, small):
 
 
 @pytest.mark.parametrize("written", PATTERNS, ids=str)
-def test_patterns(written):
-    assert pattern(written) == PATTERNS[written]
+def test_a_model_has_the_patterns_of_its_config(written, small):
+    config = small("generator", patterns=(written, c.Causal()))
+    assert build(config).stack.patterns is config.patterns
+    assert type(written) is getattr(patterns, type(written).__name__)
 
 
-@pytest.mark.parametrize("name", ["fused", "blockwise", "explicit", "loop"])
+KERNELS = {
+    "fused": fast,
+    "blockwise": blockwise,
+    "explicit": kernels.explicit,
+    "loop": kernels.loop,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name, small):
     model = build(small("sparse", kernel=name))
-    assert unwrap(model.stack.blocks[0].attention.kernel) is getattr(kernels, name)
+    assert unwrap(model.stack.blocks[0].attention.kernel) is KERNELS[name]
     read = c.model_from_json(c.to_json(small("sparse", kernel=name)))
     assert read.kernel == name
+
+
+def test_losses_over_a_vocabulary_go_by_chunks(small):
+    assert build(small("gpt2")).head.vocabulary_loss is in_chunks
+    masked = build(small("bert")).head.masked
+    assert (masked.vocabulary_loss, masked.select) == (in_chunks, with_target_padded)
+    plain = heads.NextToken(nn.Linear(4, 7))
+    assert plain.vocabulary_loss is heads.at_once
 
 
 @pytest.mark.parametrize("written", PATTERNS, ids=str)

@@ -1,7 +1,9 @@
 """From a config to modules: the only place that knows both.
 
-Every choice in a config is a value; here each value picks the class that does it. Weights are
-drawn on the CPU before anything is moved or wrapped, so they depend on the seed alone.
+Every choice in a config is a value; here each value picks the class that does it. A model gets
+the fast forms of core's kernels and of the loss over a vocabulary (`kernels/`), which compute the
+same numbers. Weights are drawn on the CPU before anything is moved or wrapped, so they depend on
+the seed alone.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from clearformer import config as c
-from clearformer.core import cache, heads, init, kernels, patterns, structures
+from clearformer.core import cache, heads, init, kernels
 from clearformer.core.attention import Attention
 from clearformer.core.block import (
     Activation,
@@ -26,7 +28,6 @@ from clearformer.core.block import (
     FeedForward,
     GatedFeedForward,
     Residual,
-    RMSNorm,
     gelu_tanh,
     post_norm,
     pre_norm,
@@ -37,29 +38,24 @@ from clearformer.core.embedding import Embedding
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.positions import NoPosition, Position
 from clearformer.core.stack import DecoderStack, Stack
+from clearformer.kernels.blockwise import blockwise, never_compiled
 from clearformer.kernels.causal_xl import causal_form
+from clearformer.kernels.fast import fast
+from clearformer.kernels.vocabulary_loss import in_chunks, with_target_padded
 
 RESIDUALS: dict[str, Residual] = {"pre": pre_norm, "post": post_norm}
-ACTIVATIONS: dict[str, Activation] = {
-    "relu": relu,
-    "gelu": F.gelu,
-    "gelu_tanh": gelu_tanh,
-    "silu": F.silu,
-    "squared_relu": squared_relu,
-    "swiglu": F.silu,
-}
-FEED_FORWARDS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {
-    "relu": FeedForward,
-    "gelu": FeedForward,
-    "gelu_tanh": FeedForward,
-    "silu": FeedForward,
-    "squared_relu": FeedForward,
-    "swiglu": GatedFeedForward,
+FEED_FORWARDS: dict[str, tuple[type[FeedForward] | type[GatedFeedForward], Activation]] = {
+    "relu": (FeedForward, relu),
+    "gelu": (FeedForward, F.gelu),
+    "gelu_tanh": (FeedForward, gelu_tanh),
+    "silu": (FeedForward, F.silu),
+    "squared_relu": (FeedForward, squared_relu),
+    "swiglu": (GatedFeedForward, F.silu),
 }
 KERNELS: dict[str, Callable[[], kernels.Kernel]] = {
-    "fused": lambda: kernels.fused,
+    "fused": lambda: fast,
     # Its tiles are found by plain Python, which torch.compile would follow for minutes.
-    "blockwise": lambda: kernels.never_compiled(kernels.blockwise),
+    "blockwise": lambda: never_compiled(blockwise),
     "explicit": lambda: kernels.explicit,
     "loop": lambda: kernels.loop,
 }
@@ -106,7 +102,7 @@ class NothingDrawn(TorchFunctionMode):
 def transformer(config: c.ModelConfig) -> Transformer:
     table = nn.Embedding(config.vocabulary, config.width)
     blocks = [block(config) for _ in range(config.layers)]
-    stack = Stack(blocks, [pattern(p) for p in config.patterns], final_norm(config))
+    stack = Stack(blocks, config.patterns, final_norm(config))
     return Transformer(embedding(config, table), stack, head(config, table))
 
 
@@ -114,11 +110,11 @@ def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
     table = nn.Embedding(config.vocabulary, config.width)
     sees_all = replace(config, patterns=(c.Full(),))
     encoder = Stack(
-        [block(sees_all) for _ in range(config.layers)], [patterns.Full()], final_norm(config)
+        [block(sees_all) for _ in range(config.layers)], sees_all.patterns, final_norm(config)
     )
     decoder = DecoderStack(
         [decoder_block(config) for _ in range(config.decoder_layers)],
-        [pattern(p) for p in config.patterns],
+        config.patterns,
         final_norm(config),
     )
     return Seq2Seq(
@@ -189,25 +185,25 @@ def attention_output(config: c.ModelConfig) -> Callable[[int, int], nn.Module]:
 
 
 def feed_forward(config: c.ModelConfig) -> nn.Module:
-    return FEED_FORWARDS[config.activation](
-        config.width,
-        config.hidden,
-        ACTIVATIONS[config.activation],
-        bias=config.biases.feed_forward,
-        dropout=config.dropout.hidden,
-    )
+    bias, dropout = config.biases.feed_forward, config.dropout.hidden
+    match config.activation:
+        case str(name):
+            layer, function = FEED_FORWARDS[name]
+            return layer(config.width, config.hidden, function, bias=bias, dropout=dropout)
+        case own:
+            return own.feed_forward(config.width, config.hidden, bias=bias, dropout=dropout)
+
+
+def activation(config: c.ModelConfig) -> Activation:
+    match config.activation:
+        case str(name):
+            return FEED_FORWARDS[name][1]
+        case own:
+            return own
 
 
 def norm(config: c.Norm | None, width: int) -> nn.Module:
-    match config:
-        case c.LayerNorm(epsilon=epsilon):
-            return nn.LayerNorm(width, eps=epsilon)
-        case c.RMSNorm(epsilon=epsilon):
-            return RMSNorm(width, eps=epsilon)
-        case None:
-            return nn.Identity()
-        case _:
-            assert_never(config)
+    return nn.Identity() if config is None else config.module(width)
 
 
 def final_norm(config: c.ModelConfig) -> nn.Module:
@@ -231,59 +227,15 @@ def embedding(config: c.ModelConfig, table: nn.Embedding) -> Embedding:
 
 def position(config: c.ModelConfig) -> Position:
     """The position scheme in its fastest form."""
-    behind = all(looks_behind(each) for each in config.patterns)
+    behind = all(each.is_causal for each in config.patterns)
     return causal_form(config.position) if behind else config.position
-
-
-def looks_behind(config: c.Pattern) -> bool:
-    """Whether nobody can look ahead under this pattern, as far as its form tells."""
-    match config:
-        case c.Causal():
-            return True
-        case c.Both(first=first, second=second):
-            return looks_behind(first) or looks_behind(second)
-        case c.Either(first=first, second=second):
-            return looks_behind(first) and looks_behind(second)
-        case c.PerHead(patterns=several):
-            return all(looks_behind(each) for each in several)
-        case _:
-            return False
-
-
-def pattern(config: c.Pattern) -> patterns.Pattern:
-    match config:
-        case c.Full():
-            return patterns.Full()
-        case c.Causal():
-            return patterns.Causal()
-        case c.Local(window=window):
-            return patterns.Local(window)
-        case c.Strided(stride=stride):
-            return patterns.Strided(stride)
-        case c.Row(width=width):
-            return patterns.Row(width)
-        case c.Fixed(stride=stride, summary=summary):
-            return patterns.Fixed(stride, summary)
-        case c.Graph(edges=edges, nodes=nodes):
-            return patterns.Graph(edges, nodes)
-        case c.Both(first=first, second=second):
-            return pattern(first) & pattern(second)
-        case c.Either(first=first, second=second):
-            return pattern(first) | pattern(second)
-        case c.Region(queries=queries, keys=keys):
-            return structures.Region(queries, keys)
-        case c.Shifted(pattern=inner, by=by):
-            return structures.Shifted(pattern(inner), by)
-        case c.PerHead(patterns=several):
-            return structures.PerHead(tuple(pattern(each) for each in several))
-        case _:
-            assert_never(config)
 
 
 def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
     match config.head:
         case c.NextToken(tied=tied, cap=cap):
-            return heads.NextToken(vocabulary(config, table, config.biases.head, tied), cap)
+            project = vocabulary(config, table, config.biases.head, tied)
+            return heads.NextToken(project, cap, in_chunks)
         case c.MaskedToken():
             return masked_token(config, table)
         case c.Pretraining():
@@ -312,9 +264,11 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
 def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToken:
     return heads.MaskedToken(
         config.width,
-        ACTIVATIONS[config.activation],
+        activation(config),
         norm(config.norm, config.width),
         vocabulary(config, table, bias=True, tied=True),
+        in_chunks,
+        with_target_padded,
     )
 
 

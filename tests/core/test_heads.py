@@ -82,26 +82,6 @@ def test_masked_token_logits_go_through_a_layer_and_a_norm(hidden):
     torch.testing.assert_close(head.loss(hidden, targets), heads.cross_entropy(expected, targets))
 
 
-@pytest.mark.parametrize(
-    ("hidden_places", "rows"), [(0, 0), (1, 1), (64, 64), (65, 128), (128, 128)]
-)
-def test_logits_of_hidden_tokens_are_of_few_sizes(hidden_places, rows):
-    """Another number is hidden in every step; memory of ever other sizes would leave gaps."""
-    head = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
-    sizes = []
-    head.project.register_forward_hook(lambda _, given, logits: sizes.append(len(logits)))
-    hidden = torch.randn(4, 32, WIDTH, requires_grad=True)
-    targets = torch.full((128,), heads.IGNORE)
-    targets[torch.randperm(128)[:hidden_places]] = 1
-    sums, counts = head.loss(hidden, targets.view(4, 32))
-    assert sizes == [rows]
-    assert counts.tolist() == [hidden_places]
-    expected, _ = heads.cross_entropy(head(hidden), targets.view(4, 32))
-    torch.testing.assert_close(sums, expected)
-    found, wanted = (torch.autograd.grad(each.sum(), hidden)[0] for each in (sums, expected))
-    torch.testing.assert_close(found, wanted)
-
-
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_pool_sees_the_real_tokens_only(hidden, pool):
     function, expected = POOLS[pool]

@@ -1,12 +1,27 @@
-"""Who may look at whom: the rules, their composition, and how far influence reaches."""
+"""Patterns: the rules, their composition, and what differs by position, head or sequence."""
 
 import itertools
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
 
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Pattern, Strided
+from clearformer.core.patterns import (
+    Causal,
+    Each,
+    Fixed,
+    Full,
+    Graph,
+    Local,
+    Pattern,
+    PerHead,
+    Region,
+    Row,
+    Shifted,
+    Strided,
+)
 
 RULES = {
     "full": (Full(), lambda i, j: True),
@@ -114,6 +129,16 @@ def test_patterns_are_values():
             lambda: Graph(((-1, 0),), 3),
             "Graph: edge (-1, 0) leaves the nodes 0 to 2; number the nodes from 0 or raise nodes",
         ),
+        (
+            lambda: Graph(((0, 1, 2),), 3),
+            "Graph: edge (0, 1, 2) has 3 nodes, but an edge is a pair: write (query, key)",
+        ),
+        (lambda: Local(1.5), "Local: window is 1.5, but it must be a whole number"),
+        (lambda: PerHead(()), "PerHead: it has no patterns, but it needs at least 1"),
+        (
+            lambda: Each((Causal(),) * 3).by_row(2),
+            "Each: there are 3 patterns for 2 sequences: there must be one for each",
+        ),
     ],
 )
 def test_impossible_numbers_are_refused(make, message):
@@ -124,3 +149,63 @@ def test_impossible_numbers_are_refused(make, message):
 def test_a_pattern_without_a_rule_says_so():
     with pytest.raises(NotImplementedError):
         Pattern().table(2, 2)
+
+
+def test_without_takes_away():
+    assert (Full() - Causal()).draw(3) == "· ■ ■\n· · ■\n· · ·"
+
+
+def test_heads_and_rows_pass_through_compositions():
+    local, strided = Local(2), Strided(3)
+    pattern = Causal() & PerHead((local, strided))
+    assert pattern.by_head(4) == (Causal() & local, Causal() & strided) * 2
+    assert pattern.by_row(2) == (pattern,)
+    assert (Causal() | Each((local, strided))).by_row(2) == (Causal() | local, Causal() | strided)
+    assert Causal().by_head(4) == Causal().by_row(3) == (Causal(),)
+
+
+def test_a_region_is_a_rectangle():
+    assert Region((1, 3), (0, 2)).draw(4) == "· · · ·\n■ ■ · ·\n■ ■ · ·\n· · · ·"
+    assert Region((2, None), (3, None)).draw(4) == "· · · ·\n· · · ·\n· · · ■\n· · · ■"
+
+
+def test_a_shifted_pattern_counts_from_its_place():
+    whole, moved = Row(3).table(9, 9), Shifted(Row(3), 2).table(11, 11)
+    assert torch.equal(moved[2:, 2:], whole)
+
+
+def test_together_they_allow_what_one_of_them_does():
+    both = PerHead((Local(2), Strided(3)))
+    assert torch.equal(both.table(9, 9), (Local(2) | Strided(3)).table(9, 9))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "causal"),
+    [
+        (Causal(), True),
+        (Local(3) & Causal(), True),
+        (Causal() | Full(), False),
+        (PerHead((Causal(), Causal() & Strided(2))), True),
+        (PerHead((Causal(), Full())), False),
+        (Local(3), False),
+        (Causal() - Local(1), False),
+    ],
+    ids=str,
+)
+def test_is_causal_promises_that_nobody_looks_ahead(pattern, causal):
+    assert pattern.is_causal == causal
+    if causal:
+        assert not (pattern.table(9, 9) & ~Causal().table(9, 9)).any()
+
+
+def test_arguments_are_given_by_position_or_by_name():
+    assert Local(3) == Local(window=3)
+    assert Graph(((0, 1),), 2) == Graph(edges=((0, 1),), nodes=2)
+
+
+def test_patterns_are_described_without_torch():
+    script = (
+        "import sys; from clearformer.core.patterns import Causal, Fixed, Graph;"
+        "Causal() & Fixed(4, 1) | Graph(((0, 1),), 2); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

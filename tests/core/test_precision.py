@@ -19,7 +19,9 @@ from clearformer.core.positions import ALiBi, RelativeXL, Rotary
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import quicken
 from clearformer.kernels import vocabulary_loss
+from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.causal_xl import causal_form
+from clearformer.kernels.fast import fast
 
 WIDTH = 8
 LLAMA = {"factor": 8.0, "low": 1.0, "high": 4.0, "length": 8192}
@@ -133,13 +135,11 @@ def test_dropout_in_tiles_is_as_exact_as_its_numbers():
     """1 / (1 - p) was rounded to float32. A value of ones sums up weights and nothing else."""
     q = torch.zeros(1, 1, 64, 2, dtype=torch.float64)
     ones = torch.ones_like(q)
-    y = kernels.blockwise(q, q, ones, Mask(Causal() & Local(1)), None, 0.3)
+    y = blockwise(q, q, ones, Mask(Causal() & Local(1)), None, 0.3)
     assert set(y.unique().tolist()) == {0.0, 1 / 0.7}
 
 
-@pytest.mark.parametrize(
-    "kernel", [kernels.loop, kernels.explicit, kernels.fused, kernels.blockwise]
-)
+@pytest.mark.parametrize("kernel", [kernels.loop, kernels.explicit, kernels.fused, fast, blockwise])
 @pytest.mark.parametrize("pattern", [Causal(), Causal() & Local(2)])
 def test_with_a_dropout_of_one_nothing_is_left(kernel, pattern):
     q, k, v = torch.randn(3, 1, 2, 5, 4, requires_grad=True)

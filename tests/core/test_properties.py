@@ -12,22 +12,36 @@ from clearformer.core.attention import Attention
 from clearformer.core.cache import HiddenMemory, KVCache
 from clearformer.core.kernels import weights
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Row, Strided
+from clearformer.core.patterns import (
+    Causal,
+    Each,
+    Fixed,
+    Full,
+    Graph,
+    Local,
+    PerHead,
+    Region,
+    Row,
+    Shifted,
+    Strided,
+)
 from clearformer.core.positions import (
     ALiBi,
     NoPosition,
     RelativeXL,
     Rotary,
 )
-from clearformer.core.structures import Each, PerHead, Region, Shifted
 from clearformer.inference.caches import KVMemory, StaticKVCache
+from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.causal_xl import causal_form
+from clearformer.kernels.fast import fast, three_products
 
 KERNELS = {
     "loop": kernels.loop,
     "explicit": kernels.explicit,
     "fused": kernels.fused,
-    "blockwise": kernels.blockwise,
+    "fast": fast,
+    "blockwise": blockwise,
 }
 POSITIONS = {
     "none": NoPosition(),
@@ -209,7 +223,7 @@ def test_the_weights_of_a_row_sum_to_one_or_to_zero():
     near(sums, expected)
 
 
-@pytest.mark.parametrize("kernel", ["explicit", "fused", "blockwise"])
+@pytest.mark.parametrize("kernel", ["explicit", "fused", "fast", "blockwise"])
 @pytest.mark.parametrize("learned", [True, False])
 def test_the_lowest_number_is_not_minus_infinity(kernel, learned):
     """A row of it sees what the mask shows, each key alike; hidden keys stay hidden."""
@@ -231,7 +245,7 @@ def test_three_products_have_the_right_derivatives_of_both_orders(mask):
     blind[2] = -math.inf
 
     def blindly(q, k, v, bias):
-        return kernels._in_three_products(q, k, v, mask, bias + blind, 0.0)
+        return three_products(q, k, v, mask, bias + blind, 0.0)
 
     assert gradcheck(blindly, inputs)
     assert gradgradcheck(blindly, inputs)

@@ -9,18 +9,20 @@ from torch import nn
 
 from clearformer.core import basic, heads, kernels
 from clearformer.core.attention import Attention
+from clearformer.core.basic import require_broadcast, require_ids, require_shape
 from clearformer.core.block import Block, FeedForward, GatedFeedForward
 from clearformer.core.cache import HiddenMemory
 from clearformer.core.embedding import Embedding, Neighbours
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full, Graph, Local
 from clearformer.core.positions import ALiBi, Learned, RelativeXL, Rotary
-from clearformer.core.shapes import require_broadcast, require_ids, require_shape
 from clearformer.core.stack import Stack
 from clearformer.inference.caches import StaticKVCache
 from clearformer.kernels import vocabulary_loss
+from clearformer.kernels.blockwise import blockwise
+from clearformer.kernels.fast import fast
 
-KERNELS = [kernels.loop, kernels.explicit, kernels.fused, kernels.blockwise]
+KERNELS = [kernels.loop, kernels.explicit, kernels.fused, fast, blockwise]
 WIDTH, HEADS, KEY_HEADS = 8, 4, 2
 
 
@@ -335,7 +337,7 @@ def test_a_loss_in_chunks_refuses_targets_of_no_class(monkeypatch, smoothing, wr
     """A negative target was taken for class 0 here."""
     monkeypatch.setattr(vocabulary_loss, "CHUNK", 14)  # two rows
     project, rows = nn.Linear(4, 7), torch.randn(5, 4)
-    targets = torch.tensor([0, 6, vocabulary_loss.IGNORE, wrong, 2])
+    targets = torch.tensor([0, 6, heads.IGNORE, wrong, 2])
     message = f"target {wrong} is outside the 7 classes (0 to 6)"
     with torch.set_grad_enabled(learning):
         refused(message, lambda: vocabulary_loss.in_chunks(project, rows, targets, smoothing, None))

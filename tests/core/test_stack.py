@@ -21,8 +21,8 @@ from clearformer.core.cache import NO_CACHE, HiddenMemory
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 from clearformer.core.positions import NoPosition, RelativeXL
-from clearformer.core.reach import reach
 from clearformer.core.stack import DecoderStack, Stack
+from clearformer.explore.reach import reach
 
 WIDTH, HEADS, LENGTH = 8, 2, 8
 
@@ -186,7 +186,7 @@ def test_recomputing_really_runs_the_block_twice(recurrent):
 def test_a_batch_brings_a_structure_of_its_own(small, scrambled):
     """A layer's pattern and the batch's graphs: an output sees what both allow."""
     from clearformer.build import build
-    from clearformer.core.structures import Each
+    from clearformer.core.patterns import Each
 
     config = small("classifier", layers=1)
     model = scrambled(build(config)).eval()

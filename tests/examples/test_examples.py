@@ -78,10 +78,9 @@ def test_digits_are_painted(digits, monkeypatch):
 
 def test_a_pixel_sees_its_row_its_column_and_the_class(digits):
     """A change of a pixel in another row and column, far away, is not felt in one layer."""
-    from clearformer.build import pattern
 
     paint = example("paint")
-    table = pattern(paint.model_config().patterns[0]).table(65, 65)
+    table = paint.model_config().patterns[0].table(65, 65)
     row = table[1 + 8 * 5 + 3]  # the pixel in line 5, column 3
     seen = {divmod(int(place) - 1, 8) for place in row.nonzero() if place > 0}
     assert seen == {(5, 0), (5, 1), (5, 2), (5, 3), *((line, 3) for line in range(5))}
@@ -90,12 +89,11 @@ def test_a_pixel_sees_its_row_its_column_and_the_class(digits):
 
 @pytest.mark.parametrize("name", ["read", "paint"])
 def test_captions_and_pictures_are_one_sequence(digits, name, monkeypatch):
-    from clearformer.build import pattern
 
     captions = example("captions")
     fewer(captions, monkeypatch, 428)
     assert 0 <= captions.main(name, epochs=1) <= 1
-    table = pattern(captions.model_config(name).patterns[0]).table(70, 70)
+    table = captions.model_config(name).patterns[0].table(70, 70)
     letters, pixels = (
         (slice(0, 6), slice(6, 70)) if name == "paint" else (slice(64, 70), slice(0, 64))
     )

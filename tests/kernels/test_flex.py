@@ -5,8 +5,7 @@ import torch
 
 from clearformer.core import kernels
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import Causal, Fixed, Local, Row, Strided
-from clearformer.core.structures import Region, Shifted
+from clearformer.core.patterns import Causal, Fixed, Local, Region, Row, Shifted, Strided
 from clearformer.kernels.flex import flex
 
 PATTERNS = {

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from clearformer.core.patterns import Causal, Fixed, Graph, Local, Row, Strided
-from clearformer.core.structures import Region, Shifted
+from clearformer.core.patterns import Causal, Fixed, Graph, Local, Region, Row, Shifted, Strided
 from clearformer.kernels.tiles import tiles
 
 CPU = torch.device("cpu")

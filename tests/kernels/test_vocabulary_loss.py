@@ -4,12 +4,14 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clearformer.build import build
+from clearformer.core.heads import IGNORE, MaskedToken, at_once, cross_entropy
 from clearformer.kernels import vocabulary_loss
-from clearformer.kernels.vocabulary_loss import IGNORE, at_once, in_chunks
+from clearformer.kernels.vocabulary_loss import in_chunks, with_target_padded
 
 ROWS, WIDTH, WORDS = 23, 8, 31
 
@@ -121,3 +123,25 @@ def test_a_model_learns_the_same(family, small, example, gradients, monkeypatch)
             head.vocabulary_loss = at_once
     for name, value in gradients(model, batch).items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("hidden_places", "rows"), [(0, 0), (1, 1), (64, 64), (65, 128), (128, 128)]
+)
+def test_logits_of_hidden_tokens_are_of_few_sizes(hidden_places, rows):
+    """Another number is hidden in every step; memory of ever other sizes would leave gaps."""
+    head = MaskedToken(
+        WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS), select=with_target_padded
+    )
+    sizes = []
+    head.project.register_forward_hook(lambda _, given, logits: sizes.append(len(logits)))
+    hidden = torch.randn(4, 32, WIDTH, requires_grad=True)
+    targets = torch.full((128,), IGNORE)
+    targets[torch.randperm(128)[:hidden_places]] = 1
+    sums, counts = head.loss(hidden, targets.view(4, 32))
+    assert sizes == [rows]
+    assert counts.tolist() == [hidden_places]
+    expected, _ = cross_entropy(head(hidden), targets.view(4, 32))
+    torch.testing.assert_close(sums, expected)
+    found, wanted = (torch.autograd.grad(each.sum(), hidden)[0] for each in (sums, expected))
+    torch.testing.assert_close(found, wanted)

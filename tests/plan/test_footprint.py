@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from clearformer.config import DataConfig, Dropout, Masking, Muon, RunConfig, TrainConfig
+from clearformer.core.heads import IGNORE
 from clearformer.families import FAMILIES
-from clearformer.kernels.vocabulary_loss import IGNORE
 from clearformer.plan.footprint import example, footprint, rows_of
 
 TRAIN = TrainConfig(lr=1e-3, batch=4, steps=1, precision="float32")

@@ -119,7 +119,7 @@ def test_every_erratum_names_a_test_that_exists():
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=lambda p: p.name)
 def test_core_files_state_their_axes_and_stay_short(path):
     text = path.read_text()
-    assert len(text.splitlines()) <= 260, "one afternoon to read: split it or say less"
+    assert len(text.splitlines()) <= 400, "one afternoon to read: split it or say less"
     if path.name not in {"__init__.py", "init.py"}:
         assert "\nAxes: " in text
 

@@ -31,7 +31,7 @@ class Describe:
     """Draw the attention pattern into this file (.png, .svg or .pdf)."""
 
     def run(self) -> None:
-        from clearformer.build import outline, pattern
+        from clearformer.build import outline
         from clearformer.cli.tables import Terminal, require_picture
         from clearformer.families import preset
         from clearformer.tasks.pattern_checks import name as pattern_name
@@ -53,8 +53,7 @@ class Describe:
             every = len(config.patterns)
             where = "every layer" if every == 1 else f"layers {position}, {position + every}, …"
             length = _telling_length(each, config.length)
-            value = pattern(each)
-            share = value.count(config.length) / config.length**2
+            share = each.count(config.length) / config.length**2
             console.say()
             console.say(
                 f"pattern, {where}: {pattern_name(each)}, {share:.1%} of {config.length}² pairs; "
@@ -62,14 +61,14 @@ class Describe:
                 soft_wrap=True,
             )
             console.say()
-            for line in value.draw(length, cells=16).split("\n"):
+            for line in each.draw(length, cells=16).split("\n"):
                 console.say((line, "blue"))
         if self.picture is not None:
             from clearformer.explore import figures
 
             first = config.patterns[0]
             shown = _telling_length(first, config.length)
-            figures.save(figures.pattern(pattern(first), shown, config.name), self.picture)
+            figures.save(figures.pattern(first, shown, config.name), self.picture)
             console.say()
             console.say(f"picture: {self.picture}")
 

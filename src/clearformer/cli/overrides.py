@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from itertools import pairwise, zip_longest
-from typing import Any
+from typing import Any, Literal
 
-from clearformer.config.codec import classes
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+)
+
+from clearformer.config.codec import classes, is_open
 from clearformer.did_you_mean import nearest
 
 Value = Any  # a dataclass of settings
@@ -132,7 +138,7 @@ def kinds(value: Value, path: str = "") -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
     for field in fields(value) if is_dataclass(value) else ():
-        members = tuple(_members(hints[field.name]))
+        members = _members(hints[field.name])
         own = f"{path}{name(field.name)}"
         if path and len(members) > 1 and is_dataclass(members[0]):
             found[own] = members
@@ -140,13 +146,35 @@ def kinds(value: Value, path: str = "") -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def _members(hint: Any) -> Iterator[Any]:
-    """The types of a union; an open base class stands for every class derived from it."""
-    for each in typing.get_args(hint) or (hint,):
-        if isinstance(each, type) and each.__module__.startswith("clearformer"):
-            yield from classes(each)
-        else:
-            yield each
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The kinds that a setting may be of: a union's members, and what a base class stands for."""
+    members = typing.get_args(hint) or (hint,)
+    if typing.get_origin(hint) not in (None, typing.Union, types.UnionType):
+        return members
+    opened = (classes(m) if is_open(m) else [m] for m in members)
+    return tuple(kind for several in opened for kind in several)
+
+
+def names_of_open_settings() -> ConstructorRegistry:
+    """For the parser: a setting that is a name or a value of one's own is a name on a line."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        members = typing.get_args(info.type)
+        names = [name for m in members if typing.get_origin(m) is Literal for name in m.__args__]
+        if not names or not any(map(is_open, members)):
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="{" + ",".join(names) + "}",
+            instance_from_str=lambda words: words[0],
+            is_instance=lambda value: True,
+            str_from_instance=lambda value: [str(value)],
+            choices=tuple(names),
+        )
+
+    return registry
 
 
 def at(value: Value, path: str) -> Any:

@@ -35,9 +35,8 @@ class Reach:
     """Draw it into this file (.png, .svg or .pdf); without a name into reach.png."""
 
     def run(self) -> None:
-        from clearformer.build import pattern as build_pattern
         from clearformer.cli.tables import require_picture
-        from clearformer.core.reach import reach_with_memory
+        from clearformer.explore.reach import reach_with_memory
         from clearformer.tasks.pattern_checks import remarks, require_sight
 
         require_picture(self.picture)
@@ -54,11 +53,10 @@ class Reach:
                 f"{length} positions and {layers} memories of {memory} make {total:,}, but a table "
                 f"of all pairs is drawn for up to {LONGEST:,}: use a smaller --length or --memory"
             )
-        built = [build_pattern(each) for each in patterns]
         require_sight(patterns, length)
         for line in remarks(patterns, length + memory):
             say(f"note: {line}")
-        several = [built[layer % len(built)] for layer in range(layers)]
+        several = [patterns[layer % len(patterns)] for layer in range(layers)]
         found = reach_with_memory(several, length, memory)
         after = f"after {layers} layers" if layers > 1 else "after 1 layer"
         last = int(found[-1, -length:].sum())

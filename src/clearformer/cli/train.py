@@ -17,7 +17,7 @@ from clearformer import limits
 from clearformer.cli.inputs import announce
 from clearformer.cli.memory_fit import fitted, out_of_memory
 from clearformer.cli.output import tell, tell_text
-from clearformer.cli.overrides import choose, expand, given, spelled
+from clearformer.cli.overrides import choose, expand, given, names_of_open_settings, spelled
 from clearformer.cli.resource_errors import lacking
 from clearformer.cli.signals import Stopping
 from clearformer.cli.standard_streams import optional_output
@@ -330,6 +330,7 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
         default=default,
         args=words,
         config=(tyro.conf.AvoidSubcommands,),
+        registry=names_of_open_settings(),
     )
     # The defaults were chosen by the first word; another one later would be another model's name.
     preset = found.preset  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """What a model and a run are, as plain values: frozen, checked, and the same in JSON.
 
-A choice between kinds is a value of a closed union (`position: Learned | Rotary | ...`), so a
-number that makes sense for one kind only lives in that kind. No torch here: `--help` and
-`families` stay instant. `build.py` turns these values into modules.
+A choice between kinds is a value (`position: Learned | Rotary | ...`), so a number that makes
+sense for one kind only lives in that kind. Patterns are those of `core.patterns`. Nothing here
+loads torch: `--help` and `families` stay instant. `build.py` turns these values into modules.
 """
 
 from clearformer.config.codec import to_json
@@ -19,34 +19,19 @@ from clearformer.config.heads import (
     TokenClassifier,
     UntrainedHead,
 )
+from clearformer.config.layers import Activation, LayerNorm, Norm, RMSNorm
 from clearformer.config.model import (
     AnyModelConfig,
     Biases,
-    Both,
     Cache,
-    Causal,
     Dropout,
-    Either,
-    Fixed,
-    Full,
-    Graph,
     HiddenMemory,
     KVCache,
-    LayerNorm,
-    Local,
     Marks,
     ModelConfig,
     Neighbours,
-    Norm,
-    Pattern,
-    PerHead,
-    Region,
-    RMSNorm,
-    Row,
     Seq2SeqConfig,
-    Shifted,
     Sides,
-    Strided,
     TargetRules,
     model_from_json,
     strides,
@@ -68,6 +53,24 @@ from clearformer.config.run import (
     TrainConfig,
     run_from_json,
 )
+from clearformer.core.patterns import (
+    Both,
+    Causal,
+    Each,
+    Either,
+    Fixed,
+    Full,
+    Graph,
+    Local,
+    Pattern,
+    PerHead,
+    Region,
+    Row,
+    Shifted,
+    Strided,
+    Summary,
+    Without,
+)
 from clearformer.core.positions import (
     ALiBi,
     Grid,
@@ -82,14 +85,14 @@ from clearformer.core.positions import (
 )
 
 __all__ = [
-    "ALiBi", "AdamW", "AnswerSpan", "AnyModelConfig", "Biases", "Both", "Cache", "Causal",
-    "Classifier", "Constant", "Cosine", "DataConfig", "Dropout", "Either", "Features", "Fixed",
-    "Full", "Graph", "Grid", "Head", "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm",
-    "Learned", "Linear", "LinearScaling", "Llama3Scaling", "Local", "Marks", "MaskedToken",
-    "Masking", "ModelConfig", "MultipleChoice", "Muon", "Neighbours", "NextSentence", "NextToken",
-    "NoPosition", "Norm", "Optimizer", "Origin", "Pattern", "PerHead", "Position", "Pretraining",
-    "RMSNorm", "Region", "RelativeXL", "Rotary", "Row", "RunConfig", "Schedule", "Seq2SeqConfig",
-    "Shifted", "Sides", "Sinusoidal", "StableThenDecay", "Strided", "TargetRules",
-    "TokenClassifier", "TrainConfig", "UntrainedHead", "model_from_json", "run_from_json",
-    "strides", "to_json",
+    "ALiBi", "Activation", "AdamW", "AnswerSpan", "AnyModelConfig", "Biases", "Both", "Cache",
+    "Causal", "Classifier", "Constant", "Cosine", "DataConfig", "Dropout", "Each", "Either",
+    "Features", "Fixed", "Full", "Graph", "Grid", "Head", "HiddenMemory", "InverseSqrt", "KVCache",
+    "LayerNorm", "Learned", "Linear", "LinearScaling", "Llama3Scaling", "Local", "Marks",
+    "MaskedToken", "Masking", "ModelConfig", "MultipleChoice", "Muon", "Neighbours", "NextSentence",
+    "NextToken", "NoPosition", "Norm", "Optimizer", "Origin", "Pattern", "PerHead", "Position",
+    "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row", "RunConfig", "Schedule",
+    "Seq2SeqConfig", "Shifted", "Sides", "Sinusoidal", "StableThenDecay", "Strided", "Summary",
+    "TargetRules", "TokenClassifier", "TrainConfig", "UntrainedHead", "Without", "model_from_json",
+    "run_from_json", "strides", "to_json",
 ]  # fmt: skip

@@ -3,14 +3,15 @@
 A dataclass is an object with its class name as `kind`, so a union needs no guessing. Unknown,
 missing or wrong fields are refused by their path, with the nearest name.
 
-A field annotated with a base class that is not itself a dataclass (`Pattern`, `Norm`) is open: it
-takes every dataclass derived from that base that has been defined so far, so a user's own class
+A field annotated with a base class (`Pattern`, `Norm`: no dataclass, or an abstract one) is open:
+it takes every dataclass derived from that base that has been defined so far, so a user's own class
 is read like a built-in one. Nothing is ever imported because a file names it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import types
 import typing
@@ -61,10 +62,10 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
             raise ValueError(f"{path} has {len(data)} entries, but it must have {len(items)}")
         pairs = enumerate(zip(items, data, strict=True))
         return tuple(from_json(item, entry, f"{path}[{i}]") for i, (item, entry) in pairs)
+    if is_open(annotation):
+        return _decode_kind((annotation,), data, path)
     if dataclasses.is_dataclass(annotation):
         return _decode_dataclass(annotation, data, path)
-    if _is_class(annotation):
-        return _decode_kind((annotation,), data, path)
     # JSON writes 1.0 as 1 in some hands; the other way round would lose something.
     if annotation is float and isinstance(data, int) and not isinstance(data, bool):
         if abs(data) > sys.float_info.max:
@@ -83,17 +84,12 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
 def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
     if data is None and types.NoneType in members:
         return None
-    kinds = tuple(m for m in members if _is_class(m))
+    kinds = tuple(m for m in members if dataclasses.is_dataclass(m) or is_open(m))
     plain = [m for m in members if m is not types.NoneType and m not in kinds]
     if plain and not (kinds and isinstance(data, dict)):
         # A number or one of a few words: what it is decides how it is read.
         return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
     return _decode_kind(kinds, data, path)
-
-
-def _is_class(annotation: Any) -> bool:
-    """Whether this is a dataclass or the open base of some, and not a number or a text."""
-    return isinstance(annotation, type) and annotation not in (*_KINDS_OF_VALUE, types.NoneType)
 
 
 def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
@@ -105,9 +101,10 @@ def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
     known = classes(*members)
     found = [each for each in known if each.__name__ == kind]
     if not found:
-        own = isinstance(kind, str) and not all(map(dataclasses.is_dataclass, members))
+        own = isinstance(kind, str) and any(map(is_open, members))
         advice = " (if it is a class of your own, import the module that defines it first)"
-        hint = nearest(str(kind), [each.__name__ for each in known])
+        names = [each.__name__ for each in known]
+        hint = nearest(str(kind), names) if names else "no such class is defined"
         raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")
     if len(found) > 1:
         raise ValueError(
@@ -121,16 +118,24 @@ def classes(*members: Any) -> list[type]:
     """The dataclasses that these are or, where one is an open base, that are derived from it."""
     found: dict[str, type] = {}
     for member in members:
-        for each in (member,) if dataclasses.is_dataclass(member) else _derived(member):
+        for each in _derived(member) if is_open(member) else (member,):
             # A class that is defined again, as a notebook's cell does, replaces the first.
             found[_full_name(each)] = each
     return list(found.values())
 
 
+def is_open(annotation: Any) -> bool:
+    """Whether this is a base class that other classes are to be derived from."""
+    if not isinstance(annotation, type) or annotation in (*_KINDS_OF_VALUE, types.NoneType):
+        return False
+    return not dataclasses.is_dataclass(annotation) or inspect.isabstract(annotation)
+
+
 def _derived(base: type) -> Iterator[type]:
-    """Every dataclass derived from `base` that is defined by now, but for private bases."""
-    for each in base.__subclasses__():
-        if dataclasses.is_dataclass(each) and not each.__name__.startswith("_"):
+    """Every dataclass derived from `base` that is defined by now, but for bases in between."""
+    subclasses: list[type] = base.__subclasses__()
+    for each in subclasses:
+        if not is_open(each) and not each.__name__.startswith("_"):
             yield each
         yield from _derived(each)
 
@@ -148,7 +153,7 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
     hints = typing.get_type_hints(annotation)
     known = [f.name for f in dataclasses.fields(annotation)]
     given: dict[str, Any] = {
-        name if name in known else FORMER_FIELDS.get(name, name): value
+        name if name in known else FORMER_FIELDS.get(str(name), str(name)): value
         for name, value in data.items()
         if name != "kind"
     }

@@ -4,132 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from clearformer import limits
 from clearformer.config.codec import from_json, require
 from clearformer.config.heads import Head
+from clearformer.config.layers import Activation, ActivationName, LayerNorm, Norm
+from clearformer.core.patterns import (
+    Both,
+    Either,
+    Fixed,
+    Local,
+    Pattern,
+    PerHead,
+    Row,
+    Shifted,
+    Strided,
+)
 from clearformer.core.positions import Position
 
 # --- patterns ------------------------------------------------------------------------------
-
-
-class Composable:
-    """Patterns compose in a config as they do in `core.patterns`: `&` is both, `|` either."""
-
-    def __and__(self, other: Any) -> Both:
-        return Both(first=self, second=other)  # type: ignore[arg-type]
-
-    def __or__(self, other: Any) -> Either:
-        return Either(first=self, second=other)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Full(Composable):
-    """Everyone sees everyone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Causal(Composable):
-    """Only itself and what came before."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Local(Composable):
-    """Fewer than `window` places away."""
-
-    window: int
-
-    def __post_init__(self) -> None:
-        require(self, "window", self.window >= 1, "at least 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Strided(Composable):
-    """A whole number of strides away."""
-
-    stride: int
-
-    def __post_init__(self) -> None:
-        require(self, "stride", self.stride >= 1, "at least 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row(Composable):
-    """The own row of a picture `width` pixels wide; its column is Strided."""
-
-    width: int
-
-    def __post_init__(self) -> None:
-        require(self, "width", self.width >= 1, "at least 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fixed(Composable):
-    """The own block of `stride` places, and the last `summary` places of every block."""
-
-    stride: int
-    summary: int
-
-    def __post_init__(self) -> None:
-        require(self, "stride", self.stride >= 1, "at least 1")
-        require(self, "summary", 1 <= self.summary <= self.stride, "between 1 and the stride")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Graph(Composable):
-    """Just the listed (query, key) edges."""
-
-    edges: tuple[tuple[int, int], ...]
-    nodes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Both(Composable):
-    """What two patterns both allow."""
-
-    first: Pattern
-    second: Pattern
-
-
-@dataclass(frozen=True, kw_only=True)
-class Either(Composable):
-    """What at least one of two patterns allows."""
-
-    first: Pattern
-    second: Pattern
-
-
-@dataclass(frozen=True, kw_only=True)
-class Region(Composable):
-    """Queries from one stretch of positions look at keys of another; no end: to the last."""
-
-    queries: tuple[int, int | None]
-    keys: tuple[int, int | None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shifted(Composable):
-    """A pattern whose positions count from `by`."""
-
-    pattern: Pattern
-    by: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerHead(Composable):
-    """A pattern of its own for each head; fewer patterns than heads go round."""
-
-    patterns: tuple[Pattern, ...]
-
-    def __post_init__(self) -> None:
-        require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
-
-
-Pattern = (
-    Full | Causal | Local | Strided | Row | Fixed | Graph
-    | Both | Either | Region | Shifted | PerHead
-)  # fmt: skip
 
 
 def strides(pattern: Pattern) -> tuple[int, ...]:
@@ -143,30 +37,11 @@ def strides(pattern: Pattern) -> tuple[int, ...]:
             return strides(inner)
         case PerHead(patterns=several):
             return tuple(size for each in several for size in strides(each))
-        case Full() | Causal() | Graph() | Region():
-            return ()
         case _:
-            assert_never(pattern)
+            return ()
 
 
-# --- norms, caches -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerNorm:
-    """Mean zero, variance one, then a learned scale and shift."""
-
-    epsilon: float = 1e-5
-
-
-@dataclass(frozen=True, kw_only=True)
-class RMSNorm:
-    """Mean square one, then a learned scale."""
-
-    epsilon: float = 1e-6
-
-
-Norm = LayerNorm | RMSNorm
+# --- caches --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +123,7 @@ class ModelConfig:
     heads: int
     hidden: int
     residual: Literal["pre", "post"]
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "squared_relu", "swiglu"]
+    activation: ActivationName | Activation
     position: Position
     patterns: tuple[Pattern, ...]
     head: Head

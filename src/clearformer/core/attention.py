@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.core.basic import require_shape
 from clearformer.core.cache import NO_CACHE, Cache, FrozenKV
 from clearformer.core.kernels import Kernel, fused
 from clearformer.core.masks import Mask
 from clearformer.core.positions import NoPosition, Position
-from clearformer.core.shapes import require_shape
 
 
 class Attention(nn.Module):

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.core.basic import require_ids, require_shape
 from clearformer.core.masks import first_kept, require_keep
 from clearformer.core.positions import NoPosition, Position
-from clearformer.core.shapes import require_ids, require_shape
 
 
 class Neighbours(nn.Module):

@@ -1,81 +1,162 @@
-"""What the last hidden states are good for: the next token, a hidden token, a class of a text or
-of every token.
+"""Heads: hidden states to logits and a loss, for tokens, masked tokens and classes.
 
 A head gives logits, and the loss as a sum over its valid targets together with their number,
 one entry for each objective; whoever trains divides, once, over the whole batch.
 
-Axes: B batch, T tokens, E model width, P width after pooling, V vocabulary, C classes.
+Axes: B batch, T tokens, R rows (tokens of a batch), E model width, V vocabulary, C classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.core.basic import require_shape
 from clearformer.core.block import Activation
 from clearformer.core.masks import first_kept, last_kept, require_keep
-from clearformer.core.shapes import require_shape
-from clearformer.kernels.vocabulary_loss import IGNORE as IGNORE
-from clearformer.kernels.vocabulary_loss import SumAndCount as SumAndCount
-from clearformer.kernels.vocabulary_loss import VocabularyLoss, capped, in_chunks, require_targets
-from clearformer.kernels.vocabulary_loss import cross_entropy as cross_entropy
+
+IGNORE = -100  # the target of a position that has none
 
 Pool = Callable[[Tensor, Tensor | None], Tensor]
+SumAndCount = tuple[Tensor, Tensor]
+# (project, rows (R, E), targets (R,), smoothing, cap) to a sum and a count
+VocabularyLoss = Callable[[nn.Linear, Tensor, Tensor, float, float | None], SumAndCount]
+# (hidden (B, T, E), targets (B, T)) to the rows of which a loss is computed, and their targets
+Select = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> SumAndCount:
+    """Sum of -log p(target) over the valid targets, and how many they are: each (1,).
+
+    Logits are (..., V) and targets (...), each a class from 0 to V - 1, or IGNORE.
+    """
+    require_targets(targets, logits.shape[:-1])
+    # The sum of many small logarithms is the first thing half precision loses.
+    rows = at_least_float32(logits).flatten(0, -2)  # (B*T, V)
+    with targets_explained(targets, logits.shape[-1]):
+        total = F.cross_entropy(
+            rows, targets.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
+        )
+    return total[None], (targets != IGNORE).sum()[None]
+
+
+def require_targets(targets: Tensor, shape: Sequence[int]) -> None:
+    """A target for each place: targets of another shape could meet the wrong logits."""
+    require_shape("targets", targets, shape, "give each place a target, or IGNORE")
+    if targets.dtype != torch.int64:
+        raise ValueError(
+            f"targets: the dtype is {targets.dtype}, but it must be torch.int64: use targets.long()"
+        )
+
+
+@contextmanager
+def targets_explained(targets: Tensor, classes: int) -> Iterator[None]:
+    """Say which target has no class, where torch noticed one.
+
+    torch checks targets while it computes; checking them first would wait for the device.
+    """
+    try:
+        yield
+    except (IndexError, RuntimeError):
+        valid = targets[targets != IGNORE]
+        wrong = valid[(valid < 0) | (valid >= classes)].tolist()
+        if not wrong:
+            raise
+        raise ValueError(
+            f"target {wrong[0]} is outside the {classes} classes (0 to {classes - 1}), and is not "
+            f"{IGNORE}, which stands for no target: was it made for another model?"
+        ) from None
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """In float32, or in float64 if that is what they are."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def capped(logits: Tensor, cap: float | None) -> Tensor:
+    """Every logit between -cap and cap, smoothly."""
+    return logits if cap is None else cap * torch.tanh(logits / cap)
+
+
+def at_once(
+    project: nn.Linear, rows: Tensor, targets: Tensor, smoothing: float, cap: float | None
+) -> SumAndCount:
+    """Eq. 23: all logits (R, V), then their cross-entropy."""
+    return cross_entropy(capped(project(rows), cap), targets, smoothing)
+
+
+def with_target(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions that have a target, as rows (R, E), and their targets (R,)."""
+    places = targets != IGNORE  # (B, T)
+    return hidden[places], targets[places]
 
 
 class Head(nn.Module):
-    """What heads share: in training, `smoothing` of a target's probability goes to all classes."""
+    """Base of trained heads: logits, and their cross-entropy.
+
+    In training `smoothing` of a target's probability goes to all classes.
+    """
 
     smoothing: float = 0.0
-    vocabulary_loss: VocabularyLoss = staticmethod(in_chunks)
 
-    def cross_entropy(self, logits: Tensor, targets: Tensor) -> SumAndCount:
-        return cross_entropy(logits, targets, self.smoothing if self.training else 0.0)
+    @property
+    def label_smoothing(self) -> float:
+        return self.smoothing if self.training else 0.0
 
-    def over_words(
-        self, project: nn.Linear, rows: Tensor, targets: Tensor, cap: float | None = None
-    ) -> SumAndCount:
-        """The loss of rows (R, E) that `project` turns into logits, for targets (R,)."""
-        smoothing = self.smoothing if self.training else 0.0
-        return self.vocabulary_loss(project, rows, targets, smoothing, cap)
+    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+        return cross_entropy(self(hidden, keep), targets, self.label_smoothing)
 
 
 class NextToken(Head):
-    """A score for each word of the vocabulary; `project` may share the embedding's weight.
+    """A logit for each word of the vocabulary; `project` may share the embedding's weight.
 
     A `cap` keeps every logit between -cap and cap, smoothly.
     """
 
-    def __init__(self, project: nn.Linear, cap: float | None = None) -> None:
+    def __init__(
+        self,
+        project: nn.Linear,
+        cap: float | None = None,
+        vocabulary_loss: VocabularyLoss = at_once,
+    ) -> None:
         super().__init__()
         self.project = project
         self.cap = cap
+        self.vocabulary_loss = vocabulary_loss
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.capped(self.project(hidden))  # (B, T, V)
 
     def capped(self, logits: Tensor) -> Tensor:
-        """What the cap makes of logits; without one they stay as they are."""
         return capped(logits, self.cap)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
         require_targets(targets, hidden.shape[:-1])
-        rows = hidden.flatten(0, -2)  # (B*T, E)
-        return self.over_words(self.project, rows, targets.flatten(), self.cap)  # eq. 23
+        rows, own = hidden.flatten(0, -2), targets.flatten()  # (B*T, E), (B*T,)
+        return self.vocabulary_loss(self.project, rows, own, self.label_smoothing, self.cap)
 
 
 class MaskedToken(Head):
     """BERT's: one more layer and a norm before the vocabulary."""
 
     def __init__(
-        self, width: int, activation: Activation, norm: nn.Module, project: nn.Linear
+        self,
+        width: int,
+        activation: Activation,
+        norm: nn.Module,
+        project: nn.Linear,
+        vocabulary_loss: VocabularyLoss = at_once,
+        select: Select = with_target,
     ) -> None:
         super().__init__()
         self.transform = nn.Linear(width, width)
         self.activation = activation
         self.norm = norm
         self.project = project
+        self.vocabulary_loss = vocabulary_loss
+        self.select = select
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self._transformed(hidden))  # (..., V)
@@ -84,21 +165,11 @@ class MaskedToken(Head):
         return self.norm(self.activation(self.transform(hidden)))  # (..., E)
 
     def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        # Logits of the hidden places alone: those of the others would only be ignored.
+        # Logits of the masked positions alone: those of the others would only be ignored.
         require_targets(targets, hidden.shape[:-1])
-        places = targets != IGNORE  # (B, T)
-        rows, own = _filled_up(hidden[places], targets[places])
-        return self.over_words(self.project, self._transformed(rows), own)
-
-
-def _filled_up(rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows without a target added, up to the next multiple of 64; a few rows stay as they are.
-
-    Logits are large, and of another size in every step, since another number is hidden: what one
-    step frees never quite fits the next, and the process grows for as long as it runs.
-    """
-    spare = -len(rows) % 64 if len(rows) > 64 else 0
-    return F.pad(rows, (0, 0, 0, spare)), F.pad(targets, (0, spare), value=IGNORE)
+        rows, own = self.select(hidden, targets)
+        rows = self._transformed(rows)
+        return self.vocabulary_loss(self.project, rows, own, self.label_smoothing, None)
 
 
 def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
@@ -128,19 +199,18 @@ def mean_max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
 def first_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     """The first real token: BERT's <cls>."""
     _require_sequences(hidden, keep)
-    if keep is None:
-        return hidden[:, 0]  # (B, E)
-    rows = torch.arange(hidden.shape[0], device=hidden.device)
-    return hidden[rows, first_kept(keep)]  # (B, E)
+    return hidden[:, 0] if keep is None else _at(hidden, first_kept(keep))  # (B, E)
 
 
 def last_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
     """The last real token: the only one that has seen the whole text in a causal model."""
     _require_sequences(hidden, keep)
-    if keep is None:
-        return hidden[:, -1]  # (B, E)
-    rows = torch.arange(hidden.shape[0], device=hidden.device)
-    return hidden[rows, last_kept(keep)]  # (B, E)
+    return hidden[:, -1] if keep is None else _at(hidden, last_kept(keep))  # (B, E)
+
+
+def _at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """One token of each sequence: (B, T, E) at (B,) to (B, E)."""
+    return hidden[torch.arange(hidden.shape[0], device=hidden.device), positions]
 
 
 def _require_sequences(hidden: Tensor, keep: Tensor | None) -> None:
@@ -179,9 +249,6 @@ class Classifier(Head):
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(self.pool(hidden, keep)))  # (B, C)
 
-    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return self.cross_entropy(self(hidden, keep), targets)
-
 
 class TokenClassifier(Head):
     """One class for every token."""
@@ -193,9 +260,6 @@ class TokenClassifier(Head):
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(hidden))  # (B, T, C)
-
-    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return self.cross_entropy(self(hidden, keep), targets)
 
 
 class Features(nn.Module):

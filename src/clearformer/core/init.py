@@ -1,4 +1,4 @@
-"""How weights begin: one function for each published recipe.
+"""Initial weights: one function for each published recipe.
 
 Each takes a finished model and draws its weights anew. They differ in the spread of the
 matrices and in how they treat the two projections that write into the residual stream
@@ -122,5 +122,6 @@ def _own_outputs(model: nn.Module) -> Iterator[nn.Linear]:
 
 
 def _zero_bias(module: nn.Module) -> None:
-    if isinstance(getattr(module, "bias", None), nn.Parameter):
-        nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+    bias = getattr(module, "bias", None)
+    if isinstance(bias, nn.Parameter):
+        nn.init.zeros_(bias)

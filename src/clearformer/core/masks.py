@@ -1,4 +1,4 @@
-"""Who may look at whom in this batch: a static pattern, and the padding of the moment.
+"""Masks: a pattern and the padding of a batch.
 
 Axes: B batch, H heads, Q queries, K keys.
 """
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clearformer.core.basic import require_shape
 from clearformer.core.patterns import Causal, Full, Pattern
-from clearformer.core.shapes import require_shape
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A static pattern and this batch's padding: `keep` (B, K) is True where one may look."""
+    """A pattern and this batch's padding: `keep` (B, K) is False where a key is padding."""
 
     pattern: Pattern = Full()
     keep: Tensor | None = None
@@ -22,20 +22,15 @@ class Mask:
     def __post_init__(self) -> None:
         if self.keep is not None:
             _require_boolean(self.keep)
-            require_shape(
-                "keep",
-                self.keep,
-                ("batch", "keys"),
-                "give each sequence a row, and each key a place",
-            )
+            advice = "give each sequence a row, and each key a place"
+            require_shape("keep", self.keep, ("batch", "keys"), advice)
 
     def hides_nothing(self, queries: int) -> bool:
         """Whether no pair is forbidden, so that a kernel need not look at the table."""
         # A single query is the last position (suffix alignment): causality hides nothing from it.
         # The very classes: a subclass may have another rule.
         kind = type(self.pattern)
-        open_to_all = kind is Full or (kind is Causal and queries == 1)
-        return self.keep is None and open_to_all
+        return self.keep is None and (kind is Full or (kind is Causal and queries == 1))
 
     def is_triangle(self, queries: int, keys: int) -> bool:
         """Whether this is exactly torch's `is_causal`, which aligns as we do only when Q = K."""
@@ -43,9 +38,8 @@ class Mask:
 
     def table(self, q: Tensor, k: Tensor) -> Tensor:
         """True where query may look at key, broadcasting to (B, H, Q, K)."""
-        require_shape(
-            "q", q, ("batch", "heads", "queries", "width"), "pass q[None] for one sequence"
-        )
+        wanted = ("batch", "heads", "queries", "width")
+        require_shape("q", q, wanted, "pass q[None] for one sequence")
         (batch, heads, queries), keys = q.shape[:3], k.shape[-2]
         self.require_fitting(batch, queries, keys)
         keep = None if self.keep is None else self.keep[:, None, None, :]  # (B, 1, 1, K)

@@ -1,24 +1,158 @@
-"""Who may look at whom: every pattern there is.
+"""Attention patterns: which query positions may look at which key positions.
 
-Dense ones (`Full`, `Causal`), the sparse ones of the Sparse Transformer (`Local`, `Strided`,
-`Fixed`), pictures (`Row`; a column is `Strided`), and graphs. `rules.py` says what a pattern is
-and how two of them compose, `structures.py` how one differs by place, head or sequence.
+A pattern is a frozen value with one rule, `allows(query, key)`. It knows nothing about batches or
+padding (that is `masks.Mask`). Patterns compose: `Causal() & Local(128)` looks back at most 127
+positions, `Local(8) | Strided(8)` is the strided pattern of the Sparse Transformer,
+`Full() - Local(1)` sees everyone but itself.
 
-Axes: Q queries, K keys, T tokens.
+A config holds these same values, so torch is imported only where a tensor is made. Your own
+pattern is a frozen dataclass derived from `Pattern` with a rule of its own.
+
+Axes: B batch, H heads, Q queries, K keys.
 """
 
+from __future__ import annotations
+
+import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-from clearformer.core.rules import Both, Either, Part, Pattern, Without
 
-__all__ = [
-    "Both", "Causal", "Either", "Fixed", "Full", "Graph", "Local", "Pattern", "Row", "Strided",
-    "Summary", "Without",
-]  # fmt: skip
+class Pattern:
+    """Base of all patterns: `allows` is the rule, everything else follows from it."""
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        """True where the query position may look at the key position; broadcasts."""
+        raise NotImplementedError
+
+    def __and__(self, other: Pattern) -> Both:
+        return Both(self, other)
+
+    def __or__(self, other: Pattern) -> Either:
+        return Either(self, other)
+
+    def __sub__(self, other: Pattern) -> Without:
+        return Without(self, other)
+
+    def by_head(self, heads: int) -> tuple[Pattern, ...]:
+        """One pattern for all heads, or one for each."""
+        return (self,)
+
+    def by_row(self, batch: int) -> tuple[Pattern, ...]:
+        """One pattern for all sequences of a batch, or one for each."""
+        return (self,)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query sees a later key, as far as the form of the pattern tells."""
+        return False
+
+    def table(self, queries: int, keys: int, device: torch.device | str | None = None) -> Tensor:
+        """The rule for the last `queries` of `keys` positions, as a (Q, K) table of booleans.
+
+        Suffix alignment, once and for all: queries are the *last* positions, so training,
+        cached decoding, chunks and memories all follow one rule.
+        """
+        import torch
+
+        key = torch.arange(keys, device=device)  # (K,)
+        return self.allows(key[keys - queries :, None], key[None, :])  # (Q, K)
+
+    def count(self, length: int) -> int:
+        """How many (query, key) pairs are allowed in a sequence of `length` positions."""
+        import torch
+
+        key = torch.arange(length)
+        # A few rows at a time: the whole table of a long sequence would not fit in memory.
+        rows = key.split(max(1, 2**24 // max(length, 1)))
+        return sum(int(self.allows(query[:, None], key[None, :]).sum()) for query in rows)
+
+    def density(self, length: int, cells: int) -> Tensor:
+        """The table of a long sequence, coarsened: the share allowed in each of cells² cells."""
+        import torch
+
+        bounds = torch.linspace(0, length, cells + 1).round().long()
+        key = torch.arange(length)
+        inside = torch.bucketize(key, bounds[1:], right=True)  # the cell of each position
+        rows = []
+        for query in key.split((bounds[1:] - bounds[:-1]).tolist()):
+            share = self.allows(query[:, None], key[None, :]).float().mean(dim=0)  # (K,)
+            rows.append(torch.zeros(cells).index_add(0, inside, share))
+        return torch.stack(rows) / torch.bincount(inside, minlength=cells)  # (cells, cells)
+
+    def draw(self, length: int, cells: int = 32) -> str:
+        """The table as text: a row for each query, a filled square for each key it may see.
+
+        Past `cells` positions a square stands for several, the fuller the more of them are seen.
+        """
+        table = self.density(length, min(length, cells)).tolist()
+        # Rounded up: a single edge must not vanish.
+        return "\n".join(" ".join("·░▒▓■"[math.ceil(4 * share)] for share in row) for row in table)
+
+
+@dataclass(frozen=True)
+class _Pair(Pattern):
+    """Base of what is made from two patterns."""
+
+    first: Pattern
+    second: Pattern
+
+    def by_head(self, heads: int) -> tuple[Pattern, ...]:
+        return self._each(self.first.by_head(heads), self.second.by_head(heads))
+
+    def by_row(self, batch: int) -> tuple[Pattern, ...]:
+        return self._each(self.first.by_row(batch), self.second.by_row(batch))
+
+    def _each(self, first: tuple[Pattern, ...], second: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+        count = max(len(first), len(second))
+        pairs = zip(first * (count // len(first)), second * (count // len(second)), strict=True)
+        return tuple(type(self)(*pair) for pair in pairs)
+
+
+@dataclass(frozen=True)
+class Both(_Pair):
+    """What two patterns both allow; written `first & second`."""
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.first.allows(query, key) & self.second.allows(query, key)
+
+    @property
+    def is_causal(self) -> bool:
+        return self.first.is_causal or self.second.is_causal
+
+
+@dataclass(frozen=True)
+class Either(_Pair):
+    """What at least one of two patterns allows; written `first | second`."""
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.first.allows(query, key) | self.second.allows(query, key)
+
+    @property
+    def is_causal(self) -> bool:
+        return self.first.is_causal and self.second.is_causal
+
+
+@dataclass(frozen=True)
+class Without(_Pair):
+    """What the first pattern allows and the second does not; written `first - second`."""
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.first.allows(query, key) & ~self.second.allows(query, key)
+
+
+class _Sized(Pattern):
+    """Base of patterns whose fields are sizes: whole numbers, at least 1."""
+
+    def __post_init__(self) -> None:
+        for name in vars(self):
+            _require_positive(self, name)
 
 
 @dataclass(frozen=True)
@@ -26,8 +160,7 @@ class Full(Pattern):
     """Everyone sees everyone."""
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(query.shape, key.shape)
-        return torch.ones(shape, dtype=torch.bool, device=query.device)
+        return (query == query) & (key == key)
 
 
 @dataclass(frozen=True)
@@ -37,142 +170,90 @@ class Causal(Pattern):
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return key <= query
 
+    @property
+    def is_causal(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
-class Local(Pattern):
-    """Fewer than `window` places away, on either side; `Local(1)` sees only itself."""
+class Local(_Sized):
+    """Fewer than `window` positions away, on either side; `Local(1)` sees only itself."""
 
     window: int
 
-    def __post_init__(self) -> None:
-        _require_positive("Local", "window", self.window)
-
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return (query - key).abs() < self.window
-
-    def most_keys(self, keys: int) -> int:
-        return min(keys, 2 * self.window - 1)
-
-    def candidates(self, queries: Tensor, keys: range) -> Tensor:
-        low, high = int(queries.min()) - self.window, int(queries.max()) + self.window
-        return torch.arange(max(keys.start, low + 1), min(keys.stop, high))
+        return abs(query - key) < self.window
 
 
 @dataclass(frozen=True)
-class Strided(Pattern):
+class Strided(_Sized):
     """A whole number of strides away: the columns of a picture `stride` pixels wide (eq. 24)."""
 
     stride: int
 
-    def __post_init__(self) -> None:
-        _require_positive("Strided", "stride", self.stride)
-
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query - key) % self.stride == 0
 
-    def most_keys(self, keys: int) -> int:
-        return -(-keys // self.stride)
-
-    def label(self, queries: Tensor) -> Tensor:
-        return queries % self.stride
-
-    def candidates(self, queries: Tensor, keys: range) -> Tensor:
-        first = keys.start + (torch.unique(queries % self.stride) - keys.start) % self.stride
-        return _inside(first[:, None] + torch.arange(0, len(keys), self.stride), keys)
-
 
 @dataclass(frozen=True)
-class Row(Pattern):
-    """The own row of a picture `width` pixels wide, whose columns are `Strided(width)`."""
+class Row(_Sized):
+    """The same row of a picture `width` pixels wide, whose columns are `Strided(width)`."""
 
     width: int
-
-    def __post_init__(self) -> None:
-        _require_positive("Row", "width", self.width)
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return query // self.width == key // self.width
 
-    def most_keys(self, keys: int) -> int:
-        return min(keys, self.width)
-
-    def label(self, queries: Tensor) -> Tensor:
-        return queries // self.width
-
-    def candidates(self, queries: Tensor, keys: range) -> Tensor:
-        rows = torch.unique(queries // self.width)
-        return _inside(rows[:, None] * self.width + torch.arange(self.width), keys)
-
 
 @dataclass(frozen=True)
-class Summary(Pattern):
-    """The last `places` of every `stride`, whoever looks: a block's summary."""
+class Summary(_Sized):
+    """The last `places` of every block of `stride` positions, whoever looks."""
 
     stride: int
     places: int
 
-    def __post_init__(self) -> None:
-        _require_positive("Summary", "stride", self.stride)
-        _require_positive("Summary", "places", self.places)
-
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query == query) & (key % self.stride >= self.stride - self.places)
-
-    def most_keys(self, keys: int) -> int:
-        return min(keys, self.places * -(-keys // self.stride))
-
-    def key_label(self, keys: Tensor) -> Tensor:
-        return (keys % self.stride < self.stride - self.places).long()
-
-    def candidates(self, queries: Tensor, keys: range) -> Tensor:
-        every = torch.arange(keys.start, keys.stop)
-        return every[every % self.stride >= self.stride - self.places]
 
 
 @dataclass(frozen=True)
 class Fixed(Pattern):
-    """The own block of `stride` places, and the last `summary` places of every block (eq. 25).
+    """The own block of `stride` positions, and the last `summary` of every block (eq. 25).
 
-    The summary places gather their block; everyone after it reads them.
+    The summary positions gather their block; everyone after it reads them.
     """
 
     stride: int
     summary: int
 
     def __post_init__(self) -> None:
-        _require_positive("Fixed", "stride", self.stride)
+        _require_positive(self, "stride")
         if not 0 < self.summary <= self.stride:
             raise ValueError(
                 f"Fixed: summary is {self.summary}, but a block of stride {self.stride} "
                 f"has between 1 and {self.stride} summary places"
             )
 
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return self._merged.allows(query, key)
-
-    def most_keys(self, keys: int) -> int:
-        return self._merged.most_keys(keys)
-
-    def parts(self, keys: int) -> tuple[Part, ...]:
-        return self._merged.parts(keys)
-
     @property
-    def _merged(self) -> Pattern:
+    def expanded(self) -> Either:
         return Row(self.stride) | Summary(self.stride, self.summary)
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.expanded.allows(query, key)
 
 
 @dataclass(frozen=True)
 class Graph(Pattern):
     """Just the listed (query, key) edges between `nodes` nodes: structure as data.
 
-    Edges are directed, and a node sees itself only if it is told to: add `| Local(1)`.
+    Edges are directed, and a node sees itself only if an edge says so: add `| Local(1)`.
     """
 
     edges: tuple[tuple[int, int], ...]
     nodes: int
 
     def __post_init__(self) -> None:
-        _require_positive("Graph", "nodes", self.nodes)
+        _require_positive(self, "nodes")
         for edge in self.edges:
             if len(edge) != 2:
                 raise ValueError(
@@ -185,36 +266,93 @@ class Graph(Pattern):
                     f"number the nodes from 0 or raise nodes"
                 )
 
-    block = 8  # neighbours of neighbouring nodes may have little in common
-
-    pointwise = False
-
     @cached_property
-    def _codes(self) -> Tensor:
+    def codes(self) -> Tensor:
         """Every edge as one number, query * nodes + key, in rising order."""
+        import torch
+
         pairs = torch.tensor(self.edges, dtype=torch.long).view(-1, 2)
         return torch.unique(pairs[:, 0] * self.nodes + pairs[:, 1])
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        import torch
+
         # Other positions (padding on either side) belong to no edge.
         inside = (query >= 0) & (key >= 0) & (query < self.nodes) & (key < self.nodes)
-        codes = self._codes.to(query.device)
+        codes = self.codes.to(query.device)
         return inside & torch.isin(query * self.nodes + key, codes)
 
-    def most_keys(self, keys: int) -> int:
-        return int(torch.bincount(self._codes // self.nodes, minlength=1).max())
 
-    def candidates(self, queries: Tensor, keys: range) -> Tensor:
-        mine = torch.isin(self._codes // self.nodes, queries)
-        return _inside(torch.unique(self._codes[mine] % self.nodes), keys)
+@dataclass(frozen=True)
+class Region(Pattern):
+    """Queries from one range of positions look at keys of another; None: to the last."""
+
+    queries: tuple[int, int | None]
+    keys: tuple[int, int | None]
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return between(query, self.queries) & between(key, self.keys)
 
 
-def _inside(positions: Tensor, keys: range) -> Tensor:
-    return positions[(positions >= keys.start) & (positions < keys.stop)]
+@dataclass(frozen=True)
+class Shifted(Pattern):
+    """A pattern whose positions count from `by`: a picture that begins after its caption."""
+
+    pattern: Pattern
+    by: int
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.pattern.allows(query - self.by, key - self.by)
 
 
-def _require_positive(pattern: str, field: str, value: int) -> None:
-    if not isinstance(value, int):
-        raise ValueError(f"{pattern}: {field} is {value}, but it must be a whole number")
-    if value < 1:
-        raise ValueError(f"{pattern}: {field} is {value}, but it must be at least 1")
+@dataclass(frozen=True)
+class _Several(Pattern):
+    """Base of patterns that differ; asked about all together, it allows what one of them does."""
+
+    patterns: tuple[Pattern, ...]
+
+    def __post_init__(self) -> None:
+        if not self.patterns:
+            raise ValueError(f"{type(self).__name__}: it has no patterns, but it needs at least 1")
+
+    def allows(self, query: Tensor, key: Tensor) -> Tensor:
+        return reduce(or_, (each.allows(query, key) for each in self.patterns))
+
+    @property
+    def is_causal(self) -> bool:
+        return all(each.is_causal for each in self.patterns)
+
+
+@dataclass(frozen=True)
+class PerHead(_Several):
+    """A pattern of its own for each head; fewer patterns than heads are repeated in turn."""
+
+    def by_head(self, heads: int) -> tuple[Pattern, ...]:
+        return tuple(self.patterns[head % len(self.patterns)] for head in range(heads))
+
+
+@dataclass(frozen=True)
+class Each(_Several):
+    """A pattern of its own for each sequence of a batch, such as its graph."""
+
+    def by_row(self, batch: int) -> tuple[Pattern, ...]:
+        if len(self.patterns) != batch:
+            raise ValueError(
+                f"Each: there are {len(self.patterns)} patterns for {batch} sequences: there "
+                f"must be one for each"
+            )
+        return self.patterns
+
+
+def between(positions: Tensor, bounds: tuple[int, int | None]) -> Tensor:
+    """True from the first bound on, up to the second, or to the end if that is None."""
+    start, stop = bounds
+    after = positions >= start
+    return after if stop is None else after & (positions < stop)
+
+
+def _require_positive(pattern: Pattern, field: str) -> None:
+    value = getattr(pattern, field)
+    if not isinstance(value, int) or value < 1:
+        wanted = "at least 1" if isinstance(value, int) else "a whole number"
+        raise ValueError(f"{type(pattern).__name__}: {field} is {value}, but it must be {wanted}")

@@ -146,7 +146,7 @@ class Rotary(Position):
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         import torch
 
-        from clearformer.core.shapes import require_shape
+        from clearformer.core.basic import require_shape
 
         require_shape(
             "x", x, ("batch", "heads", "tokens", "width"), "pass x[None] for one sequence"
@@ -194,7 +194,7 @@ class RelativeXL(Position):
         return learned
 
     def score(self, q: Tensor, k: Tensor, learned: Parameters) -> tuple[Tensor, Tensor | None]:
-        from clearformer.core.shapes import require_shape
+        from clearformer.core.basic import require_shape
 
         assert learned is not None
         content, distance = cast("Tensor", learned.content), cast("Tensor", learned.distance)

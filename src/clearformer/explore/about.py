@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from clearformer.build import pattern
 from clearformer.config import (
     AnswerSpan,
     AnyModelConfig,
@@ -103,7 +102,7 @@ def tasks(config: AnyModelConfig) -> list[str]:
 def causal(config: AnyModelConfig) -> bool:
     """Whether no token looks ahead."""
     places = torch.arange(min(config.length, 64))
-    tables = [pattern(each).allows(places[:, None], places[None, :]) for each in config.patterns]
+    tables = [each.allows(places[:, None], places[None, :]) for each in config.patterns]
     return not any(bool(table.triu(1).any()) for table in tables)
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from clearformer.core.patterns import Causal, Fixed, Full, Local, Pattern, Strided
-from clearformer.core.reach import reach, reach_with_memory
 from clearformer.explore import arrays
 from clearformer.explore.errors import bad_field
+from clearformer.explore.reach import reach, reach_with_memory
 from clearformer.explore.stages import entropy
 
 BINS = 40

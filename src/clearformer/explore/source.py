@@ -46,7 +46,7 @@ STAGES = {
     "strided": "core.patterns.Strided",
     "fixed": "core.patterns.Fixed",
     "local": "core.patterns.Local",
-    "reach": "core.reach.reach_with_memory",
+    "reach": "explore.reach.reach_with_memory",
     "memory": "core.cache.HiddenMemory.sources",
     "rotary": "core.positions.Rotary",
     "relative": "core.positions.RelativeXL",

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from clearformer.config import HiddenMemory
+from clearformer.core.heads import at_least_float32
 from clearformer.generate.writer import Writer
 from clearformer.inference.caches import InferenceCache, StaticKVCache, inference_caches
 from clearformer.inference.fast_decode import FastDecoder, supports
-from clearformer.kernels.vocabulary_loss import at_least_float32
 
 CHUNK = 2048  # tokens of a prompt read at a time: more would cost memory and save no time
 

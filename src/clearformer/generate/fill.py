@@ -9,8 +9,8 @@ import torch
 
 from clearformer.config import MaskedToken, ModelConfig, Pretraining
 from clearformer.core import heads
+from clearformer.core.heads import at_least_float32
 from clearformer.core.model import Transformer
-from clearformer.kernels.vocabulary_loss import at_least_float32
 from clearformer.text import Tokenizer
 
 

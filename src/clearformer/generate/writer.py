@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clearformer.build import pattern
 from clearformer.config import ModelConfig, NextToken, Seq2SeqConfig
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
@@ -35,7 +34,7 @@ class Writer:
             raise ValueError(f"{self.config.name} is no generator: it has no next token to write")
         places = torch.arange(min(self.config.length, 64))
         for each in self.config.patterns:
-            ahead = pattern(each).allows(places[:, None], places[None, :]).triu(1)
+            ahead = each.allows(places[:, None], places[None, :]).triu(1)
             if ahead.any():
                 raise ValueError(
                     f"{self.config.name} cannot write: its pattern {type(each).__name__} lets a "

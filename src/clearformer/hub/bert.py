@@ -24,7 +24,7 @@ from clearformer.config import (
 )
 from clearformer.hub import heads
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name, norm_epsilon
 from clearformer.hub.tensor_names import PROJECTIONS, Row
 
 OURS, THEIRS = "stack.blocks.{}.", "bert.encoder.layer.{}."
@@ -143,7 +143,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "num_attention_heads": config.heads,
         "intermediate_size": config.hidden,
         "hidden_act": activation_name(config.activation, "gelu"),
-        "layer_norm_eps": config.norm.epsilon,
+        "layer_norm_eps": norm_epsilon(config.norm),
         "type_vocab_size": config.segments or 1,
         "hidden_dropout_prob": config.dropout.residual,
         "attention_probs_dropout_prob": config.dropout.attention,

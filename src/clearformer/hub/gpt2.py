@@ -17,7 +17,7 @@ from clearformer.config import (
 )
 from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name, norm_epsilon
 from clearformer.hub.tensor_names import TURNED, Row
 
 OURS, THEIRS = "stack.blocks.{}.", "transformer.h.{}."
@@ -106,7 +106,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "n_head": config.heads,
         "n_inner": config.hidden,
         "activation_function": activation_name(config.activation, "gelu_new"),
-        "layer_norm_epsilon": config.norm.epsilon,
+        "layer_norm_epsilon": norm_epsilon(config.norm),
         "embd_pdrop": config.dropout.embedding,
         "attn_pdrop": config.dropout.attention,
         "resid_pdrop": config.dropout.residual,

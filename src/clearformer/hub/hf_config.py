@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
+from clearformer.config import Activation, LayerNorm, Norm, RMSNorm
+from clearformer.config.layers import ActivationName
 from clearformer.hub import generation_defaults
 
 Value = TypeVar("Value")
@@ -54,7 +56,12 @@ ACTIVATIONS = {
 }
 
 
-def activation_name(ours: str, default: str) -> str:
+def norm_epsilon(norm: Norm) -> float:
+    """Of the two norms that published formats know; reading the export back finds any other."""
+    return norm.epsilon if isinstance(norm, LayerNorm | RMSNorm) else 1e-5
+
+
+def activation_name(ours: ActivationName | Activation, default: str) -> str:
     return next((theirs for theirs, each in ACTIVATIONS.items() if each == ours), default)
 
 

@@ -31,7 +31,7 @@ from clearformer.config import (
 from clearformer.core.positions import Scaling
 from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import Settings, norm_epsilon
 from clearformer.hub.tensor_names import GATED, PROJECTIONS, Row, queries_keys_values
 
 OURS, THEIRS = "stack.blocks.{}.", "model.layers.{}."
@@ -225,7 +225,7 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "head_dim": config.resolved_head_width,
         "intermediate_size": config.hidden,
         "hidden_act": "silu",
-        "rms_norm_eps": config.norm.epsilon,
+        "rms_norm_eps": norm_epsilon(config.norm),
         "attention_dropout": config.dropout.attention,
         "tie_word_embeddings": isinstance(config.head, NextToken) and config.head.tied,
         **eos_tokens.written(config),

@@ -38,6 +38,7 @@ from clearformer.inference.fast_decode import (
     self_attention,
     supports_block,
 )
+from clearformer.kernels.fast import fast
 
 WORTH = 0.8  # what is left of a cache for dropping the rest to pay
 
@@ -49,7 +50,7 @@ def supports(model: Seq2Seq) -> bool:
         and supports_block(block)
         and all(
             _no_position(attention.scheme)
-            and unwrap(attention.kernel) is fused
+            and unwrap(attention.kernel) in (fused, fast)
             and isinstance(attention.project, nn.Linear)
             and isinstance(attention.query_norm, nn.Identity)
             and isinstance(attention.key_norm, nn.Identity)

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.config import ModelConfig, Seq2SeqConfig
-from clearformer.core.heads import NextToken
+from clearformer.core.heads import NextToken, at_least_float32
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.inference.caches import StaticKVCache, inference_caches, select_sources
 from clearformer.inference.fast_decode import product
-from clearformer.kernels.vocabulary_loss import at_least_float32
 
 ROOM = 32  # tokens that a cache starts with; it doubles when they are used up
 

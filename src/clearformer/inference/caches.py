@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from clearformer import config as c
+from clearformer.core.basic import require_made_for
 from clearformer.core.cache import Cache, FrozenKV, require_same_batch
-from clearformer.core.shapes import require_made_for
 
 
 class InferenceCache(Cache):

@@ -31,7 +31,7 @@ from clearformer.core.block import (
 from clearformer.core.cache import Cache, FrozenKV
 from clearformer.core.embedding import Embedding
 from clearformer.core.heads import NextToken
-from clearformer.core.kernels import blockwise, fused
+from clearformer.core.kernels import fused
 from clearformer.core.model import Transformer
 from clearformer.core.patterns import Causal, Pattern
 from clearformer.core.positions import Position
@@ -43,6 +43,8 @@ from clearformer.inference.packed_linear import (
     one_dnn,
     packed_product,
 )
+from clearformer.kernels.blockwise import blockwise
+from clearformer.kernels.fast import fast
 
 MANY = 64  # rows for which a packed copy of a matrix pays, though it is made for one batch
 
@@ -59,7 +61,7 @@ def supports(model: Transformer, caches: Sequence[Cache]) -> bool:
             and supports_block(block)
             and supports_scheme(block.attention)
             # A single query makes one row of the table, sparse or not.
-            and unwrap(block.attention.kernel) in (fused, blockwise)
+            and unwrap(block.attention.kernel) in (fused, fast, blockwise)
             and all(_same_for_all(each, block.attention.heads) for each in model.stack.patterns)
             for block in model.stack.blocks
         )

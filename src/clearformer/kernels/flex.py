@@ -1,11 +1,11 @@
-"""The same sparse patterns through torch's flex_attention, for a GPU.
+"""Sparse patterns through torch's flex_attention, for a GPU.
 
 flex_attention skips blocks of 128 queries and keys between which nothing is allowed. A strided
 pattern has something in every block of the plain order, so each part of a pattern gets queries
-and keys in an order of its own (`label`), and the softmax is put together from the parts by
-their log-sums, as in `blockwise.py`.
+and keys in an order of its own (the labels of its guide), and the softmax is put together from
+the parts by their log-sums, as in `tile_attention.py`.
 
-Not tried on a GPU, for want of one. On a CPU its values are tested, without torch.compile;
+Not tested on a GPU, for want of one. On a CPU its values are tested, without torch.compile;
 flex_attention has no backward pass there.
 
 Axes: B batch, H heads, Q queries, K keys, D head width.
@@ -18,7 +18,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from clearformer.core.rules import Pattern
+from clearformer.core.patterns import Pattern
+from clearformer.kernels.guides import guide
 
 Sees = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -33,12 +34,12 @@ def flex(
     queries, keys = q.shape[-2], k.shape[-2]
     places = torch.arange(first, first + keys, device=q.device)  # (K,)
     outputs, sums = [], []
-    for rule, guide in pattern.parts(keys):
+    for part in guide(pattern).parts(keys):
         own = places[keys - queries :]  # (Q,)
-        query_order = guide.label(own).argsort(stable=True)  # (Q,)
-        key_order = guide.key_label(places).argsort(stable=True)  # (K,)
+        query_order = part.guide.query_label(own).argsort(stable=True)  # (Q,)
+        key_order = part.guide.key_label(places).argsort(stable=True)  # (K,)
         query, key = own[query_order], places[key_order]
-        sees = _mask(rule, query, key, None if keep is None else keep[:, key_order])
+        sees = _mask(part.rule, query, key, None if keep is None else keep[:, key_order])
         blocks = create_block_mask(
             sees, None if keep is None else q.shape[0], None, queries, keys, device=str(q.device)
         )

@@ -1,22 +1,24 @@
-"""Where a sparse pattern has something: small dense tiles of queries and keys.
+"""Tiles of a sparse pattern: small dense blocks of queries and keys.
 
 A strided pattern touches every block of the plain order, if only in a few places. But queries
 a whole stride apart see the same keys: brought together, they form dense tiles. So each part of
-a pattern sorts its queries by `label`, cuts them into blocks, and asks for each block which keys
-come into question; keys that nobody in the block sees are left out. The work and the memory are
-those of the tiles, about n^1.5 for the patterns of the Sparse Transformer, never n^2.
+a pattern sorts its queries by the label that its guide gives them, cuts them into blocks, and
+asks for each block which keys come into question; keys that nobody in the block sees are left
+out. The work and the memory are those of the tiles, about n^1.5 for the patterns of the Sparse
+Transformer, never n^2.
 
 Axes: N tiles, M queries of a tile, J keys of a tile, Q queries, K keys.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from clearformer.core.rules import Pattern
+from clearformer.core.patterns import Pattern
+from clearformer.kernels.guides import Guide, guide
 
 
 class Tiles(NamedTuple):
@@ -46,11 +48,11 @@ def tiles(
     places = range(first, first + keys)
     start = first + keys - queries
     found = []
-    for rule, guide in pattern.parts(keys):
+    for part in guide(pattern).parts(keys):
         blocks = []
-        for query in _cut(torch.arange(start, places.stop), guide):
-            key = guide.candidates(query, places)
-            seen = rule.allows(query[:, None], key[None, :])
+        for query in _cut(torch.arange(start, places.stop), part.guide):
+            key = part.guide.candidates(query, places)
+            seen = part.rule.allows(query[:, None], key[None, :])
             some = seen.any(dim=0)
             if some.any():
                 blocks.append(Block(query - start, key[some] - first, seen[:, some]))
@@ -58,16 +60,16 @@ def tiles(
     return tuple(found)
 
 
-def _cut(queries: Tensor, guide: Pattern) -> Iterator[Tensor]:
-    """Queries with one label together, at most `guide.block` of them; few go with the next."""
-    label, order = guide.label(queries).sort(stable=True)
+def _cut(queries: Tensor, by: Guide[Any]) -> Iterator[Tensor]:
+    """Queries with one label together, at most `by.block` of them; few go with the next."""
+    label, order = by.query_label(queries).sort(stable=True)
     sizes = torch.unique_consecutive(label, return_counts=True)[1].tolist()
     waiting: list[Tensor] = []
     for same in queries[order].split(sizes):
-        if sum(map(len, waiting)) + len(same) > guide.block and waiting:
+        if sum(map(len, waiting)) + len(same) > by.block and waiting:
             yield torch.cat(waiting)
             waiting = []
-        pieces = same.tensor_split(-(-len(same) // guide.block))
+        pieces = same.tensor_split(-(-len(same) // by.block))
         yield from pieces[:-1]
         waiting.append(pieces[-1])
     if waiting:

@@ -1,15 +1,14 @@
-"""The loss over a vocabulary: -log p(target), summed.
+"""The loss over a vocabulary in chunks: the same as `core.heads.at_once` in less memory.
 
-`at_once` is the formula: all logits, then cross-entropy. With fifty thousand words the logits of
-a batch are the largest tensors of a training step, three times over (logits, their logarithms,
-their gradient). `in_chunks` computes the same from a few rows at a time, gradient included, and
-keeps a gradient as wide as the model instead of one as wide as the vocabulary.
+With fifty thousand words the logits of a batch are the largest tensors of a training step, three
+times over (logits, their logarithms, their gradient). `in_chunks` computes the loss from a few
+rows at a time, gradient included, and keeps a gradient as wide as the model instead of one as wide
+as the vocabulary.
 
 Axes: R rows (the B*T tokens of a batch), C rows of a chunk, E model width, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,78 +16,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from clearformer.core.shapes import require_shape
+from clearformer.core.heads import (
+    IGNORE,
+    SumAndCount,
+    at_once,
+    capped,
+    require_targets,
+    targets_explained,
+    with_target,
+)
 
-IGNORE = -100  # the target of a place that has none
 CHUNK = 2**24  # logits in memory at a time, 64 MB
-
-SumAndCount = tuple[Tensor, Tensor]
-# (project, rows (R, E), targets (R,), smoothing, cap) to a sum and a count
-VocabularyLoss = Callable[[nn.Linear, Tensor, Tensor, float, float | None], SumAndCount]
-
-
-def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> SumAndCount:
-    """Sum of -log p(target) over the valid targets, and how many they are: each (1,).
-
-    Logits are (..., V) and targets (...), each a class from 0 to V - 1, or IGNORE.
-    """
-    require_targets(targets, logits.shape[:-1])
-    # The sum of many small logarithms is the first thing half precision loses.
-    rows = at_least_float32(logits).flatten(0, -2)  # (B*T, V)
-    with explained(targets, logits.shape[-1]):
-        total = F.cross_entropy(
-            rows,
-            targets.flatten(),
-            ignore_index=IGNORE,
-            reduction="sum",
-            label_smoothing=smoothing,
-        )
-    return total[None], (targets != IGNORE).sum()[None]
-
-
-def require_targets(targets: Tensor, shape: Sequence[int]) -> None:
-    """A target for each place: targets of another shape could meet the wrong logits."""
-    require_shape("targets", targets, shape, "give each place a target, or IGNORE")
-    if targets.dtype != torch.int64:
-        raise ValueError(
-            f"targets: the dtype is {targets.dtype}, but it must be torch.int64: use targets.long()"
-        )
-
-
-@contextmanager
-def explained(targets: Tensor, classes: int) -> Iterator[None]:
-    """Say which target there is no class for, where torch noticed one.
-
-    torch checks targets while it computes, and a look at them before would wait for the device.
-    """
-    try:
-        yield
-    except (IndexError, RuntimeError):
-        valid = targets[targets != IGNORE]
-        wrong = valid[(valid < 0) | (valid >= classes)].tolist()
-        if not wrong:
-            raise
-        raise ValueError(
-            f"target {wrong[0]} is outside the {classes} classes (0 to {classes - 1}), and is not "
-            f"{IGNORE}, which stands for no target: was it made for another model?"
-        ) from None
-
-
-def at_least_float32(logits: Tensor) -> Tensor:
-    """In float32, or in float64 if that is what they are."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
-def capped(logits: Tensor, cap: float | None) -> Tensor:
-    """Every logit between -cap and cap, smoothly."""
-    return logits if cap is None else cap * torch.tanh(logits / cap)
-
-
-def at_once(
-    project: nn.Linear, rows: Tensor, targets: Tensor, smoothing: float, cap: float | None
-) -> SumAndCount:
-    """Eq. 23: all logits (R, V), then their cross-entropy."""
-    return cross_entropy(capped(project(rows), cap), targets, smoothing)
 
 
 def summed_in_chunks(
@@ -125,6 +63,17 @@ def in_chunks(
     return summed(project, rows, targets, smoothing, cap), (targets != IGNORE).sum()[None]
 
 
+def with_target_padded(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """`with_target`, and rows without a target up to the next multiple of 64; a few stay as few.
+
+    Logits are large, and another number of tokens is masked in every step: what one step frees
+    would never quite fit the next, and the process would grow for as long as it runs.
+    """
+    rows, own = with_target(hidden, targets)
+    spare = -len(rows) % 64 if len(rows) > 64 else 0
+    return F.pad(rows, (0, 0, 0, spare)), F.pad(own, (0, spare), value=IGNORE)
+
+
 class _InChunks(torch.autograd.Function):
     """A sum whose gradient is known as soon as the sum is: probability - target, times a matrix.
 
@@ -156,7 +105,7 @@ class _InChunks(torch.autograd.Function):
                 chunk = slice(start, start + size)
                 some = rows[chunk].to(narrow)  # (C, E)
                 logits = F.linear(some, matrix, shift).to(total.dtype)  # (C, V)
-                with explained(targets, len(weight)):
+                with targets_explained(targets, len(weight)):
                     nats, slope = _with_slope(logits, targets[chunk], smoothing, cap)
                 total += nats
                 if by_bias is not None:

@@ -25,6 +25,7 @@ from clearformer.core import cache
 from clearformer.core.heads import IGNORE, Head
 from clearformer.core.model import Batch, PairBatch
 from clearformer.core.stack import Stack
+from clearformer.kernels.guides import guide
 from clearformer.kernels.tiles import tiles
 from clearformer.train import optim, precision, recompute
 from clearformer.train.recompute import Recompute
@@ -294,5 +295,5 @@ def _find_tiles(config: RunConfig) -> None:
         if isinstance(module, Stack):
             for pattern in module.patterns:
                 for head in dict.fromkeys(pattern.by_head(config.model.heads)):
-                    if head.most_keys(length) < length:
+                    if guide(head).max_keys(length) < length:
                         tiles(head, 0, length, length, CPU)

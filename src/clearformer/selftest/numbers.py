@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from clearformer.build import build
 from clearformer.config import Dropout
 from clearformer.core.heads import IGNORE
-from clearformer.core.kernels import fused
 from clearformer.core.masks import Mask
 from clearformer.core.model import Batch
 from clearformer.core.patterns import Causal
 from clearformer.families import preset
+from clearformer.kernels.fast import fast
 from clearformer.selftest import processes
 from clearformer.selftest.processes import Missed, require
 from clearformer.train import microbatch
@@ -102,7 +102,7 @@ def _attention_peak(length: int) -> int:
 
 def _attend(length: int) -> None:
     q, k, v = (torch.randn(1, 8, length, 64, requires_grad=True) for _ in range(3))
-    fused(q, k, v, Mask(Causal()), None, 0.0).sum().backward()
+    fast(q, k, v, Mask(Causal()), None, 0.0).sum().backward()
 
 
 def device(place: Path, *, models: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clearformer.build import pattern as build_pattern
 from clearformer.config import (
     AnyModelConfig,
     Both,
@@ -15,7 +14,7 @@ from clearformer.config import (
     Shifted,
     strides,
 )
-from clearformer.core.reach import blind
+from clearformer.kernels.guides import blind_positions
 
 LONG = 2048  # tokens from which a table of scores is worth a word
 
@@ -47,7 +46,7 @@ def costs(model: AnyModelConfig) -> list[str]:
 def require_sight(patterns: Sequence[Pattern], length: int) -> None:
     """Refuse a pattern under which some output sees nothing."""
     for each in dict.fromkeys(patterns):
-        positions = blind(build_pattern(each), length)
+        positions = blind_positions(each, length)
         if positions:
             shown = ", ".join(map(str, positions[:3])) + (", …" if len(positions) > 3 else "")
             which = f"position {shown} sees" if len(positions) == 1 else f"positions {shown} see"

@@ -44,17 +44,3 @@ def reach_with_memory(patterns: Sequence[Pattern], length: int, memory: int) -> 
             step[start:stop, oldest:stop] = sees
         reached = (step.float() @ reached > 0).float()
     return reached[keys - length :] > 0  # (T, K)
-
-
-def blind(pattern: Pattern, length: int) -> list[int]:
-    """Positions of a sequence that see nothing under a pattern, not even themselves."""
-    places = torch.arange(length)
-    doubtful = places[~pattern.allows(places, places)]  # whoever sees itself sees something
-    found = []
-    for query in doubtful.split(256) if len(doubtful) else ():
-        seen = torch.zeros(len(query), dtype=torch.bool)
-        for rule, guide in pattern.parts(length):
-            key = guide.candidates(query, range(length))
-            seen |= rule.allows(query[:, None], key[None, :]).any(dim=1)
-        found += query[~seen].tolist()
-    return found

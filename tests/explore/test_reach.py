@@ -6,16 +6,10 @@ import pytest
 import torch
 
 from clearformer.build import build
-from clearformer.build import pattern as built
-from clearformer.config import Causal as AnyCausal
-from clearformer.config import Fixed as AnyFixed
 from clearformer.config import HiddenMemory, NoPosition, RelativeXL
-from clearformer.config import Local as AnyLocal
-from clearformer.config import PerHead as AnyPerHead
-from clearformer.config import Strided as AnyStrided
 from clearformer.core.cache import HiddenMemory as Memory
-from clearformer.core.patterns import Causal, Full, Graph, Local, Strided
-from clearformer.core.reach import blind, reach, reach_with_memory
+from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, PerHead, Strided
+from clearformer.explore.reach import reach, reach_with_memory
 
 
 @pytest.mark.parametrize(
@@ -67,11 +61,11 @@ def influence(model, tokens, caches=None):
 
 
 STACKS = {
-    "strided": (AnyCausal() & AnyLocal(window=3), AnyCausal() & AnyStrided(stride=4)),
-    "fixed": (AnyCausal() & AnyFixed(stride=4, summary=1),),
-    "local": (AnyLocal(window=2),),
-    "heads": (AnyCausal() & AnyPerHead(patterns=(AnyLocal(window=2), AnyStrided(stride=5))),),
-    "long stride": (AnyCausal() & AnyStrided(stride=50),),
+    "strided": (Causal() & Local(window=3), Causal() & Strided(stride=4)),
+    "fixed": (Causal() & Fixed(stride=4, summary=1),),
+    "local": (Local(window=2),),
+    "heads": (Causal() & PerHead(patterns=(Local(window=2), Strided(stride=5))),),
+    "long stride": (Causal() & Strided(stride=50),),
 }
 
 
@@ -84,7 +78,7 @@ def test_reach_is_where_the_jacobian_is_not_zero(stack, layers, small, scrambled
     )
     model = scrambled(build(config)).double()
     tokens = torch.randint(config.vocabulary, (1, length))
-    several = [built(config.patterns[i % len(config.patterns)]) for i in range(layers)]
+    several = [config.patterns[i % len(config.patterns)] for i in range(layers)]
     assert torch.equal(reach(several, length), influence(model, tokens))
 
 
@@ -120,10 +114,3 @@ def test_a_memory_reaches_back_by_its_length_in_each_layer():
     assert found.shape == (4, 16)
     assert found[0].tolist() == [True] * 13 + [False] * 3
     assert torch.equal(reach_with_memory([Causal()], 5, 0), reach([Causal()], 5))
-
-
-def test_positions_that_see_nothing_are_found():
-    assert blind(Causal(), 100) == []
-    assert blind(Full() - Causal(), 5) == [4]
-    assert blind(Graph(((0, 1), (2, 2)), 3), 4) == [1, 3]
-    assert blind(Causal() & Strided(7), 3000) == []
