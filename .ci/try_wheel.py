@@ -83,6 +83,7 @@ def check_explorer(command: Path, folder: Path) -> None:
                     expect(content in answer.read(), f"/{path} of the explorer has no {content!r}")
         finally:
             server.send_signal(signal.SIGINT)
+            server.stdout.read()  # until it has ended, so that it can say so
     print("clearformer explore: serves its page")
 
 
