@@ -118,9 +118,9 @@ def _address(words: str) -> Address:
 
 
 def _launch(toy: ToyRun, folder: Path, world: int) -> subprocess.Popen[bytes]:
-    words = ["-m", "clearformer", *toy.arguments(folder), "--processes", str(world)]
+    arguments = ["-m", "clearformer", *toy.arguments(folder), "--processes", str(world)]
     return subprocess.Popen(
-        [sys.executable, *words],
+        [sys.executable, *arguments],
         env={**os.environ, "XDG_CACHE_HOME": str(toy.workdir / "cache")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

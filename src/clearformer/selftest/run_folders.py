@@ -60,10 +60,10 @@ def links(workdir: Path, *, names: Sequence[str] = FILES) -> str:
 
 def _plants(outside: Path, *, is_folder: bool) -> dict[str, Callable[[Path], None]]:
     target = outside / ("folder" if is_folder else "file")
-    found = {"a symbolic link": lambda path: path.symlink_to(target)}
+    plants = {"a symbolic link": lambda path: path.symlink_to(target)}
     if not is_folder:
-        found["a hard link"] = lambda path: os.link(target, path)
-    return found
+        plants["a hard link"] = lambda path: os.link(target, path)
+    return plants
 
 
 def _contents(folder: Path) -> dict[Path, bytes]:
