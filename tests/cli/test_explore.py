@@ -48,7 +48,7 @@ def test_a_real_server_answers_and_ends_with_ctrl_c(tmp_path):
     assert running.returncode == 0, err
     assert line.startswith("explore 0 models at http://127.0.0.1:")
     assert "Traceback" not in err
-    assert "there is no model in it yet" in err
+    assert "there is no model yet" in err
 
 
 def test_runs_here_are_found_without_being_named(clearformer, served, tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_mistakes_are_one_line(clearformer, flags, sentence, tmp_path, monkeypat
 def test_a_file_that_is_no_model_is_refused(clearformer, tmp_path):
     (tmp_path / "a.txt").write_text("text")
     said = clearformer("explore", str(tmp_path / "a.txt"), "--no-browser").complaint
-    assert "is no folder: give a run, a folder of runs, or a folder of weights" in said
+    assert "is not a folder: give a run, a folder of runs, or of weights" in said
 
 
 def test_no_browser_is_opened_where_nobody_sees_it(monkeypatch):

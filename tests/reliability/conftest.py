@@ -16,7 +16,7 @@ def trained(tmp_path_factory):
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(place / "cache")
     toy = ToyRun(place, 3)
-    outcome = command_runner.run(toy.words(place / "run"))
+    outcome = command_runner.run(toy.arguments(place / "run"))
     assert outcome.code == 0, outcome.err
     if before is None:
         del os.environ["XDG_CACHE_HOME"]
@@ -51,7 +51,7 @@ def train(place, command):
 
     def run(*flags, folder="run", steps=3):
         toy = ToyRun(place, steps)
-        return command(*toy.words(place / folder), *flags)
+        return command(*toy.arguments(place / folder), *flags)
 
     return run
 

@@ -16,7 +16,7 @@ from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.safetensors_files import SafetensorsFile
 from clearformer.runs import checkpoint
 from clearformer.selftest import malicious_files, untrusted_files
-from clearformer.selftest.processes import ask
+from clearformer.selftest.processes import call
 from clearformer.selftest.toy_run import ToyRun
 
 
@@ -196,7 +196,7 @@ def test_f45_a_run_does_not_go_on_from_a_forged_state(train, place, refused, kin
 def test_f46_a_pattern_of_somebodys_own_is_refused():
     for pattern in malicious_files.EVIL_PATTERNS:
         # In a process of its own: a pattern like these runs for hours, and no except stops it.
-        said = ask(untrusted_files.encode_by, pattern, seconds=60)
+        said = call(untrusted_files.encode_by, pattern, seconds=60)
         assert "which is not one of the published ones" in said
 
 
@@ -327,7 +327,7 @@ def test_f17_a_run_folder_that_goes_away_ends_the_run(place, refused):
         time.sleep(0.01)
     (place / "long").rename(place / "moved")
     code = child.wait()
-    said = child.said()
+    said = child.output()
     assert code == 2, said
     assert "Traceback" not in said
     assert f"the run folder {place / 'long'} was removed, moved or replaced" in said

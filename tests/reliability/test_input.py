@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clearformer.runs import checkpoint
-from clearformer.selftest.toy_run import end_line, newest_step
+from clearformer.selftest.toy_run import last_record, newest_step
 from clearformer.train import step
 
 SOURCE = Path(checkpoint.__file__).parents[1]
@@ -31,7 +31,7 @@ def test_f35_a_token_file_cut_in_mid_run_is_told(train, place, refused, monkeypa
 
     monkeypatch.setattr(step, "take", cut_then_take)
     refused(train(steps=6), "the token file has 8 bytes, but", "delete it")
-    assert end_line(place / "run")["exit"] == 2
+    assert last_record(place / "run")["exit"] == 2
     monkeypatch.undo()
     assert newest_step(place / "run") == 4  # the step in which it was cut is saved
 

@@ -11,7 +11,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 from clearformer.core.heads import IGNORE
 from clearformer.runs import checkpoint
 from clearformer.runs.faults import VARIABLE
-from clearformer.selftest.toy_run import end_line, newest_step
+from clearformer.selftest.toy_run import last_record, newest_step
 from clearformer.tasks import objectives
 from clearformer.train import step
 
@@ -28,7 +28,7 @@ def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monk
         "samples",
     ):
         assert words in outcome.err
-    assert end_line(place / "run") == {"event": "end", "step": 4, "reason": "error", "exit": 3}
+    assert last_record(place / "run") == {"event": "end", "step": 4, "reason": "error", "exit": 3}
     found = checkpoint.newest(place / "run/checkpoints", print)
     assert found.step == 4
     assert all(torch.isfinite(t).all() for t in found.tensors("model.safetensors").values())
@@ -50,7 +50,7 @@ def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypat
     assert outcome.code == 3, outcome.err
     assert outcome.clean
     assert "step 4: the update made weights that are no numbers (those of step 3 are" in outcome.err
-    assert end_line(place / "run")["exit"] == 3
+    assert last_record(place / "run")["exit"] == 3
     found = checkpoint.newest(place / "run/checkpoints", print)
     assert found.step == 3
     assert all(torch.isfinite(t).all() for t in found.tensors("model.safetensors").values())

@@ -14,7 +14,7 @@ from clearformer.distributed.process_group import SINGLE_PROCESS
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.faults import VARIABLE
 from clearformer.runs.lock import Lock
-from clearformer.selftest.toy_run import ToyRun, end_line, fingerprint, newest_step
+from clearformer.selftest.toy_run import ToyRun, fingerprint, last_record, newest_step
 from clearformer.train import rng
 
 CPU = torch.device("cpu")
@@ -45,7 +45,7 @@ def test_f4_a_full_disk_is_told_and_the_old_checkpoint_stays(train, place, refus
     monkeypatch.setenv(VARIABLE, "enospc@4")
     refused(train(steps=6), "no space for a checkpoint", "MiB are free", "--resume")
     assert newest_step(place / "run") == 3
-    assert end_line(place / "run") == {"event": "end", "step": 4, "reason": "error", "exit": 2}
+    assert last_record(place / "run") == {"event": "end", "step": 4, "reason": "error", "exit": 2}
     monkeypatch.delenv(VARIABLE)
     assert train(steps=6).code == 0
 
@@ -129,7 +129,7 @@ def test_f10_another_machine_is_told_and_the_loss_stays_near(trained, place, com
     changed = manifest | {"threads": 7, "cpu": "ABACUS", "device": "cuda:3", "torch": "2.99"}
     path.write_text(checkpoint.sealed(changed))
     (place / "run/checkpoints/step-2").rename(place / "elsewhere")
-    outcome = command(*ToyRun(place, 5).words(place / "run"))
+    outcome = command(*ToyRun(place, 5).arguments(place / "run"))
     assert outcome.code == 0, outcome.err
     for words in ("threads was 7 and is 1", "cpu was ABACUS", "device was cuda:3", "torch was 2.9"):
         assert words in outcome.err
@@ -141,7 +141,7 @@ def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
     losses = {}
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        words = ToyRun(place, 2).words(place / str(threads))
+        words = ToyRun(place, 2).arguments(place / str(threads))
         at = words.index("--threads")
         del words[at : at + 2]
         assert command(*words).code == 0
@@ -235,7 +235,7 @@ def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
 def test_f17_a_moved_run_goes_on_from_another_folder(place, command, monkeypatch):
     monkeypatch.chdir(place)
     toy = ToyRun(place, 3)
-    words = [word.replace(f"{place}/", "") for word in toy.words(place / "moving")]
+    words = [word.replace(f"{place}/", "") for word in toy.arguments(place / "moving")]
     assert command(*words).code == 0
     elsewhere = place / "é x" / "run"
     elsewhere.parent.mkdir()
@@ -253,7 +253,12 @@ def test_f17_a_moved_run_goes_on_from_another_folder(place, command, monkeypatch
 
 def test_exit_codes_and_end_lines(train, place, monkeypatch):
     """0 here, 2 in F4, 3 in F19, 130 and 143 in F27; and a defect is 1."""
-    assert end_line(place / "run") == {"event": "end", "step": 3, "reason": "finished", "exit": 0}
+    assert last_record(place / "run") == {
+        "event": "end",
+        "step": 3,
+        "reason": "finished",
+        "exit": 0,
+    }
 
     def broken(*arguments):
         raise ZeroDivisionError("a defect of ours")
@@ -262,4 +267,4 @@ def test_exit_codes_and_end_lines(train, place, monkeypatch):
     outcome = train(steps=9)
     assert outcome.code == 1
     assert "ZeroDivisionError" in outcome.err
-    assert end_line(place / "run") == {"event": "end", "step": 3, "reason": "error", "exit": 1}
+    assert last_record(place / "run") == {"event": "end", "step": 3, "reason": "error", "exit": 1}

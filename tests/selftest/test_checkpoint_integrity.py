@@ -8,7 +8,7 @@ from clearformer.selftest.processes import Missed
 
 
 def test_f6_g5_every_damage_is_noticed(tmp_path):
-    assert checkpoint_integrity.corruption(tmp_path, count=60).startswith("60 of 60 noticed")
+    assert checkpoint_integrity.corruption(tmp_path, count=60).startswith("60 of 60 detected")
 
 
 def test_g5_fails_where_hashes_are_not_looked_at(tmp_path, monkeypatch):
@@ -17,7 +17,7 @@ def test_g5_fails_where_hashes_are_not_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(
         checkpoint, "_identity", lambda path: known.setdefault(path.name, identity(path))
     )
-    with pytest.raises(Missed, match="not noticed"):
+    with pytest.raises(Missed, match="not detected"):
         checkpoint_integrity.corruption(tmp_path, count=60)
 
 

@@ -13,7 +13,7 @@ from clearformer.selftest.processes import Missed
 
 def test_f32_g13_success_is_success(tmp_path):
     told = distributed_runs.clean_exit(tmp_path, count=1)
-    assert told == "1 of 1 runs of 2 processes left with 0, and listened on loopback alone"
+    assert told == "1 of 1 runs of 2 processes exited with 0, and listened on loopback only"
 
 
 class Ended:
@@ -29,13 +29,13 @@ class Ended:
 
 
 def test_a_run_that_fails_is_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed_runs, "_launched", lambda *words: Ended(1))
-    with pytest.raises(Missed, match="ddp: run 0 left with 1"):
+    monkeypatch.setattr(distributed_runs, "_launch", lambda *words: Ended(1))
+    with pytest.raises(Missed, match="ddp: run 0 ended with exit code 1"):
         distributed_runs.clean_exit(tmp_path, count=1)
 
 
 def test_a_run_that_listens_to_the_network_is_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed_runs, "_launched", lambda *words: Ended(None))
+    monkeypatch.setattr(distributed_runs, "_launch", lambda *words: Ended(None))
     monkeypatch.setattr(
         distributed_runs, "listening", lambda pid: [ipaddress.ip_address("0.0.0.0")]
     )

@@ -25,7 +25,7 @@ def application(checks_origin):
 def test_g10_every_route_is_asked(tmp_path, checks):
     if checks:
         asked = explorer.routes(tmp_path, lambda place: application(checks))
-        assert asked == "5 routes, 26 foreign requests, none let in"
+        assert asked == "5 routes, 26 foreign requests, all refused"
     else:
         with pytest.raises(Missed, match=r"POST /api/{id} from a foreign page: 200 and not 403"):
             explorer.routes(tmp_path, lambda place: application(checks))
@@ -33,5 +33,5 @@ def test_g10_every_route_is_asked(tmp_path, checks):
 
 def test_g10_the_explorer_lets_nobody_in(tmp_path):
     said = explorer.routes(tmp_path)
-    assert said.endswith("foreign requests, none let in")
+    assert said.endswith("foreign requests, all refused")
     assert int(said.split()[0]) > 20

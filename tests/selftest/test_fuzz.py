@@ -14,7 +14,7 @@ COUNTS = {
     "tokenizers": 80,
     "configs": 40,
     "tables": 40,
-    "words": 3,
+    "commands": 3,
 }
 
 
@@ -40,16 +40,16 @@ def test_g7_anything_but_a_sentence_is_a_miss():
         fuzz._refused("x", two_lines)
 
 
-def test_g7_folders_that_flags_name_are_below_the_nursery(tmp_path, monkeypatch):
+def test_g7_folders_that_flags_name_are_below_the_temporary_folder(tmp_path, monkeypatch):
     where = []
 
     def noted(words):
         where.append(Path.cwd())
         return command_runner.Outcome(2, "", "clearformer: refused")
 
-    monkeypatch.setattr(fuzz.inside, "run", noted)
-    attempt = next(fuzz.KINDS["words"](tmp_path, random.Random(11).randrange))
-    assert fuzz._refused("words", attempt)
+    monkeypatch.setattr(fuzz.command_runner, "run", noted)
+    attempt = next(fuzz.KINDS["commands"](tmp_path, random.Random(11).randrange))
+    assert fuzz._refused("commands", attempt)
     (here,) = where
     assert (here / "../..").resolve() == tmp_path.resolve()
     assert Path.cwd() != here

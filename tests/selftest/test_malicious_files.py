@@ -24,9 +24,10 @@ def test_an_honest_file_of_weights_is_what_torch_reads():
 def test_damage_is_damage():
     draw = random.Random(0).randrange
     changed = sum(
-        malicious_files.spoil_bytes(b"0123456789" * 9, draw) != b"0123456789" * 9 for _ in range(99)
+        malicious_files.damage_bytes(b"0123456789" * 9, draw) != b"0123456789" * 9
+        for _ in range(99)
     )
     assert changed > 80
     document = {"a": [1, 2, {"b": "c"}], "d": 1.5}
-    changed = sum(malicious_files.spoil_json(document, draw) != document for _ in range(99))
+    changed = sum(malicious_files.damage_json(document, draw) != document for _ in range(99))
     assert changed > 80

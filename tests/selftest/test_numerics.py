@@ -27,4 +27,4 @@ def test_g17_attention_grows_with_the_length(tmp_path):
 
 
 def test_g19_this_device_is_near_float64(tmp_path):
-    assert "of float64" in numerics.device(tmp_path, models=("gpt2",))
+    assert "of float64" in numerics.float32(tmp_path, models=("gpt2",))

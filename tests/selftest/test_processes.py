@@ -10,17 +10,17 @@ from clearformer.selftest.processes import Missed
 
 
 def test_a_command_says_and_leaves(tmp_path):
-    code, said = processes.run(["train", "gpt3"], tmp_path / "log")
-    assert code == 2
-    assert "there is no model 'gpt3'" in said
+    child = processes.Child(["train", "gpt3"], tmp_path / "log", {})
+    assert child.wait() == 2
+    assert "there is no model 'gpt3'" in child.output()
 
 
 def test_a_function_answers_from_another_process():
-    assert processes.ask(os.getpid) != os.getpid()
+    assert processes.call(os.getpid) != os.getpid()
     with pytest.raises(Missed, match="sleep did not end in 0 s"):
-        processes.ask(time.sleep, 60, seconds=0.2)
-    with pytest.raises(Missed, match="and no answer"):
-        processes.ask(os._exit, 7)
+        processes.call(time.sleep, 60, seconds=0.2)
+    with pytest.raises(Missed, match="and no result"):
+        processes.call(os._exit, 7)
 
 
 def test_memory_is_told():

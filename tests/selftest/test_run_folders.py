@@ -8,7 +8,7 @@ from clearformer.selftest.processes import Missed
 
 def test_g20_links_in_a_run_folder_destroy_nothing(tmp_path):
     said = run_folders.links(tmp_path, names=run_folders.FILES[:1])
-    assert said == "2 links in the place of 1 files: nothing elsewhere changed"
+    assert said == "2 links in place of 1 files: nothing elsewhere changed"
 
 
 def test_g20_fails_where_a_link_is_followed(tmp_path, monkeypatch):
@@ -27,9 +27,9 @@ def test_g20_fails_where_a_link_is_followed(tmp_path, monkeypatch):
         def wait(self):
             return 0
 
-        def said(self):
+        def output(self):
             return ""
 
-    monkeypatch.setattr(run_folders, "Toy", Trusting)
+    monkeypatch.setattr(run_folders, "ToyRun", Trusting)
     with pytest.raises(Missed, match="a symbolic link as lock: a file elsewhere changed"):
         run_folders.links(tmp_path, names=["lock"])

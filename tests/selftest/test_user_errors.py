@@ -10,4 +10,4 @@ def test_there_are_sixty_mistakes():
 
 
 def test_f41_g18_usual_mistakes_are_told_in_a_line(tmp_path):
-    assert "mistakes told in one line" in user_errors.first_errors(tmp_path, every=10)
+    assert "errors reported in one line" in user_errors.first_errors(tmp_path, every=10)

@@ -1,4 +1,4 @@
-"""`clearformer explore [DIR ...]`: see every step of a model, with its numbers, in a browser."""
+"""`clearformer explore [DIR ...]`: inspect what a model computes, in a browser."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from clearformer.config import RunConfig
 
 RUNS = Path("runs")
-FIRST_STEPS = 250  # of training, if there is nothing to look at: some seconds
+FIRST_STEPS = 250  # of the model that is trained if there is none: some seconds
 
 
 @dataclass(frozen=True)
 class Explore:
-    """Open a page that shows your models at work, number by number; needs no internet."""
+    """Open a local page that shows what your models compute, number by number; works offline."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Runs, folders of runs, or folders of weights; none: runs/."""
+    """Runs, folders of runs, or folders of weights; default: runs/."""
     port: int = 0
-    """Where to listen; 0, or a port that is taken: a free one."""
+    """Port to listen on; a free one if it is 0 or taken."""
     browser: bool = True
     """Open a browser (--no-browser: only print the address)."""
     host: str = "127.0.0.1"
-    """Another address than this machine's own: others can reach it, so give --token."""
+    """Address to listen on; one that other machines can reach needs --token."""
     token: str | None = None
-    """Only who opens the printed address may look; at least 16 characters."""
+    """Access token, part of the printed address; at least 16 characters."""
     max_tokens: int = 512
-    """Longest text, in tokens; up to 1024."""
+    """Maximum length of a text in tokens; up to 1024."""
     allow_bin: bool = False
-    """Also read .bin files: the tensors in them, and nothing else."""
+    """Also read .bin files: only the tensors in them."""
 
     def run(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -56,7 +56,7 @@ class Explore:
 
         require_token(self.host, self.token)
         limits = Limits(max_tokens=self.max_tokens)
-        library = Library(self._places(), allow_bin=self.allow_bin)
+        library = Library(self._model_folders(), allow_bin=self.allow_bin)
         app = create_app(library, token=self.token, hosts=allowed_hosts(self.host), limits=limits)
         server = Server(app, self.host, self.port)
         address = self._address(server.port)
@@ -66,7 +66,7 @@ class Explore:
         for name, problem in library.problems.items():
             tell(f"note: {name} cannot be opened: {problem}")
         if not count:
-            tell("note: there is no model in it yet; runs that appear are shown")
+            tell("note: there is no model yet; new runs appear on the page")
         say(f"explore {_count(count)} at {address} (Ctrl-C ends)", flush=True)
         if self.browser and _has_screen():
             import threading
@@ -88,8 +88,8 @@ class Explore:
         secret = "" if self.token is None else f"?token={quote(self.token, safe='')}"
         return f"http://{name}:{port}/{secret}"
 
-    def _places(self) -> list[Path]:
-        """The folders to look in; with nothing to look at, a small model is made."""
+    def _model_folders(self) -> list[Path]:
+        """The folders with models; if there are none, a small model is trained."""
         from clearformer.explore.library import is_model
 
         for folder in self.folders:
@@ -97,7 +97,7 @@ class Explore:
                 raise ValueError(f"there is no folder {folder}: give a run, or leave it out")
             if not folder.is_dir() and not is_model(folder):
                 raise ValueError(
-                    f"{folder} is no folder: give a run, a folder of runs, or a folder of weights"
+                    f"{folder} is not a folder: give a run, a folder of runs, or of weights"
                 )
         if self.folders:
             return list(self.folders)
@@ -107,15 +107,15 @@ class Explore:
 
 
 def first_model() -> Path:
-    """A small generator, trained for some seconds on Python's own documentation, once."""
+    """A small language model, trained once for some seconds on Python's documentation."""
     from clearformer.cli.train import places, sample
     from clearformer.runs.load import best_checkpoint
     from clearformer.runs.run import Run
     from clearformer.train.events import Evaluation
 
-    where = places(None)
-    assert where.cache is not None
-    folder = where.cache / "explore" / "first"
+    data_places = places(None)
+    assert data_places.cache is not None
+    folder = data_places.cache / "explore" / "first"
     try:
         best_checkpoint(folder)
     except ValueError:
@@ -124,7 +124,7 @@ def first_model() -> Path:
             "(some seconds, once)",
             flush=True,
         )
-        run = Run(first_config(), folder, where, resume=True, say=_nothing, sample=sample)
+        run = Run(first_config(), folder, data_places, resume=True, say=_ignore, sample=sample)
         for event in run.events():
             if isinstance(event, Evaluation):
                 loss = event.figures["loss"]
@@ -133,7 +133,7 @@ def first_model() -> Path:
 
 
 def first_config() -> RunConfig:
-    """GPT-2 in small: learned positions, words in pieces."""
+    """A small GPT-2 with a BPE tokenizer."""
     from clearformer.config import (
         AdamW,
         DataConfig,
@@ -166,13 +166,13 @@ def first_config() -> RunConfig:
         evaluations=5,
         keep=5,
         compile="off",
-        precision="float32",  # so small that half of it is slower
+        precision="float32",  # bfloat16 is slower for a model of this size
     )
     return RunConfig(model=model, data=data, train=train)
 
 
-def _nothing(sentence: str) -> None:
-    """What is to be known of the data is of no use to somebody who only looks."""
+def _ignore(message: str) -> None:
+    """Drop the notes about the training data."""
 
 
 def _count(models: int) -> str:
@@ -180,7 +180,7 @@ def _count(models: int) -> str:
 
 
 def _has_screen() -> bool:
-    """Whether a browser could show anything; one for terminals would take this one over."""
+    """Whether there is a display: a text browser would take over the terminal."""
     if sys.platform in ("darwin", "win32"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,4 +1,4 @@
-"""`clearformer selftest`: whether the promises hold on this machine, in about five minutes."""
+"""`clearformer selftest`: check the reliability goals on this machine, in about five minutes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from clearformer.cli.output import say, write_json
 
 @dataclass(frozen=True)
 class Selftest:
-    """Kill runs, damage checkpoints, open hostile files: does all of it hold on this machine?"""
+    """Check reliability here: kill runs, damage checkpoints, open malicious files."""
 
     only: str | None = None
-    """Goals by number, as in G1,G5; none: all of them."""
+    """Goals by number, as in G1,G5; default: all."""
     json: bool = False
-    """A line of JSON for each goal."""
+    """Print one line of JSON for each goal."""
     full: bool = False
     """The long version, about an hour: 200 kills, 500 damaged files, 147,300 fuzzed ones."""
 

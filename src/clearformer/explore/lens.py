@@ -125,12 +125,12 @@ def _stream(trace: Trace, part: str) -> list[tuple[int, str, Tensor]]:
     """The recorded stream from the embedding on: layer, stage, (T, E)."""
     rows = [(0, "resid_pre", trace.recorded[part, 0]["resid_pre"][0])]
     for layer in trace.layers(part):
-        own, cross = trace.recorded[part, layer], trace.recorded.get(("cross", layer), {})
-        if "resid_mid" in own:
-            rows.append((layer, "resid_mid", own["resid_mid"][0]))
+        stages, cross = trace.recorded[part, layer], trace.recorded.get(("cross", layer), {})
+        if "resid_mid" in stages:
+            rows.append((layer, "resid_mid", stages["resid_mid"][0]))
         if part == "decoder" and "resid_mid" in cross:
             rows.append((layer, "resid_cross", cross["resid_mid"][0]))
-        rows.append((layer, "resid_post", own["resid_post"][0]))
+        rows.append((layer, "resid_post", stages["resid_post"][0]))
     return rows
 
 

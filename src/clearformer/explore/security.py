@@ -38,12 +38,12 @@ def allowed_hosts(host: str) -> tuple[str, ...]:
     if host in LOOPBACK:
         return LOOPBACK
     if host in ("0.0.0.0", "::"):
-        own = socket.gethostname()
+        name = socket.gethostname()
         try:
-            addresses = tuple({str(each[4][0]) for each in socket.getaddrinfo(own, None)})
+            addresses = tuple({str(each[4][0]) for each in socket.getaddrinfo(name, None)})
         except OSError:
             addresses = ()
-        return (*LOOPBACK, own.lower(), *map(bracketed, ("::1", *addresses)))
+        return (*LOOPBACK, name.lower(), *map(bracketed, ("::1", *addresses)))
     return (*LOOPBACK, bracketed(host.lower()))
 
 

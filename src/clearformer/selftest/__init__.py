@@ -1,7 +1,6 @@
-"""The promises that can be kept on this machine, kept: one function for each goal.
+"""Checks that the reliability goals of docs/reliability.md hold on this machine.
 
-Goals and their numbers are those of docs/reliability.md. Every check takes its counts as
-arguments, so that the same code runs in seconds with the tests, in minutes for a user
-(`clearformer selftest`) and for as long as it takes (`make soak`). Only the command line
-imports this room.
+There is one function for each goal. Every check takes its counts as arguments, so that the same
+code runs in seconds in the tests, in minutes in `clearformer selftest`, and for as long as it takes
+in `make soak`. Only the command line imports this package.
 """

@@ -1,4 +1,4 @@
-"""A command inside this process: for mistakes, which end before anything heavy begins."""
+"""Runs commands inside this process: for errors, which end before anything expensive starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command left, and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -20,7 +20,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """One line for a mistake, and never a traceback."""
+        """Whether there is one line for a usage error, and never a traceback."""
         lines = [line for line in self.err.splitlines() if not line.startswith(NOTES)]
         return "Traceback" not in self.err and (self.code != 2 or len(lines) == 1)
 
@@ -28,27 +28,26 @@ class Outcome:
 NOTES = ("clearformer: note:", "clearformer: passed over")
 
 
-def command(words: list[str]) -> None:
-    """What `python -m clearformer WORDS` does; this room is below the command line and does not
-    import it."""
+def command(arguments: list[str]) -> None:
+    """Run `python -m clearformer ARGUMENTS`; selftest may not import the command line."""
     before = sys.argv, sys.stdin
-    sys.argv, sys.stdin = ["clearformer", *words], io.StringIO()  # what is piped in is not for it
+    sys.argv, sys.stdin = ["clearformer", *arguments], io.StringIO()
     try:
         runpy.run_module("clearformer", run_name="__main__")
     finally:
         sys.argv, sys.stdin = before
 
 
-def run(words: list[str]) -> Outcome:
-    """`clearformer WORDS` in this process; an exception is its traceback and code 1."""
+def run(arguments: list[str]) -> Outcome:
+    """Run a command; an exception gives its traceback and exit code 1."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            command(words)
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        except BaseException:  # a panic of a library written in Rust is no Exception
+            command(arguments)
+        except SystemExit as ending:
+            code = ending.code if isinstance(ending.code, int) else 0
+        except BaseException:  # a panic of a Rust library is not an Exception
             err.write(traceback.format_exc())
             code = 1
     return Outcome(code, out.getvalue(), err.getvalue())

@@ -1,4 +1,4 @@
-"""G7: files and words damaged at random. Each is refused in a sentence or works; none hangs."""
+"""G7: fuzzing with damaged files and commands: each is refused in one line or works."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from clearformer.selftest.untrusted_files import GPT2, gpt2_weights
 from clearformer.text import BytePairs, WordPieces
 from clearformer.text import from_json as tokenizer_from_json
 
-SLOWEST = 5.0  # seconds of computing that a single file may take
-HANGS = 120.0  # seconds by the clock: on a busy machine others compute meanwhile
-MEMORY = 2**30
+MAX_CPU_SECONDS = 5.0  # for a single file
+MAX_SECONDS = 120.0  # by the clock, on a machine that may be busy
+MAX_MEMORY = 2**30
 Counts = dict[str, int]
 
 
-def fuzz(place: Path, *, share: float) -> str:
+def fuzz(workdir: Path, *, share: float) -> str:
     """A share of 100,000 safetensors, 20,000 .pt, 20,000 tokenizers, 5,000 configs, and so on."""
     full = {
         "safetensors": 100_000,
@@ -44,35 +44,35 @@ def fuzz(place: Path, *, share: float) -> str:
         "tokenizers": 20_000,
         "configs": 5_000,
         "tables": 2_000,
-        "words": 300,
+        "commands": 300,
     }
     counts = {kind: max(1, round(share * count)) for kind, count in full.items()}
-    before = processes.ask(processes.peak_memory)
-    # In a process of its own, so that its memory is its own and a hang has an end.
-    found = processes.ask(_all, str(place), counts, seconds=3600)
-    grown = found["memory"] - before
-    require(found["memory"] < MEMORY, f"it took {found['memory'] / 2**20:.0f} MiB")
+    before = processes.call(processes.peak_memory)
+    # In a child process, to measure its memory and to end it if it hangs.
+    result = processes.call(_fuzz, str(workdir), counts, seconds=3600)
+    grown = result["memory"] - before
+    require(result["memory"] < MAX_MEMORY, f"it took {result['memory'] / 2**20:.0f} MiB")
     total = sum(counts.values())
     return (
-        f"{total:,} files and commands: {found['refused']:,} refused, the others work; slowest "
-        f"{found['slowest']:.2f} s, {grown / 2**20:.0f} MiB on top of {before / 2**20:.0f}"
+        f"{total:,} files and commands: {result['refused']:,} refused, the others work; slowest "
+        f"{result['slowest']:.2f} s, {grown / 2**20:.0f} MiB on top of {before / 2**20:.0f}"
     )
 
 
-def _all(place: str, counts: Counts) -> dict[str, float]:
+def _fuzz(workdir: str, counts: Counts) -> dict[str, float]:
     torch.set_num_threads(1)
-    found = {"refused": 0, "slowest": 0.0}
-    with tempfile.TemporaryDirectory(dir=place) as folder:
+    refused, slowest = 0, 0.0
+    with tempfile.TemporaryDirectory(dir=workdir) as folder:
         for kind, count in counts.items():
-            chance = random.Random(f"7 {kind}")
-            attempts = KINDS[kind](Path(folder), chance.randrange)
+            rng = random.Random(f"7 {kind}")
+            attempts = KINDS[kind](Path(folder), rng.randrange)
             for _, attempt in zip(range(count), attempts, strict=False):
                 began, computed = time.perf_counter(), time.process_time()
-                found["refused"] += _refused(kind, attempt)
-                found["slowest"] = max(found["slowest"], time.process_time() - computed)
-                long = found["slowest"] > SLOWEST or time.perf_counter() - began > HANGS
-                require(not long, f"a file of the {kind} took longer than {SLOWEST:g} s")
-    return {**found, "memory": processes.peak_memory()}
+                refused += _refused(kind, attempt)
+                slowest = max(slowest, time.process_time() - computed)
+                too_long = slowest > MAX_CPU_SECONDS or time.perf_counter() - began > MAX_SECONDS
+                require(not too_long, f"one of the {kind} took over {MAX_CPU_SECONDS:g} s")
+    return {"refused": refused, "slowest": slowest, "memory": processes.peak_memory()}
 
 
 def _refused(kind: str, attempt: Callable[[], Any]) -> bool:
@@ -83,7 +83,7 @@ def _refused(kind: str, attempt: Callable[[], Any]) -> bool:
         return True
     except processes.Missed:
         raise
-    except BaseException as problem:  # a panic of a library written in Rust is no Exception
+    except BaseException as problem:  # a panic of a Rust library is not an Exception
         raise processes.Missed(f"{kind}: {type(problem).__name__}: {problem!s:.300}") from problem
     return False
 
@@ -99,7 +99,7 @@ def _safetensors(folder: Path, draw: Draw) -> Attempts:
         *malicious_files.tensor_files().values(),
     ]
     while True:
-        path.write_bytes(malicious_files.spoil_bytes(honest[draw(2) * draw(len(honest))], draw))
+        path.write_bytes(malicious_files.damage_bytes(honest[draw(2) * draw(len(honest))], draw))
         yield lambda: [SafetensorsFile(path).tensor(name) for name in SafetensorsFile(path).names()]
 
 
@@ -118,7 +118,7 @@ def _pickles(folder: Path, draw: Draw) -> Attempts:
 
     while True:
         source = honest if draw(3) else hostile[draw(len(hostile))]
-        path.write_bytes(malicious_files.spoil_bytes(source, draw))
+        path.write_bytes(malicious_files.damage_bytes(source, draw))
         yield attempt
         require(not marker.exists(), "a pickle ran")
 
@@ -127,7 +127,7 @@ def _tokenizers(folder: Path, draw: Draw) -> Attempts:
     words = ["the cat sat on the mat", "a dog ran, didn't it?", "été 12"] * 3
     made = BytePairs.train(words, 280), WordPieces.train(words, 64)
     documents = [each.document for each in made]
-    own = [each.to_json() for each in made]
+    native = [each.to_json() for each in made]
 
     def probe(read: Callable[[Any], Any], document: Any) -> None:
         tokenizer = read(document)
@@ -136,15 +136,15 @@ def _tokenizers(folder: Path, draw: Draw) -> Attempts:
     while True:
         which = draw(2)
         if draw(2):
-            spoiled: Any = malicious_files.spoil_json(own[which], draw)
-            yield partial(probe, tokenizer_from_json, spoiled)
+            damaged: Any = malicious_files.damage_json(native[which], draw)
+            yield partial(probe, tokenizer_from_json, damaged)
         else:
-            spoiled = malicious_files.spoil_json(documents[which], draw)
+            damaged = malicious_files.damage_json(documents[which], draw)
             if not draw(20):
                 pattern = malicious_files.EVIL_PATTERNS[draw(len(malicious_files.EVIL_PATTERNS))]
-                spoiled = {**documents[0], "pre_tokenizer": malicious_files.split_by(pattern)}
+                damaged = {**documents[0], "pre_tokenizer": malicious_files.split_by(pattern)}
             kind = (BytePairs, WordPieces)[which]
-            yield partial(probe, kind.from_library, spoiled)
+            yield partial(probe, kind.from_library, damaged)
 
 
 def _configs(folder: Path, draw: Draw) -> Attempts:
@@ -153,22 +153,22 @@ def _configs(folder: Path, draw: Draw) -> Attempts:
     (home / "model.safetensors").write_bytes(save(gpt2_weights()))
     model = preset("modern-tiny")
     settings, train = recipe(model)
-    own = to_json(RunConfig(model=model, data=settings, train=train))
+    native = to_json(RunConfig(model=model, data=settings, train=train))
 
-    def own_outline(document: Any) -> None:
+    def read_native(document: Any) -> None:
         outline(run_from_json(document).model)
 
-    def foreign() -> None:
+    def read_hugging_face() -> None:
         importing.import_checkpoint(home, tokenizer="bytes")
 
     while True:
         if draw(2):
-            spoiled: Any = malicious_files.spoil_json(own, draw)
-            yield partial(own_outline, spoiled)
+            damaged: Any = malicious_files.damage_json(native, draw)
+            yield partial(read_native, damaged)
         else:
-            changed = malicious_files.spoil_json(GPT2, draw)
+            changed = malicious_files.damage_json(GPT2, draw)
             (home / "config.json").write_text(json.dumps(changed))
-            yield foreign
+            yield read_hugging_face
 
 
 def _tables(folder: Path, draw: Draw) -> Attempts:
@@ -184,7 +184,7 @@ def _tables(folder: Path, draw: Draw) -> Attempts:
     while True:
         name, content = [("a.csv", rows), ("a.jsonl", lines), ("a.txt", rows)][draw(3)]
         path = folder / name
-        path.write_bytes(malicious_files.spoil_bytes(content, draw))
+        path.write_bytes(malicious_files.damage_bytes(content, draw))
         if name == "a.txt":
             yield partial(read_text, str(path))
         else:
@@ -198,31 +198,41 @@ FLAGS = (
     "--precision", "--tokenizer", "--evaluations", "--wrong", "--json", "--keep", "--position",
     "--help", "--beam",
 )  # fmt: skip
-WORDS = ("generate", "evaluate", "train", "classify", "import", "describe", "embed", "fill", "data")
+COMMANDS = (
+    "generate",
+    "evaluate",
+    "train",
+    "classify",
+    "import",
+    "describe",
+    "embed",
+    "fill",
+    "data",
+)
 
 
-def _words(folder: Path, draw: Draw) -> Attempts:
-    # Flags may name folders ("-1", "../.."): all of them are to be below this one.
+def _commands(folder: Path, draw: Draw) -> Attempts:
+    # Flags may name folders ("-1", "../.."), all of which must be below the temporary one.
     here = folder / "some" / "where"
     here.mkdir(parents=True)
 
-    def attempt(words: list[str]) -> None:
+    def attempt(arguments: list[str]) -> None:
         with contextlib.chdir(here):
-            outcome = command_runner.run(words)
-        said = f"{' '.join(words)!r} left with {outcome.code} and said {outcome.err[-300:]!r}"
-        require(outcome.code in (0, 2) and outcome.clean, said)
+            outcome = command_runner.run(arguments)
+        ended = f"{' '.join(arguments)!r} ended with {outcome.code}: {outcome.err[-300:]!r}"
+        require(outcome.code in (0, 2) and outcome.clean, ended)
         if outcome.code:
             raise ValueError("refused")
 
     while True:
-        words = [WORDS[draw(len(WORDS))], str(folder / "absent")]
+        arguments = [COMMANDS[draw(len(COMMANDS))], str(folder / "absent")]
         for _ in range(1 + draw(4)):
-            words.append(FLAGS[draw(len(FLAGS))])
+            arguments.append(FLAGS[draw(len(FLAGS))])
             if draw(8):
-                words.append(VALUES[draw(len(VALUES))])
-        if words[0] == "train":  # nothing may really begin
-            words[1:2] = ["modern-tiny", "--data", str(folder / "absent"), "--out", str(folder)]
-        yield partial(attempt, words)
+                arguments.append(VALUES[draw(len(VALUES))])
+        if arguments[0] == "train":  # must not start a training run
+            arguments[1:2] = ["modern-tiny", "--data", str(folder / "absent"), "--out", str(folder)]
+        yield partial(attempt, arguments)
 
 
 KINDS: dict[str, Callable[[Path, Draw], Attempts]] = {
@@ -231,5 +241,5 @@ KINDS: dict[str, Callable[[Path, Draw], Attempts]] = {
     "tokenizers": _tokenizers,
     "configs": _configs,
     "tables": _tables,
-    "words": _words,
+    "commands": _commands,
 }

@@ -1,4 +1,4 @@
-"""Which goals there are, in which doses they are tried, and the runner that tries them."""
+"""The list of goals, the counts for each level of effort, and the runner."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from clearformer.selftest import (
 )
 from clearformer.selftest.processes import Missed, Skipped
 
-Dose = Literal["test", "selftest", "soak"]
-DOSES = ("test", "selftest", "soak")
+Effort = Literal["test", "selftest", "soak"]
+EFFORTS = ("test", "selftest", "soak")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A promise, how it is tried, and with which counts in each dose."""
+    """A goal, its check, and the arguments of the check for each effort."""
 
     name: str
     check: Callable[..., str]
@@ -66,14 +66,14 @@ GOALS = {
     ),
     "G17": Goal("memory", numerics.memory, _counts("length", 1024, 4096, 4096)),
     "G18": Goal("first errors", user_errors.first_errors, _counts("every", 8, 1, 1)),
-    "G19": Goal("device", numerics.device, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)),
+    "G19": Goal("device", numerics.float32, _counts("models", FAMILIES[:1], FAMILIES, FAMILIES)),
     "G20": Goal("run folders", run_folders.links, LINKS),
 }
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a goal."""
+    """The outcome of a check."""
 
     goal: str
     name: str
@@ -83,7 +83,7 @@ class Result:
 
 
 def chosen(only: str | None) -> list[str]:
-    """`G1,G5` as names of goals; none means all of them."""
+    """The goals in a list such as `G1,G5`; None means all of them."""
     names = [name.strip().upper() for name in only.split(",")] if only is not None else list(GOALS)
     for name in names:
         if name not in GOALS:
@@ -91,24 +91,24 @@ def chosen(only: str | None) -> list[str]:
     return names
 
 
-def attempt(name: str, dose: Dose) -> Result:
-    """Try one goal, in a folder that is gone afterwards."""
+def attempt(name: str, effort: Effort) -> Result:
+    """Check one goal in a temporary folder."""
     goal = GOALS[name]
     began = time.monotonic()
     outcome: Literal["reached", "missed", "skipped"] = "reached"
-    with tempfile.TemporaryDirectory(prefix="clearformer-") as place:
+    with tempfile.TemporaryDirectory(prefix="clearformer-") as workdir:
         try:
-            found = goal.check(Path(place), **goal.counts[DOSES.index(dose)])
+            found = goal.check(Path(workdir), **goal.counts[EFFORTS.index(effort)])
         except Missed as problem:
             outcome, found = "missed", str(problem)
         except Skipped as reason:
             outcome, found = "skipped", str(reason)
         except Exception as problem:
-            # A check that breaks has not been passed, and the others are still of interest.
+            # A check that fails with an error counts as missed, and the others still run.
             outcome, found = "missed", f"{type(problem).__name__}: {problem!s:.300}"
     return Result(name, goal.name, outcome, found, time.monotonic() - began)
 
 
-def attempts(names: Sequence[str], dose: Dose) -> Iterator[Result]:
+def attempts(names: Sequence[str], effort: Effort) -> Iterator[Result]:
     for name in names:
-        yield attempt(name, dose)
+        yield attempt(name, effort)

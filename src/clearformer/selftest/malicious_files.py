@@ -1,7 +1,7 @@
-"""Hostile files, written here byte by byte: pickles that call, and archives that climb.
+"""Malicious files for the checks: pickles, archives, safetensors, tokenizers, damaged bytes.
 
-Nothing in this file can build an object from a pickle: the opcodes are put together by hand, so
-that the corpus is the same on every machine and its makers need no pickle module.
+The pickles are assembled from opcodes by hand, so that they are the same on every machine and
+nothing here imports the pickle module.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from clearformer.text.specs import byte_characters
 
 
 def text(value: str) -> bytes:
-    """A string, in protocol 2."""
+    """A pickled string, in protocol 2."""
     data = value.encode()
     return b"X" + struct.pack("<I", len(data)) + data
 
 
 def call(function: str, *arguments: bytes) -> bytes:
-    """`module name` called with arguments that are pickled already."""
+    """A call of `module name` with pickled arguments."""
     module, name = function.split(" ")
     return f"c{module}\n{name}\n".encode() + b"(" + b"".join(arguments) + b"tR"
 
 
 def calls(marker: Path) -> dict[str, bytes]:
-    """Ways to make a reader of pickles write a marker file, each as the value of a pickle."""
+    """Pickled values that would write a marker file when they are unpickled."""
     touch, code = f"touch {marker}", f"open({str(marker)!r}, 'w')"
     module = f"__import__('pathlib').Path({str(marker)!r}).touch()"
     opening = (text(str(marker)), text("w"))
@@ -70,7 +70,7 @@ def calls(marker: Path) -> dict[str, bytes]:
         "getattr": call(
             "builtins getattr", call("builtins __import__", text("os")), text("system")
         ),
-        # A class whose state setter calls: REDUCE is not the only way.
+        # REDUCE is not the only opcode that calls.
         "build": call("types SimpleNamespace") + b"}" + text("x") + text(touch) + b"sb",
         "instance": b"(" + text(touch) + b"ios\nsystem\n",
         "object": b"(cos\nsystem\n" + text(touch) + b"o",
@@ -80,12 +80,12 @@ def calls(marker: Path) -> dict[str, bytes]:
 
 
 def as_pickle(value: bytes, protocol: int = 2) -> bytes:
-    """A table with one entry, whose value is given in opcodes."""
+    """A pickled dict with one entry, whose value is given in opcodes."""
     return b"\x80" + bytes([protocol]) + b"}" + text("weight") + value + b"s."
 
 
 def as_zip(pickled: bytes, storages: Mapping[str, bytes] | None = None) -> bytes:
-    """The archive that torch writes: data.pkl beside the numbers, nothing packed."""
+    """The archive that torch writes: data.pkl beside the tensors, uncompressed."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("archive/data.pkl", pickled)
@@ -97,7 +97,7 @@ def as_zip(pickled: bytes, storages: Mapping[str, bytes] | None = None) -> bytes
 
 
 def weights_file(tensors: Mapping[str, Tensor]) -> bytes:
-    """A .bin file of float tensors as torch would save it: an honest one, to be damaged."""
+    """A valid .bin file of float tensors, as torch saves it."""
     entries, storages = b"", {}
     for number, (name, tensor) in enumerate(tensors.items()):
         storage = (
@@ -129,12 +129,12 @@ def _numbers(values: tuple[int, ...]) -> bytes:
 
 # --- archives ------------------------------------------------------------------------------
 
-PATTERN = r"a/(pos|neg)/([0-9]+)\.txt"  # what the reader of the archives below looks for
+PATTERN = r"a/(pos|neg)/([0-9]+)\.txt"  # the files that the reader of the archives extracts
 FITS = "a/pos/1.txt"
 
 
 def archives(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Twelve archives that would like to write elsewhere, fill the memory, or never end."""
+    """Twelve archives that try to write elsewhere, fill the memory, or never end."""
     outside = "../" * 12 + str(folder / "escaped").lstrip("/")
     members: dict[str, list[tuple[str, bytes | dict[str, object]]]] = {
         "climbing": [(outside, b"x")],
@@ -164,7 +164,7 @@ def archives(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def tar(path: Path, members: list[tuple[str, bytes | dict[str, object]]]) -> Path:
-    """A .tar.gz of names, each with its content or with what its TarInfo says instead."""
+    """A .tar.gz of names, each with its content or with fields of its TarInfo."""
     with tarfile.open(path, "w:gz", compresslevel=1) as archive:
         for name, content in members:
             info = tarfile.TarInfo(name)
@@ -182,7 +182,7 @@ def tar(path: Path, members: list[tuple[str, bytes | dict[str, object]]]) -> Pat
 
 
 def header(content: str, data: bytes = b"") -> bytes:
-    """A safetensors file with any text in the place of its header."""
+    """A safetensors file with any text as its header."""
     return struct.pack("<Q", len(content.encode())) + content.encode() + data
 
 
@@ -191,7 +191,7 @@ def entry(name: str, dtype: str, shape: str, start: object, end: object) -> str:
 
 
 def tensor_files() -> dict[str, bytes]:
-    """Safetensors files that promise what they do not hold; four honest bytes in each."""
+    """Safetensors files whose headers do not match their content."""
     huge, one = 2**62, entry("weight", "F32", "[1]", 0, 4)
     return {
         "empty": b"",
@@ -222,12 +222,12 @@ def tensor_files() -> dict[str, bytes]:
 
 # --- tokenizers ----------------------------------------------------------------------------
 
-BYTES = byte_characters()  # the least that a byte-level vocabulary has
+BYTES = byte_characters()  # the smallest byte-level vocabulary
 EVIL_PATTERNS = ("(a+)+$", "(a|a)*b", "(.*)*x", "((a{1,99}){1,99}){1,99}", r"(?=(a+))\1+$")
 
 
 def split_by(pattern: str) -> dict[str, object]:
-    """The part of a tokenizer.json that splits text by a pattern of its own."""
+    """The pre-tokenizer of a tokenizer.json with a pattern of its own."""
     return {
         "type": "Sequence",
         "pretokenizers": [
@@ -245,26 +245,26 @@ def split_by(pattern: str) -> dict[str, object]:
 # --- damage at random ----------------------------------------------------------------------
 
 
-def spoil_bytes(data: bytes, number: Callable[[int], int]) -> bytes:
-    """A few bytes changed, cut, doubled or put in; `number(n)` draws from 0 to n - 1."""
-    spoiled = bytearray(data)
-    for _ in range(1 + number(4)):
-        at = number(len(spoiled) + 1)
-        match number(6):
+def damage_bytes(data: bytes, draw: Callable[[int], int]) -> bytes:
+    """A few bytes changed, removed, repeated or inserted; `draw(n)` gives 0 to n - 1."""
+    damaged = bytearray(data)
+    for _ in range(1 + draw(4)):
+        at = draw(len(damaged) + 1)
+        match draw(6):
             case 0:
-                del spoiled[at : at + 1 + number(16)]
+                del damaged[at : at + 1 + draw(16)]
             case 1:
-                spoiled[at:at] = bytes(number(256) for _ in range(1 + number(8)))
+                damaged[at:at] = bytes(draw(256) for _ in range(1 + draw(8)))
             case 2:
-                spoiled[at:at] = spoiled[: number(64)]
+                damaged[at:at] = damaged[: draw(64)]
             case 3:
-                spoiled[at : at + 8] = struct.pack("<Q", 2 ** number(64))
-            case 4 if number(8) == 0:
-                del spoiled[at:]
+                damaged[at : at + 8] = struct.pack("<Q", 2 ** draw(64))
+            case 4 if draw(8) == 0:
+                del damaged[at:]
             case _:
-                if at < len(spoiled):
-                    spoiled[at] = number(256)
-    return bytes(spoiled)
+                if at < len(damaged):
+                    damaged[at] = draw(256)
+    return bytes(damaged)
 
 
 STRANGE: tuple[object, ...] = (
@@ -273,22 +273,22 @@ STRANGE: tuple[object, ...] = (
 )  # fmt: skip
 
 
-def spoil_json(value: object, number: Callable[[int], int]) -> object:
-    """One place in a JSON document changed: another value, a key gone, added or renamed."""
-    if isinstance(value, dict) and value and number(6):
-        key = list(value)[number(len(value))]
+def damage_json(value: object, draw: Callable[[int], int]) -> object:
+    """One change in a JSON document: another value, or a key removed, added or renamed."""
+    if isinstance(value, dict) and value and draw(6):
+        key = list(value)[draw(len(value))]
         changed = dict(value)
-        match number(8):
+        match draw(8):
             case 0:
                 del changed[key]
             case 1:
                 changed[f"{key}x"] = changed.pop(key)
             case 2:
-                changed[f"new{number(9)}"] = STRANGE[number(len(STRANGE))]
+                changed[f"new{draw(9)}"] = STRANGE[draw(len(STRANGE))]
             case _:
-                changed[key] = spoil_json(value[key], number)
+                changed[key] = damage_json(value[key], draw)
         return changed
-    if isinstance(value, list) and value and number(4):
-        at = number(len(value))
-        return [*value[:at], spoil_json(value[at], number), *value[at + 1 :]]
-    return STRANGE[number(len(STRANGE))]
+    if isinstance(value, list) and value and draw(4):
+        at = draw(len(value))
+        return [*value[:at], damage_json(value[at], draw), *value[at + 1 :]]
+    return STRANGE[draw(len(STRANGE))]

@@ -1,4 +1,4 @@
-"""What a command needs, imported before it is forked: see nursery.py."""
+"""Imports of a command, done once before processes are forked: see processes.py."""
 
 import clearformer.explore.figures
 import clearformer.generate.language_model
@@ -8,4 +8,4 @@ import clearformer.runs.card
 import clearformer.runs.run  # noqa: F401
 from clearformer.selftest import command_runner
 
-command_runner.run(["train", "--help"])  # the parser reads its own sources once, and remembers
+command_runner.run(["train", "--help"])  # the parser caches its own sources

@@ -1,8 +1,7 @@
-"""Real processes, quickly: forked from one that has imported torch already.
+"""Child processes, forked from a process that has imported torch already.
 
-A process that is killed must be a process of its own, and importing torch takes longer than all
-that is tested in it. So one clean process imports everything once, and each child is forked
-from there (multiprocessing's forkserver), before it has any thread.
+Importing torch takes longer than most checks. So multiprocessing's forkserver imports everything
+once, and each child is forked from it before it has any thread.
 """
 
 from __future__ import annotations
@@ -13,21 +12,22 @@ import signal
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 from clearformer.selftest.command_runner import command
 
 MODULES = ("clearformer.cli.main", "clearformer.selftest.preloaded")
-PATIENCE = 120.0  # seconds until a child counts as hanging
+TIMEOUT = 120.0  # seconds
 
 
 class Missed(Exception):  # noqa: N818 - it is the result of a check, not an error
-    """A goal was not reached: why."""
+    """A goal was not reached, with the reason."""
 
 
 class Skipped(Exception):  # noqa: N818
-    """A goal cannot be tried here: why."""
+    """A goal cannot be checked here, with the reason."""
 
 
 def require(holds: bool, sentence: str) -> None:
@@ -36,14 +36,12 @@ def require(holds: bool, sentence: str) -> None:
 
 
 class Child:
-    """A `clearformer` command in a process of its own."""
+    """A `clearformer` command in a child process."""
 
-    def __init__(self, words: list[str], log: Path, environment: dict[str, str]) -> None:
+    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
         self.log = log
         log.unlink(missing_ok=True)
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(MODULES))
-        self.process = context.Process(target=_command, args=(words, log, environment))
+        self.process = _context().Process(target=_command, args=(arguments, log, environment))
         self.process.start()
 
     def alive(self) -> bool:
@@ -53,34 +51,32 @@ class Child:
         assert self.process.pid is not None
         os.kill(self.process.pid, which)
 
-    def wait(self, seconds: float = PATIENCE) -> int:
-        """Its exit code, or minus the signal that ended it."""
+    def wait(self, seconds: float = TIMEOUT) -> int:
+        """The exit code, or minus the signal that ended it."""
         self.process.join(seconds)
         code = self.process.exitcode
         if code is None:
             self.process.kill()
             self.process.join()
-            raise Missed(f"a command did not end in {seconds:.0f} s: {self.said()[-300:]}")
+            raise Missed(f"a command did not end in {seconds:.0f} s: {self.output()[-300:]}")
         self.process.close()
         return code
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
-def run(words: list[str], log: Path, **environment: str) -> tuple[int, str]:
-    """A command to its end: its exit code and what it said."""
-    child = Child(words, log, environment)
-    code = child.wait()
-    return code, child.said()
-
-
-def ask(function: Callable[..., Any], *arguments: Any, seconds: float = PATIENCE) -> Any:
-    """What a function of this package returns in a process of its own."""
+def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(MODULES))
+    return context
+
+
+def call(function: Callable[..., Any], *arguments: Any, seconds: float = TIMEOUT) -> Any:
+    """The result of a function in a child process."""
+    context = _context()
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(function, arguments, there))
+    process = context.Process(target=_send_result, args=(function, arguments, there))
     process.start()
     there.close()
     try:
@@ -88,7 +84,7 @@ def ask(function: Callable[..., Any], *arguments: Any, seconds: float = PATIENCE
             raise Missed(f"{function.__name__} did not end in {seconds:.0f} s")
         kind, value = here.recv()
     except EOFError:
-        raise Missed(f"{function.__name__} ended with {process.exitcode} and no answer") from None
+        raise Missed(f"{function.__name__} ended with {process.exitcode} and no result") from None
     finally:
         process.kill()
         process.join()
@@ -98,26 +94,28 @@ def ask(function: Callable[..., Any], *arguments: Any, seconds: float = PATIENCE
 
 
 def peak_memory() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return 1024 * int(line.split()[1])
-    raise Skipped("this system does not tell how much memory a process had")
+    raise Skipped("this system does not report the peak memory of a process")
 
 
-def _command(words: list[str], log: Path, environment: dict[str, str]) -> None:
+def _command(arguments: list[str], log: Path, environment: dict[str, str]) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
     os.environ.update(environment)
     try:
-        command(words)
+        command(arguments)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
 
 
-def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], there: Connection) -> None:
+def _send_result(
+    function: Callable[..., Any], arguments: tuple[Any, ...], there: Connection
+) -> None:
     try:
         there.send(("value", function(*arguments)))
     except Missed as missed:

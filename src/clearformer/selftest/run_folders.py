@@ -1,4 +1,4 @@
-"""G20: run folders of somebody else, with links in the place of their files."""
+"""G20: run folders from others, with links in place of their files."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ FILES = (
 SECRET = "precious, without an end of line"
 
 
-def links(place: Path, *, names: Sequence[str] = FILES) -> str:
-    """A run goes on in such a folder, or is refused; nothing elsewhere is changed or shown."""
-    toy = ToyRun(place, 2)
-    toy.finish(place / "run")
-    outside = place / "outside"
-    shutil.copytree(place / "run/checkpoints/step-2", outside / "folder")
+def links(workdir: Path, *, names: Sequence[str] = FILES) -> str:
+    """Such a run is resumed or refused; no file elsewhere is changed or printed."""
+    toy = ToyRun(workdir, 2)
+    toy.finish(workdir / "run")
+    outside = workdir / "outside"
+    shutil.copytree(workdir / "run/checkpoints/step-2", outside / "folder")
     (outside / "file").write_text(SECRET)
     before = _contents(outside)
-    tried = 0
+    count = 0
     for name in names:
-        for kind, plant in _plants(outside, is_folder=(place / "run" / name).is_dir()).items():
-            folder = place / "foreign"
+        for kind, plant in _plants(outside, is_folder=(workdir / "run" / name).is_dir()).items():
+            folder = workdir / "foreign"
             safe_files.remove(folder)
-            shutil.copytree(place / "run", folder)
+            shutil.copytree(workdir / "run", folder)
             safe_files.remove(folder / name)
             plant(folder / name)
-            child = ToyRun(place, 3).start(folder)
-            code, said = child.wait(), child.said()
-            require(code in (0, 2), f"{kind} as {name}: train left with {code}: {said[-300:]}")
+            child = ToyRun(workdir, 3).start(folder)
+            code, output = child.wait(), child.output()
+            require(code in (0, 2), f"{kind} as {name}: train ended with {code}: {output[-300:]}")
             outcome = command_runner.run(["generate", str(folder), "x", "--max-tokens", "1"])
-            require(outcome.clean, f"{kind} as {name}: generate said {outcome.err[-300:]!r}")
-            shown = said + outcome.out + outcome.err
-            require(SECRET not in shown, f"{kind} as {name}: a file elsewhere was shown")
+            require(outcome.clean, f"{kind} as {name}: generate wrote {outcome.err[-300:]!r}")
+            shown = output + outcome.out + outcome.err
+            require(SECRET not in shown, f"{kind} as {name}: a file elsewhere was printed")
             require(_contents(outside) == before, f"{kind} as {name}: a file elsewhere changed")
-            tried += 1
-    return f"{tried} links in the place of {len(names)} files: nothing elsewhere changed"
+            count += 1
+    return f"{count} links in place of {len(names)} files: nothing elsewhere changed"
 
 
 def _plants(outside: Path, *, is_folder: bool) -> dict[str, Callable[[Path], None]]:
     target = outside / ("folder" if is_folder else "file")
-    found = {"a symbolic link": lambda path: path.symlink_to(target)}
+    plants = {"a symbolic link": lambda path: path.symlink_to(target)}
     if not is_folder:
-        found["a hard link"] = lambda path: os.link(target, path)
-    return found
+        plants["a hard link"] = lambda path: os.link(target, path)
+    return plants
 
 
 def _contents(folder: Path) -> dict[Path, bytes]:

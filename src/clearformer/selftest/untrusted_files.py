@@ -1,4 +1,4 @@
-"""G8 and G9: files from anyone, through every verb. Nothing runs, nothing escapes."""
+"""G8 and G9: malicious pickles and archives are read without running or writing anything."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ GPT2 = {
 }
 
 
-def verbs(folder: str, out: str) -> tuple[list[str], ...]:
-    """Every way to have a folder of somebody's opened."""
+def commands(folder: str, out: str) -> tuple[list[str], ...]:
+    """Every command that opens a folder."""
     return (
         ["import", folder, "--out", out, "--allow-bin", "--tokenizer", "bytes"],
         ["import", folder, "--out", out],
@@ -42,13 +42,13 @@ def verbs(folder: str, out: str) -> tuple[list[str], ...]:
     )
 
 
-def pickles(place: Path, *, every_verb: int) -> str:
-    """G8: thirty payloads in three containers, and the first ones through every verb."""
-    marker = place / "marker"
-    found = malicious_files.calls(marker)
+def pickles(workdir: Path, *, every_verb: int) -> str:
+    """G8: thirty payloads in three containers, and the first ones through every command."""
+    marker = workdir / "marker"
+    payloads = malicious_files.calls(marker)
     tried = 0
-    for number, (name, value) in enumerate(found.items()):
-        folder = place / "folder"
+    for number, (name, value) in enumerate(payloads.items()):
+        folder = workdir / "folder"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(GPT2))
@@ -64,20 +64,20 @@ def pickles(place: Path, *, every_verb: int) -> str:
                 require("nothing else is read" in str(problem), f"{name}: {problem}")
             require(not marker.exists(), f"{name}: reading it ran the payload")
             tried += 1
-        for words in verbs(str(folder), str(place / "out")) if number < every_verb else ():
-            outcome = command_runner.run(words)
+        for arguments in commands(str(folder), str(workdir / "out")) if number < every_verb else ():
+            outcome = command_runner.run(arguments)
             tried += 1
-            require(outcome.code == 2, f"{name}: {words[0]} left with {outcome.code}")
-            require(outcome.clean, f"{name}: {words[0]} said {outcome.err[-300:]!r}")
-            require(not marker.exists(), f"{name}: {words[0]} ran the payload")
+            require(outcome.code == 2, f"{name}: {arguments[0]} ended with {outcome.code}")
+            require(outcome.clean, f"{name}: {arguments[0]} wrote {outcome.err[-300:]!r}")
+            require(not marker.exists(), f"{name}: {arguments[0]} ran the payload")
     path.write_bytes(malicious_files.weights_file(gpt2_weights()))
-    honest = command_runner.run(verbs(str(folder), str(place / "out"))[0])
+    honest = command_runner.run(commands(str(folder), str(workdir / "out"))[0])
     require(honest.code == 0, f"an honest file was refused: {honest.err[-300:]}")
-    return f"0 of {len(found)} payloads ran, in {tried} attempts"
+    return f"0 of {len(payloads)} payloads ran, in {tried} attempts"
 
 
 def gpt2_weights() -> dict[str, torch.Tensor]:
-    """What GPT2 above says."""
+    """Zero weights for the GPT2 config above."""
     block = {
         "ln_1.weight": (8,), "ln_1.bias": (8,), "ln_2.weight": (8,), "ln_2.bias": (8,),
         "attn.c_attn.weight": (8, 24), "attn.c_attn.bias": (24,),
@@ -91,7 +91,7 @@ def gpt2_weights() -> dict[str, torch.Tensor]:
 
 
 def encode_by(pattern: str) -> str:
-    """What comes of a tokenizer.json that splits text by a pattern of its own."""
+    """The result of a tokenizer.json with its own pre-tokenizer pattern."""
     document = {
         "version": "1.0",
         "model": {
@@ -109,20 +109,20 @@ def encode_by(pattern: str) -> str:
     return "encoded"
 
 
-def archives(place: Path) -> str:
-    """G9: twelve archives; whatever is read of them, nothing is written anywhere."""
-    folder = place / "archives"
+def archives(workdir: Path) -> str:
+    """G9: twelve malicious archives are read, and nothing is written."""
+    folder = workdir / "archives"
     folder.mkdir()
     count = 0
     for name, path in malicious_files.archives(folder):
-        before = {each: each.stat().st_mtime_ns for each in place.rglob("*")}
+        before = {each: each.stat().st_mtime_ns for each in workdir.rglob("*")}
         try:
             read = [data for _, data in tar_files(path, malicious_files.PATTERN, 10**6)]
         except ValueError as problem:
             require(str(path) in str(problem), f"{name}: {problem} does not name the file")
             read = []
         require(b"root" not in b"".join(read), f"{name}: a file of the system was read")
-        after = {each: each.stat().st_mtime_ns for each in place.rglob("*")}
+        after = {each: each.stat().st_mtime_ns for each in workdir.rglob("*")}
         require(before == after, f"{name}: {set(after) - set(before) or 'a file'} was written")
         count += 1
     return f"0 of {count} archives wrote anything"

@@ -1,4 +1,4 @@
-"""G18: what people get wrong first, and the one line that says what to do."""
+"""G18: frequent user errors, each reported in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from clearformer.selftest import command_runner
 from clearformer.selftest.processes import require
 from clearformer.selftest.toy_run import ToyRun
 
-# A command, and words that its answer must have. {run} is a trained run, {text} a text, {csv} a
-# table, {place} a folder with nothing else in it.
+# A command, and a part of its error message. {run} is a trained run, {text} a text, {csv} a table,
+# {workdir} a folder without a run.
 MISTAKES = """
 train modern-tny | did you mean 'modern-tiny'
 train gpt3 | there is no model 'gpt3'
-train --data {place}/absent.txt | there is no such file or folder
-train --data {place}/empty.txt | it is empty, but a text is needed
-train --data {place}/one.txt | bytes, but
-train --data {place}/latin.txt --tokenizer characters | UTF-8
-train --data {place}/wide.txt --tokenizer characters | UTF-8
-train --data {place}/hollow | there are no files that end in .txt, .md with anything in them
-train --data {text} --out {place}/one.txt | choose another --out
+train --data {workdir}/absent.txt | there is no such file or folder
+train --data {workdir}/empty.txt | it is empty, but a text is needed
+train --data {workdir}/one.txt | bytes, but
+train --data {workdir}/latin.txt --tokenizer characters | UTF-8
+train --data {workdir}/wide.txt --tokenizer characters | UTF-8
+train --data {workdir}/hollow | there are no files that end in .txt, .md with anything in them
+train --data {text} --out {workdir}/one.txt | choose another --out
 train --data {text} --out {run} | add --resume
 train --data {text} --lr 0 | it must be above 0
 train --data {text} --lr nan | it must be above 0
@@ -55,14 +55,14 @@ train --data.validation-share 2 --data {text} | between 0 and 1
 train bert-tiny --data {text} --data.masking.share 0 | between 0 and 1
 train classifier --data {text} | it is no table
 train classifier --data {csv} --data.label colour | colour
-train classifier --data {place}/single.csv | at least two labels
+train classifier --data {workdir}/single.csv | at least two labels
 train original --data {text} | pairs
 train --resume --out {run} --width 64 | model.width
 train --resume --out {run} --train.batch 9 | train.batch
-train --resume --out {place}/nothing --steps 3 --data {place}/absent.txt | no such file
-train --from {place} | no
+train --resume --out {workdir}/nothing --steps 3 --data {workdir}/absent.txt | no such file
+train --from {workdir} | no
 train classify | --from
-generate {place}/absent | is no run
+generate {workdir}/absent | is no run
 generate {run} x --temperature -1 | temperature
 generate {run} x --temperature nan | temperature
 generate {run} x --top-p 0 | top
@@ -70,16 +70,16 @@ generate {run} x --top-k 0 | top
 generate {run} x --max-tokens -1 | max
 generate {run} x --samples 0 | it must be at least 1
 generate {run} x --pattern ( | pattern
-generate {run} --file {place}/absent.txt | absent.txt
+generate {run} --file {workdir}/absent.txt | absent.txt
 classify {run} x | is no classifier
 translate {run} x | is no translator
-evaluate {run} --data {place}/absent.txt | there is no such file
+evaluate {run} --data {workdir}/absent.txt | there is no such file
 evaluate {run} --context 0 | it must be at least 1
-evaluate {place} | is no run
-import {place} | has no weights
-import {place}/absent | there is no folder or file
+evaluate {workdir} | is no run
+import {workdir} | has no weights
+import {workdir}/absent | there is no folder or file
 export {run} --out {text} | {text}
-average {run} --last 99 --out {place}/a | ask for fewer
+average {run} --last 99 --out {workdir}/a | ask for fewer
 describe nothing | nothing
 data fetch nothing | nothing
 gnerate {run} | gnerate
@@ -87,10 +87,10 @@ generate | required
 """.strip()
 
 
-def first_errors(place: Path, *, every: int) -> str:
-    """One in `every` of the usual mistakes: exit 2, one line, with its words."""
-    toy = ToyRun(place, 2)
-    toy.finish(place / "run")
+def first_errors(workdir: Path, *, every: int) -> str:
+    """Every n-th of the errors: exit code 2 and one line with the expected words."""
+    toy = ToyRun(workdir, 2)
+    toy.finish(workdir / "run")
     files = {
         "empty.txt": b"",
         "one.txt": b"x",
@@ -99,24 +99,29 @@ def first_errors(place: Path, *, every: int) -> str:
         "text.csv": b"text,label\na,x\nb,y\n",
         "single.csv": b"text,label\na,x\nb,x\n",
     }
-    nothing = place / "nothing"
+    nothing = workdir / "nothing"
     (nothing / "hollow").mkdir(parents=True)
     for name, content in files.items():
         (nothing / name).write_bytes(content)
-    names = {"run": place / "run", "text": toy.text, "csv": nothing / "text.csv", "place": nothing}
+    names = {
+        "run": workdir / "run",
+        "text": toy.text,
+        "csv": nothing / "text.csv",
+        "workdir": nothing,
+    }
     lines = MISTAKES.splitlines()[::every]
     wrong = []
     for line in lines:
-        command, _, words = (part.strip() for part in line.format(**names).partition("|"))
-        outcome = command_runner.run(_outside(command.split(), place))
-        if outcome.code != 2 or not outcome.clean or words not in outcome.err:
+        command, _, expected = (part.strip() for part in line.format(**names).partition("|"))
+        outcome = command_runner.run(_with_out(command.split(), workdir))
+        if outcome.code != 2 or not outcome.clean or expected not in outcome.err:
             wrong.append(f"{command!r} gave {outcome.code} and {outcome.err[-200:]!r}")
     require(not wrong, f"{len(wrong)} of {len(lines)}: {'; '.join(wrong)}")
-    return f"{len(lines)} of {len(lines)} mistakes told in one line"
+    return f"{len(lines)} of {len(lines)} errors reported in one line"
 
 
-def _outside(words: list[str], place: Path) -> list[str]:
-    """Nothing is written where the user stands."""
-    if words[0] == "train" and "--out" not in words:
-        return [*words, "--out", str(place / "out")]
-    return words
+def _with_out(arguments: list[str], workdir: Path) -> list[str]:
+    """Write nothing into the current folder."""
+    if arguments[0] == "train" and "--out" not in arguments:
+        return [*arguments, "--out", str(workdir / "out")]
+    return arguments
