@@ -138,6 +138,7 @@ def unread(words):
     read, write = os.pipe()
     os.close(read)
     os.dup2(write, 1)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
     forked(words)
 
 

@@ -8,7 +8,7 @@ is not saved but computed again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -174,12 +174,7 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
 def _restore_slots(
     found: Checkpoint, optimizers: Sequence[Optimizer], parallel: Parallelism, moved: bool
 ) -> None:
-    named = {
-        name: parameter
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for name, parameter in zip(group["names"], group["params"], strict=True)
-    }
+    named = {name: parameter for _, name, parameter in _named(optimizers)}
 
     def like(slot: str, shape: torch.Size) -> Tensor:
         owner = named.get(slot.rpartition(".")[0])
@@ -189,14 +184,12 @@ def _restore_slots(
     if any(name.startswith(f"{checkpoint.SHARDS}/") for name in found.manifest["files"]):
         slots |= shards.read(found.folder / checkpoint.SHARDS, like)
     _require_slots(slots, named, found.folder, moved)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for name, parameter in zip(group["names"], group["params"], strict=True):
-                optimizer.state[parameter] = {
-                    key.removeprefix(f"{name}."): parallel.shard(value, parameter)
-                    for key, value in slots.items()
-                    if key.rpartition(".")[0] == name
-                }
+    for optimizer, name, parameter in _named(optimizers):
+        optimizer.state[parameter] = {
+            key.removeprefix(f"{name}."): parallel.shard(value, parameter)
+            for key, value in slots.items()
+            if key.rpartition(".")[0] == name
+        }
 
 
 def _require_slots(
@@ -294,11 +287,17 @@ def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> N
 def _slots(optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     return {
         f"{name}.{slot}": value
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for name, parameter in zip(group["names"], group["params"], strict=True)
+        for optimizer, name, parameter in _named(optimizers)
         for slot, value in optimizer.state.get(parameter, {}).items()
     }
+
+
+def _named(optimizers: Sequence[Optimizer]) -> Iterator[tuple[Optimizer, str, Tensor]]:
+    """Every parameter of the optimizers with its name."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for name, parameter in zip(group["names"], group["params"], strict=True):
+                yield optimizer, name, parameter
 
 
 def _others(state: State, parallel: Parallelism) -> dict[str, Tensor]:
