@@ -137,8 +137,7 @@ def test_f27_twice_ends_at_once(monkeypatch):
 def unread(words):
     read, write = os.pipe()
     os.close(read)
-    os.dup2(write, 1)
-    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stdout = os.fdopen(write, "w")
     forked(words)
 
 
