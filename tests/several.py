@@ -19,6 +19,7 @@ SERVER.set_forkserver_preload(
     [
         "clearformer.runs.run",
         "clearformer.cli.main",
+        "clearformer.selftest.preloaded",
         "torch.distributed.fsdp",
         "torch.distributed.checkpoint.state_dict_saver",
     ]

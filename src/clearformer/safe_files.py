@@ -1,4 +1,4 @@
-"""Guarded access to the files of a run folder, which anyone may have made.
+"""Safe file access: no links, no pipes, files written whole or not at all.
 
 Inside a run folder symbolic links are never followed, only regular files are opened, and nothing
 waits for a named pipe. The run folder itself may be a link, because the user named it. Without
@@ -17,7 +17,8 @@ from pathlib import Path
 
 # Not every system has every flag. O_NONBLOCK: opening a pipe does not wait for its other end.
 GUARDED = sum(
-    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
+    getattr(os, name, 0)
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 )
 
 KINDS = {
@@ -104,21 +105,22 @@ def open_in_place(path: Path) -> int:
     descriptor = open_file(path, flags)
     if os.fstat(descriptor).st_nlink <= 1:
         return descriptor
-    with os.fdopen(descriptor, "rb") as shared, _replacing(path) as own:
-        shutil.copyfileobj(shared, own)
+    with os.fdopen(descriptor, "rb") as shared, replacing(path) as copy:
+        shutil.copyfileobj(shared, copy)
     return open_file(path, flags)
 
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file whole or not at all. A link of this name is replaced, and not its target."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BufferedWriter]:
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    temporary.unlink(missing_ok=True)  # of a killed process that had this number
+def replacing(path: Path, temporary: Path | None = None) -> Iterator[BufferedWriter]:
+    """A new file that gets the name `path` at the end of the block, and never if that fails."""
+    temporary = temporary or path.with_name(f".{path.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # of a killed process with the same id
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | GUARDED, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:

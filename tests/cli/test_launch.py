@@ -173,10 +173,9 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc to find the sockets")
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_nothing_listens_to_the_network(words, start, tmp_path, kind):
-    """Neither the launcher nor a rank, from the start until a checkpoint is there and beyond."""
-    more = ("--processes", "2", "--distribute", kind, "--steps", "5")
+def test_nothing_listens_to_the_network(words, start, tmp_path):
+    """Neither the launcher nor a rank, from the start until the end; DDP is in test_f29."""
+    more = ("--processes", "2", "--distribute", "fsdp2", "--steps", "5")
     agent = start("clearformer", *words("run"), *more)
     found = []
     while agent.poll() is None:
@@ -198,19 +197,30 @@ def test_a_launcher_killed_while_ranks_start_leaves_none_of_them(words, start, t
     until_gone(started)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path, rank):
-    agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
-    until(10, tmp_path / "run", agent)
+def require_killed(rank, agent, folder, said):
+    """Kill a rank: the launcher says so, records it, and ends with its code."""
     started = workers(agent.pid)
     os.kill(by_rank(started)[rank], signal.SIGKILL)
     assert agent.wait(300) == 137
     until_gone(started)
-    assert f"clearformer: rank {rank} was killed by signal 9 (SIGKILL, as the " in start.said()
-    last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
+    assert f"clearformer: rank {rank} was killed by signal 9 (SIGKILL, as the " in said()
+    last = metrics.read(folder / "metrics.jsonl")[-1]
     step = last.pop("step")
     assert last == {"event": "end", "reason": "killed", "exit": 137, "rank": rank}
-    assert step >= checkpoint.newest(tmp_path / "run/checkpoints", print).step >= 10
+    assert step >= checkpoint.newest(folder / "checkpoints", print).step >= 5
+
+
+def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path):
+    """Rank 0, which writes; rank 1 is killed in test_under_nohup_a_closed_terminal_is_ignored."""
+    agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
+    found = []
+    while not any(tmp_path.glob("run/checkpoints/step-*")):
+        found += ranks.listening(agent.pid)
+        assert agent.poll() is None, start.said()
+        time.sleep(0.2)
+    until(5, tmp_path / "run", agent)
+    assert all(each.is_loopback for each in found), found
+    require_killed(0, agent, tmp_path / "run", start.said)
 
 
 # A process that is its own session takes the terminal on its standard input for its own.
@@ -245,18 +255,20 @@ def test_f27_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, 
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 129}
 
 
-def test_under_nohup_a_closed_terminal_is_ignored(words, start, tmp_path):
+def test_under_nohup_a_closed_terminal_is_ignored(words, tmp_path):
     ignoring = "import signal, runpy; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     program = f"{ignoring}; runpy.run_module('clearformer', run_name='__main__')"
     more = ("--processes", "2", "--steps", "100000")
-    run = subprocess.Popen([sys.executable, "-c", program, *words("run"), *more])
+    log = tmp_path / "said.txt"
+    with log.open("w") as file:
+        command = [sys.executable, "-c", program, *words("run"), *more]
+        run = subprocess.Popen(command, stdout=file, stderr=file)
     until(5, tmp_path / "run", run)
     for each in (run.pid, *workers(run.pid)):
         os.kill(each, signal.SIGHUP)
     reached = checkpoint.newest(tmp_path / "run/checkpoints", print).step
     until(reached + 5, tmp_path / "run", run)
-    run.send_signal(signal.SIGTERM)
-    assert run.wait(300) == 143
+    require_killed(1, run, tmp_path / "run", log.read_text)
 
 
 def test_a_refused_run_of_several_leaves_nothing(words, start, tmp_path):

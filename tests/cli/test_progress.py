@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from clearformer.cli.progress import JsonLines, Live, Pace, Plain, Reporter, clock, reporter
+from clearformer.cli.progress import JsonLines, Live, Plain, Reporter, Throughput, clock, reporter
 from clearformer.train.events import Evaluation, Step
 
 
@@ -48,21 +48,21 @@ def steps(pace, first, count, seconds, began=0.0):
 
 
 def test_a_pause_is_forgotten():
-    pace = Pace()
+    pace = Throughput()
     steps(pace, 1, 1, 1.0)
     assert pace.rate() == 0  # of a single step nothing can be said
     now = steps(pace, 2, 99, 1.0, 1.0)
     assert abs(pace.rate() - 10) < 1e-6
-    assert abs(pace.left() - 900) < 1e-6
+    assert abs(pace.remaining() - 900) < 1e-6
     now = steps(pace, 101, 1, 3600.0, now)
-    assert pace.left() > 10_000
+    assert pace.remaining() > 10_000
     steps(pace, 102, 99, 1.0, now)
     assert abs(pace.rate() - 10) < 1e-6
-    assert abs(pace.left() - 800) < 1e-6
+    assert abs(pace.remaining() - 800) < 1e-6
 
 
 def test_slow_steps_are_not_judged_by_one_of_them():
-    pace = Pace()
+    pace = Throughput()
     now = 0.0
     for number in range(1, 41):
         now = steps(pace, number, 1, 100.0 if number % 2 else 300.0, now)
@@ -71,12 +71,12 @@ def test_slow_steps_are_not_judged_by_one_of_them():
 
 def test_a_budget_by_the_clock_is_never_exceeded_by_what_is_left():
     """A machine short of memory takes ever longer for a step, and the clock goes on as ever."""
-    pace, now = Pace(budget=2400.0), 0.0
+    pace, now = Throughput(budget=2400.0), 0.0
     for number in range(1, 60):
         before, now = now, now + number**1.2
         # Progress is told as it was when the step began.
         pace.add(Step(number, 1.0, 0.1, 1.0, 10 * number, now, before / 2400))
-        assert pace.left() == max(2400.0 - now, 0.0)
+        assert pace.remaining() == max(2400.0 - now, 0.0)
 
 
 def test_the_line_shows_the_clock_of_a_budget_in_minutes(monkeypatch, capsys):

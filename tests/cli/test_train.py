@@ -3,8 +3,8 @@
 import json
 import os
 import signal
-import subprocess
 import sys
+import time
 from typing import get_args, get_type_hints
 
 import pytest
@@ -96,32 +96,30 @@ def test_quiet_says_the_result(clearformer, text, tmp_path):
     assert "bits per byte" in out
 
 
-# The tests themselves may run under nohup, which has everything ignore SIGHUP.
-HEEDING = """
-import runpy, signal
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-runpy.run_module("clearformer", run_name="__main__")
-"""
+def forked(words):
+    """In a forked process: `clearformer WORDS`, its output in a file."""
+    from clearformer.cli.main import main
+
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"):
+        del os.environ[name]  # it is a run of one process
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    main(words)
 
 
 @pytest.mark.parametrize(
     ("which", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
-def test_a_signal_saves_and_leaves(text, tmp_path, which, code):
-    out = tmp_path / "run"
-    process = subprocess.Popen(
-        [sys.executable, "-c", HEEDING, "train", "--data", text, "--out", str(out),
-         "--steps", "100000", "--json", *TINY],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    for _ in range(20):
-        process.stdout.readline()
-    process.send_signal(which)
-    rest = process.stdout.read().splitlines()
-    process.stdout.close()
-    assert process.wait(timeout=300) == code
-    ended = json.loads(rest[-1])
+def test_a_signal_saves_and_leaves(text, tmp_path, several, which, code):
+    out, log = tmp_path / "run", tmp_path / "rank-0.txt"
+    words = ["train", "--data", text, "--out", str(out), "--steps", "100000", "--json", *TINY]
+    with several.started(1, forked, tmp_path, words) as (process,):
+        while not log.exists() or log.read_text().count("\n") < 20:
+            assert process.is_alive(), log.read_text()
+            time.sleep(0.02)
+        os.kill(process.pid, which)
+        process.join(300)
+        assert process.exitcode == code
+    ended = json.loads(log.read_text().splitlines()[-1])
     assert ended["reason"] == "stopped"
     assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()
 
@@ -137,20 +135,20 @@ def test_f27_twice_ends_at_once(monkeypatch):
     assert ended == [130]
 
 
-def test_a_run_goes_on_when_nobody_reads_its_output(text, tmp_path):
-    """`train | head`: what it wrote is read no more, and the run still ends as it should."""
+def unread(words):
+    read, write = os.pipe()
+    os.close(read)
+    sys.stdout = os.fdopen(write, "w")
+    forked(words)
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output(text, tmp_path, several):
+    """`train | head`: its output is read no more, and the run still ends as it should."""
     out = tmp_path / "run"
     words = ["train", "--data", text, "--out", str(out), "--json", *TINY, "--steps", "60"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "clearformer", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as process:
-        process.stdout.readline()
-        process.stdout.close()
-        process.stderr.close()
-        assert process.wait(timeout=300) == 0
+    with several.started(1, unread, tmp_path, words) as (process,):
+        process.join(300)
+        assert process.exitcode == 0, (tmp_path / "rank-0.txt").read_text()
     last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     assert last == {"event": "end", "step": 60, "reason": "finished", "exit": 0}
 
@@ -212,27 +210,31 @@ def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch)
     assert "use a shorter --length than 16 (not even one sequence fits)" in complaint
 
 
+def limited(words):
+    import resource
+
+    from clearformer.train import memory, microbatch
+
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    # Trying out what fits takes half a minute; test_microbatch does it.
+    microbatch.fewest_fitting = lambda *rest: 2
+    # Nor is it refused beforehand, as it would be where the machine says what it has.
+    memory.available_bytes = lambda: None
+    forked(words)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on memory")
-def test_out_of_memory_is_one_clean_line(tmp_path):
+def test_out_of_memory_is_one_clean_line(tmp_path, several):
     """A step of 9 GB in a process that may have 4."""
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat. " * 2000)
-    limit = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); "
-        "from clearformer.train import memory, microbatch; "
-        # Trying out what fits takes half a minute; test_microbatch does it.
-        "microbatch.fewest_fitting = lambda *rest: 2; "
-        # Nor is it refused beforehand, as it would be where the machine says what it has.
-        "memory.available_bytes = lambda: None; "
-        "from clearformer.cli.main import main; main(sys.argv[1:])"
-    )
     words = ["train", "modern-tiny", "--data", str(text), "--length", "4096", "--batch", "4096"]
     words += ["--steps", "1", "--compile", "off", "--threads", "1", "--out", str(tmp_path / "run")]
-    done = subprocess.run(
-        [sys.executable, "-c", limit, *words, "--quiet"], capture_output=True, text=True
-    )
-    assert done.returncode == 2, done.stderr
-    (line,) = [each for each in done.stderr.splitlines() if "note:" not in each]
+    with several.started(1, limited, tmp_path, [*words, "--quiet"]) as (process,):
+        process.join(300)
+        said = (tmp_path / "rank-0.txt").read_text()
+        assert process.exitcode == 2, said
+    (line,) = [each for each in said.splitlines() if "note:" not in each]
     assert line.startswith("clearformer: out of memory (")
     assert "4096 sequences of 4096 tokens at a time" in line
     assert "--accumulate 2 (the same gradient; 2048 at a time fit)" in line

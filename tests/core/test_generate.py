@@ -4,13 +4,13 @@ from functools import partial
 
 import pytest
 import torch
-from clearformer.generate.writer import Writer
 
 from clearformer import config as c
 from clearformer.build import build, caches
 from clearformer.core.generate import draw, generate, next_logits
 from clearformer.families import FAMILIES
 from clearformer.generate.decoder import Decoder
+from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sampling import draw as fast_draw
 from clearformer.generate.sequence import Uniforms
@@ -53,7 +53,7 @@ def test_a_draw_is_that_of_the_library(seed):
 
 def by_decoder(model, config, rules):
     """The library's own decoder: FastDecoder where it is supported, else modules and KVMemory."""
-    decoder, tokens = Decoder(Writer(model, config)), []
+    decoder, tokens = Decoder(LanguageModel(model, config)), []
     logits = decoder.read([PROMPT], COUNT)
     for uniform in UNIFORMS:
         tokens.append(fast_draw(logits[0], Sampling(**rules), uniform).id)

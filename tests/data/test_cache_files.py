@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from clearformer.data.cache_files import open_own, read_own_json, temporary_name, written_whole
+from clearformer.data.cache_files import open_owned, read_owned_json, replacing, temporary_name
 
 
 @pytest.fixture
@@ -15,13 +15,13 @@ def path(tmp_path):
     return path
 
 
-READ = [lambda path: open_own(path).close(), read_own_json]
+READ = [lambda path: open_owned(path).close(), read_owned_json]
 
 
 def test_a_file_of_ones_own_is_read(path):
-    with open_own(path) as file:
+    with open_owned(path) as file:
         assert file.read() == b'{"a": 1}'
-    assert read_own_json(path) == {"a": 1}
+    assert read_owned_json(path) == {"a": 1}
 
 
 @pytest.mark.parametrize("read", READ)
@@ -46,15 +46,15 @@ def test_a_file_of_another_user_is_not_read_but_one_of_root_is(path, read, monke
         read(path)
 
 
-def test_a_file_is_written_whole_or_not_at_all(path):
+def test_a_file_is_replacing_or_not_at_all(path):
     def fail(file):
         file.write(b"half")
         raise KeyError
 
-    with pytest.raises(KeyError), written_whole(path) as file:
+    with pytest.raises(KeyError), replacing(path) as file:
         fail(file)
     assert path.read_text() == '{"a": 1}'
-    with written_whole(path) as file:
+    with replacing(path) as file:
         file.write(b"new")
         assert path.read_text() == '{"a": 1}'
     assert path.read_text() == "new"
@@ -65,7 +65,7 @@ def test_nothing_is_written_through_a_link_that_waits_under_the_temporary_name(p
     precious = tmp_path / "precious"
     precious.write_text("kept")
     temporary_name(path).symlink_to(precious)
-    with written_whole(path) as file:
+    with replacing(path) as file:
         file.write(b"new")
     assert precious.read_text() == "kept"
     assert path.read_text() == "new"
@@ -76,7 +76,7 @@ def test_a_link_is_replaced_and_not_followed(path, tmp_path):
     precious = tmp_path / "precious"
     path.rename(precious)
     path.symlink_to(precious)
-    with written_whole(path) as file:
+    with replacing(path) as file:
         file.write(b"new")
     assert re.fullmatch(r'{"a": 1}', precious.read_text())
     assert not path.is_symlink()

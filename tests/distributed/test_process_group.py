@@ -12,6 +12,7 @@ import torch
 
 from clearformer.distributed import process_group
 from clearformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, join
+from clearformer.runs import metrics
 
 
 def test_without_torchrun_there_is_nobody_else():
@@ -21,6 +22,11 @@ def test_without_torchrun_there_is_nobody_else():
     assert SINGLE_PROCESS.gather("x") == ["x"]
     assert SINGLE_PROCESS.main_first(lambda told: [told], lambda result: result) == [None]
     assert SINGLE_PROCESS.explain(RuntimeError("Timed out")) is None
+
+
+def test_a_file_system_that_times_out_is_no_rank():
+    group = object.__new__(process_group.DistributedGroup)
+    assert group.explain(OSError("Connection timed out")) is None
 
 
 def problem_of(act):
@@ -179,6 +185,8 @@ def test_a_rank_that_hangs_is_named_and_the_job_ends(tmp_path, several):
     sentence = said(tmp_path)[0].splitlines()[-1]
     assert sentence.startswith("clearformer: waited 20 s for rank 1, silent since step ")
     assert sentence.endswith("what was saved is kept: go on with --resume")
+    last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
+    assert (last["event"], last["reason"], last["exit"]) == ("end", "lost a rank", 2)
 
 
 def test_one_signal_stops_all_ranks_after_the_same_step(tmp_path, several):

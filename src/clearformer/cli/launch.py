@@ -28,14 +28,14 @@ from clearformer.cli.signals import Signals
 from clearformer.distributed.heartbeat import STORE
 from clearformer.runs import metrics
 
-LIFELINE = "CLEARFORMER_LIFELINE"  # the rank's end of the pipe
+LIFELINE = "CLEARFORMER_LIFELINE"  # file descriptor of the rank's end of the pipe
 POLL_SECONDS = 0.05  # between two looks at the ranks
 LINGER_SECONDS = 10.0  # for a rank to exit by itself, once another has
 GRACE_SECONDS = 30.0  # for a rank to exit after SIGTERM, before it is killed
 
 
 def launch(processes: int, words: Sequence[str], folder: Path) -> int:
-    """Run `clearformer WORDS`, a run in `folder`, in so many processes; the exit code of all."""
+    """Run `clearformer WORDS`, which trains in `folder`, in so many processes; the exit code."""
     written = folder / "metrics.jsonl"
     before = _size(written)
     with Signals() as signals, Ranks(signals) as ranks:
@@ -75,7 +75,7 @@ def starts_processes(processes: int | None, environment: Mapping[str, str]) -> b
 
 
 def watch_launcher(environment: MutableMapping[str, str]) -> None:
-    """In a rank: end as by SIGTERM once the launcher is gone, however that ended."""
+    """In a rank: raise SIGTERM once the launcher is gone."""
     pipe = environment.pop(LIFELINE, None)  # it is not meant for what a rank starts
     if pipe is None:
         return
@@ -89,7 +89,7 @@ def watch_launcher(environment: MutableMapping[str, str]) -> None:
 
 
 class Ranks:
-    """The processes of a run. None of them survives the context."""
+    """The processes of a run; all have ended when the context exits."""
 
     def __init__(self, signals: Signals) -> None:
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -148,7 +148,7 @@ class Ranks:
         }
 
     def first_failure(self) -> tuple[int, int]:
-        """The first rank that failed, and its code; 0 and 0 once all have succeeded."""
+        """Rank and exit code of the first failure; 0 and 0 once all have succeeded."""
         while True:
             codes = self._poll()
             failed = [(rank, code) for rank, code in enumerate(codes) if code]
@@ -175,7 +175,7 @@ class Ranks:
             pass
 
     def _poll(self) -> list[int | None]:
-        """The codes of those that have ended; passes on to the others what signals came."""
+        """Forward signals that were received; the exit codes so far."""
         time.sleep(POLL_SECONDS)
         for number in self.signals.received[self._passed_on :]:
             self._passed_on += 1
@@ -190,7 +190,7 @@ class Ranks:
 
 
 def loopback_interface() -> str:
-    """Its name: lo on Linux, lo0 on macOS."""
+    """Name of the loopback interface: lo on Linux, lo0 on macOS."""
     names = {name for _, name in socket.if_nameindex()}
     return "lo0" if "lo0" in names else "lo"
 
@@ -211,7 +211,7 @@ def _name(number: int) -> str:
 
 
 def _record_killed(path: Path, rank: int, code: int) -> None:
-    """The end of the run: the rank that would write it down may be the one that was killed."""
+    """Record the end of the run, since the rank that writes metrics may have been killed."""
     with contextlib.suppress(OSError, ValueError), metrics.MetricsFile(path) as file:
         step = max((each.get("step", 0) for each in metrics.read(path)), default=0)
         file.append({"event": "end", "step": step, "reason": "killed", "exit": code, "rank": rank})

@@ -14,8 +14,6 @@ from clearformer.cli import train as train_verb
 from clearformer.cli.output import say
 from clearformer.cli.overrides import at, name
 from clearformer.config import (
-    DataConfig,
-    ModelConfig,
     RunConfig,
     TrainConfig,
 )
@@ -35,14 +33,11 @@ LEAST = {"gpus": 1, "gpu-tflops": 0.001, "utilisation": 0.01, "tokens": 1}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(train_verb.RunSettings):
     """Parameters, memory, work and time of a run, and the settings with which it fits."""
 
     preset: tyro.conf.Positional[str]
     """A preset, a run, or a config.json; flags change it as they do in train."""
-    model: ModelConfig
-    data: DataConfig
-    train: TrainConfig
     memory: str | None = None
     """What the run may take, such as 12GB; none: what this machine has left."""
     gpus: int | None = None

@@ -1,4 +1,4 @@
-"""How a run is shown: a live line in a terminal, plain lines elsewhere, or JSON."""
+"""Progress of a run: a live line in a terminal, plain lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from clearformer.train.events import Event
 
 PLAIN_SECONDS = 5.0  # between two plain lines
-RECENT_SECONDS, RECENT_STEPS = 60.0, 20  # a pace is that of the longer of the two
+RECENT_SECONDS, RECENT_STEPS = 60.0, 20  # window of the throughput: the longer of the two
 
 
 def reporter(quiet: bool, json: bool) -> Reporter:
@@ -30,7 +30,7 @@ def reporter(quiet: bool, json: bool) -> Reporter:
 
 
 class Reporter:
-    """Says the result and nothing else; the others say more."""
+    """Prints the result and nothing else; the others print more."""
 
     def say(self, sentence: str) -> None:
         output.tell(f"clearformer: {sentence}")
@@ -38,7 +38,7 @@ class Reporter:
     def start(self, run: Run) -> None:
         self.figure, self.counted = run.task.figure, run.task.counted
         minutes = run.config.train.minutes
-        self.pace = Pace(None if minutes is None else 60 * minutes)
+        self.throughput = Throughput(None if minutes is None else 60 * minutes)
         for note in run.task.notes:
             self.say(f"note: {note}")
 
@@ -69,7 +69,7 @@ class Silent(Reporter):
 
 
 class JsonLines(Reporter):
-    """Every event as a line; steps and evaluations as in `metrics.jsonl`."""
+    """Every event as a line of JSON; steps and evaluations as in `metrics.jsonl`."""
 
     def start(self, run: Run) -> None:
         from clearformer.runs.metrics import start_row
@@ -103,7 +103,7 @@ class JsonLines(Reporter):
 
 
 class Plain(Reporter):
-    """A line now and then, without control characters."""
+    """A line every few seconds, without control characters."""
 
     def start(self, run: Run) -> None:
         super().start(run)
@@ -117,9 +117,9 @@ class Plain(Reporter):
 
         match event:
             case Skipped():
-                self.say(left_out(event))
+                self.say(skipped_line(event))
             case Step():
-                self.pace.add(event)
+                self.throughput.add(event)
                 if time.monotonic() - self.last > PLAIN_SECONDS:
                     self.last = time.monotonic()
                     output.say(self.line(event), flush=True)
@@ -131,16 +131,17 @@ class Plain(Reporter):
 
     def line(self, event: Any) -> str:
         shown = f"step {event.step}: loss {event.loss:.4f}"
-        rate = self.pace.rate()
+        rate = self.throughput.rate()
         if rate:
-            shown += f", {rate:,.{rate < 10:d}f} {self.counted}/s, {clock(self.pace.left())} left"
+            remaining = clock(self.throughput.remaining())
+            shown += f", {rate:,.{rate < 10:d}f} {self.counted}/s, {remaining} left"
         return shown
 
 
-class Pace:
-    """How fast a run is of late: a pause, or a busy hour, is not carried along to its end.
+class Throughput:
+    """Recent throughput of a run and its remaining time.
 
-    `budget` is the run's in seconds, if it ends by the clock.
+    `budget` is in seconds, for a run that ends by the clock.
     """
 
     def __init__(self, budget: float | None = None) -> None:
@@ -155,12 +156,12 @@ class Pace:
             self.marks.popleft()
 
     def rate(self) -> float:
-        """Tokens a second; 0 while nothing can be said."""
+        """Tokens per second; 0 while it is unknown."""
         (began, first, _), (now, tokens, _) = self.marks[0], self.marks[-1]
         return (tokens - first) / (now - began) if now > began else 0.0
 
-    def left(self) -> float:
-        """Seconds until the end: what is left on the clock, or what the other steps will take."""
+    def remaining(self) -> float:
+        """Seconds until the end, by the clock or by the steps that remain."""
         if self.budget is not None:
             return max(self.budget - self.marks[-1][0], 0.0)
         (began, _, before), (now, _, progress) = self.marks[0], self.marks[-1]
@@ -168,7 +169,7 @@ class Pace:
 
 
 class Live(Plain):
-    """One live line, and evaluations above it."""
+    """A live progress bar, with evaluations above it."""
 
     def start(self, run: Run) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
@@ -187,9 +188,9 @@ class Live(Plain):
 
         match event:
             case Skipped():
-                self.say(left_out(event))
+                self.say(skipped_line(event))
             case Step():
-                self.pace.add(event)
+                self.throughput.add(event)
                 self.bar.update(
                     self.row, completed=min(event.progress, 1.0), description=self.line(event)
                 )
@@ -224,20 +225,20 @@ def summary(run: Run) -> list[str]:
 
 
 def result(run: Run) -> str:
-    """The figure of the checkpoint that every verb will use, and how it was found."""
-    now, chosen = run.state, run.selected
+    """The metric of the checkpoint that every command will use, and how it was computed."""
+    now, selected = run.state, run.selected
     assert now.best is not None
-    last = chosen.step != now.best["step"] and now.last is not None
+    last = selected.step != now.best["step"] and now.last is not None
     value = now.last["value"] if last and now.last else now.best["value"]
     weights = "averaged weights (train.ema)" if now.ema is not None else "weights as trained"
     protocol = f"; {run.protocol}" if run.protocol else ""
     return (
-        f"validation {run.task.figure.replace('_', ' ')} {value:.4f} at step {chosen.step}, "
-        f"{chosen.why} ({weights}{protocol})"
+        f"validation {run.task.figure.replace('_', ' ')} {value:.4f} at step {selected.step}, "
+        f"{selected.why} ({weights}{protocol})"
     )
 
 
-def left_out(event: Any) -> str:
+def skipped_line(event: Any) -> str:
     return (
         f"note: step {event.step} overflowed float16 and was left out ({event.skipped} so far); "
         f"the loss scale is {event.scale:g} now"

@@ -1,4 +1,4 @@
-"""Standard streams that do not end a command."""
+"""Standard streams whose errors do not end a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clearformer.cli.output import escape_reports
 
 
 def settle_streams() -> None:
-    """A stream that is closed, or that knows few letters, is no reason to stop."""
+    """Replace closed streams, and escape letters that a stream cannot encode."""
     escape_reports()
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -25,10 +25,10 @@ def settle_streams() -> None:
 
 @contextlib.contextmanager
 def optional_output() -> Iterator[None]:
-    """Inside, what cannot be written to stdout or stderr is dropped.
+    """Context in which output that cannot be written is dropped.
 
-    For work that must not end with its terminal: a window that is closed (EIO), a reader that
-    leaves (EPIPE), or a disk that is full under a log.
+    For work that must survive its terminal: a closed window (EIO), a closed pipe (EPIPE), or a
+    full disk under a log.
     """
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _optional(sys.stdout), _optional(sys.stderr)
@@ -58,7 +58,7 @@ def _optional(stream: TextIO) -> TextIO:
 
 
 class _Optional(io.FileIO):
-    """A file that drops what it cannot write, and everything after it."""
+    """A file that drops what it cannot write and everything after it."""
 
     def write(self, data: Any) -> int:
         try:
@@ -71,7 +71,7 @@ class _Optional(io.FileIO):
 
 
 def silence(descriptor: int) -> None:
-    """From now on whatever is written there goes nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    """Redirect a descriptor to the null device."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)

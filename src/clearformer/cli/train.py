@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from clearformer.distributed.process_group import ProcessGroup
     from clearformer.runs.run import Model, Run
 
-V = TypeVar("V")
 DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
 SAMPLE = 120  # tokens of a sample at each evaluation
@@ -49,14 +48,24 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Train:
+class RunSettings:
+    """What every command with the settings of a run has."""
+
+    preset: tyro.conf.Positional[str]
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+
+
+V = TypeVar("V", bound=RunSettings)
+
+
+@dataclass(frozen=True)
+class Train(RunSettings):
     """Train a model on a text, labelled texts or pairs; Ctrl-C saves, --resume goes on."""
 
     preset: tyro.conf.Positional[str]
     """A preset (`clearformer describe` lists them); with --from: nothing, or classify."""
-    model: ModelConfig
-    data: DataConfig
-    train: TrainConfig
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """A run or checkpoint whose body and tokenizer to begin with; classify gives it a new head."""
     out: Path | None = None
@@ -283,23 +292,21 @@ def parse(arguments: Sequence[str]) -> Train:
 
 
 def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
-    """Words over a default, for every verb that takes a run's settings."""
-    before: Any = default
+    """Parse words over defaults, for every command with the settings of a run."""
+    before = default
     words, default = choose(words, default)
-    now: Any = default
     words = spelled([expand(word, default) for word in words], default)
-    other = type(now.train.optimizer) is not type(before.train.optimizer)
+    other = type(default.train.optimizer) is not type(before.train.optimizer)
     if other and given(words, "--train.lr") is None:
         raise ValueError(
             "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "
             "1e-3 for AdamW)"
         )
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
-    if budget is not None:
-        empty = dict.fromkeys(BUDGETS) | {budget: 1}
-        train = replace(default.train, **empty)  # type: ignore[attr-defined]
-        default = replace(default, train=train)  # type: ignore[type-var]
-    found = tyro.cli(
+    if budget is not None:  # it replaces that of the defaults
+        empty: dict[str, Any] = dict.fromkeys(BUDGETS) | {budget: 1}
+        default = replace(default, train=replace(default.train, **empty))
+    parsed = tyro.cli(
         verb,
         prog=program,
         default=default,
@@ -307,11 +314,10 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
         config=(tyro.conf.AvoidSubcommands,),
         registry=names_of_open_settings(),
     )
-    # The defaults were chosen by the first word; another one later would be another model's name.
-    preset = found.preset  # type: ignore[attr-defined]
-    if words[:1] and words[0].startswith("-") and preset != now.preset:
-        raise ValueError(f"{preset!r} comes first: {program} {preset} {words[0]} ...")
-    return found
+    # The defaults were chosen by the first word; a preset after a flag would not be used.
+    if words[:1] and words[0].startswith("-") and parsed.preset != default.preset:
+        raise ValueError(f"{parsed.preset!r} comes first: {program} {parsed.preset} {words[0]} ...")
+    return parsed
 
 
 def defaults(words: Sequence[str]) -> Train:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from clearformer.data.cache_files import open_own, read_own_json, written_whole
+from clearformer.data.cache_files import open_owned, read_owned_json, replacing
 from clearformer.data.texts import Fingerprint, Progress, TextSource, changed_while_read
 from clearformer.text.tokenizer import Tokenizer, sha256
 
@@ -76,7 +76,7 @@ class TokenFile:
         dtype = np.dtype(description.dtype).newbyteorder("<")
         self._size = description.count * dtype.itemsize
         try:
-            with open_own(path) as file:
+            with open_owned(path) as file:
                 self._require_size(os.fstat(file.fileno()).st_size)
                 self._map = mmap.mmap(file.fileno(), self._size, access=mmap.ACCESS_READ)
                 self._file = os.dup(file.fileno())
@@ -159,7 +159,7 @@ def prepare(
         if old is not None:
             return old
         description = _write(path, text, tokenizer, identity, progress)
-        with written_whole(path.with_suffix(".json")) as file:
+        with replacing(path.with_suffix(".json")) as file:
             file.write(json.dumps(asdict(description), indent=1).encode())
     except OSError as error:
         raise ValueError(
@@ -173,7 +173,7 @@ def open_tokens(path: Path) -> TokenFile:
     """A token file by the path of its .bin; damage is an error."""
     source = path.with_suffix(".json")
     try:
-        description = Description(**read_own_json(source))
+        description = Description(**read_owned_json(source))
         if description.format != FORMAT or description.dtype not in DTYPES:
             raise ValueError("unknown format")
         for name in ("count", "vocabulary", "text_bytes"):
@@ -240,7 +240,7 @@ def _write(
                 progress(size, None)
             yield chunk
 
-    with written_whole(path) as file, text.explaining():
+    with replacing(path) as file, text.explaining():
         for ids in tokenizer.encode_stream(seen()):
             data = ids.astype(little_endian).tobytes()
             digest.update(data)

@@ -1,8 +1,8 @@
-"""Checkpoints on disk: written whole or not at all, checked before a number of them is used.
+"""Checkpoints on disk: written whole or not at all, verified before use.
 
 A checkpoint is a folder `step-N`. It is written under another name, every file synced, a
 manifest with sizes and hashes last, and then renamed; a reader takes the newest folder whose
-manifest holds. So a process killed at any instant leaves the checkpoint before it untouched.
+manifest holds. So a process that is killed at any instant leaves the previous checkpoint intact.
 Weights are safetensors, everything else JSON: opening one never runs code.
 """
 
@@ -28,10 +28,10 @@ from clearformer.safe_json import parse_json, read_run_json
 
 FORMAT = 2  # 1 had no seal on the manifest
 SEAL = "sha256"  # of everything else in the manifest
-SHARDS = "shards"  # the folder of what several ranks wrote, in a checkpoint of theirs
+SHARDS = "shards"  # folder of the shards that several ranks wrote
 PASSED_OVER = "passed over a damaged checkpoint: "
-ASIDE = "damaged-"  # begins the name of a folder that does not hold and is in nobody's way
-MARGIN = 2**20  # bytes for what is no tensor
+DAMAGED = "damaged-"  # prefix of a damaged checkpoint that was moved aside
+MARGIN = 2**20  # bytes besides tensors
 # What a run writes, and nothing that merely looks like it: \d knows digits of all scripts.
 STEP = re.compile(r"step-(0|[1-9][0-9]{0,14})")
 MAX_STEPS = 10**15  # no run has as many steps
@@ -40,12 +40,12 @@ Reached = Callable[[str], None]
 
 
 def nothing_happens(point: str) -> None:
-    """No fault: what every run outside a test passes for `reached`."""
+    """The default of `reached`: no fault is injected."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder whose manifest was found to hold."""
+    """A folder whose manifest was verified."""
 
     folder: Path
     step: int
@@ -64,7 +64,7 @@ class Checkpoint:
             raise ValueError(f"{path} holds no tensors: {problem}") from None
 
     def _hashed(self, name: str) -> Path:
-        """A file that the manifest vouches for: no other is read."""
+        """The path of a file in the manifest; no other file is read."""
         if name not in self.manifest["files"]:
             raise ValueError(f"{self.folder} has no {name} that its manifest knows of")
         return self.folder / name
@@ -83,7 +83,7 @@ def write(
 
     `shards` is a folder that was written beforehand and is moved in.
     """
-    folder.mkdir(exist_ok=True)  # and not its parents: a run folder that is gone is not remade
+    folder.mkdir(exist_ok=True)  # without parents: a run folder that is gone is not made anew
     safe_files.require_folder(folder)
     needed = 1.1 * sum(map(_bytes, tensors.values())) + MARGIN
     require_space(folder, needed)
@@ -92,17 +92,7 @@ def write(
     safe_files.remove(temporary)
     temporary.mkdir()
     try:
-        for name, content in tensors.items():
-            save_file(dict(content), temporary / name)
-            reached(f"after_{Path(name).stem}")
-        for name, document in documents.items():
-            (temporary / name).write_text(as_text(document), encoding="utf-8")
-        names = [*tensors, *documents]
-        if shards is not None:
-            shards.rename(temporary / SHARDS)
-            names += [f"{SHARDS}/{path.name}" for path in sorted((temporary / SHARDS).iterdir())]
-        for name in names:
-            _settle(temporary / name)
+        names = _write_files(temporary, tensors, documents, shards, reached)
         reached("before_manifest")
         manifest = {
             "format": FORMAT,
@@ -115,47 +105,98 @@ def write(
         for each in {(temporary / name).parent for name in (*names, "manifest.json")}:
             _sync(each)
     except (OSError, SafetensorError) as problem:
-        if is_full(problem):
-            free = shutil.disk_usage(folder).free
-            safe_files.remove(temporary)
-            raise no_space(folder, needed, free) from problem
+        free = shutil.disk_usage(folder).free
         safe_files.remove(temporary)
+        if is_full(problem):
+            raise no_space(folder, needed, free) from problem
         raise OSError(
             f"the checkpoint of step {step} could not be written to {folder}: "
             f"{getattr(problem, 'strerror', None) or problem}; the one before it is untouched"
         ) from problem
     reached("before_rename")
-    final = folder / f"step-{step}"
+    return _move_into_place(temporary, folder / f"step-{step}", manifest, reached)
+
+
+def _write_files(
+    folder: Path,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    documents: Mapping[str, Any],
+    shards: Path | None,
+    reached: Reached,
+) -> list[str]:
+    """Write and sync the files of a checkpoint; their names."""
+    for name, content in tensors.items():
+        save_file(dict(content), folder / name)
+        reached(f"after_{Path(name).stem}")
+    for name, document in documents.items():
+        (folder / name).write_text(as_text(document), encoding="utf-8")
+    names = [*tensors, *documents]
+    if shards is not None:
+        shards.rename(folder / SHARDS)
+        names += [f"{SHARDS}/{path.name}" for path in sorted((folder / SHARDS).iterdir())]
+    for name in names:
+        _settle(folder / name)
+    return names
+
+
+def _move_into_place(
+    temporary: Path, final: Path, manifest: Mapping[str, Any], reached: Reached
+) -> Checkpoint:
+    """Rename a finished checkpoint, in place of one of the same step if there is one."""
     if safe_files.is_folder(final) and _same(final, manifest):
         safe_files.remove(temporary)
         return verify(final)
+    old = final.with_name(f".old-{final.name}")
     if os.path.lexists(final):
-        # A rename onto a folder that is not empty fails: make room, without a moment in which
-        # neither can be found.
-        old = folder / f".old-step-{step}"
+        # A rename onto a folder that is not empty fails. The old one keeps a name under which it
+        # is found until the new one is in place.
         safe_files.remove(old)
         final.rename(old)
         reached("during_swap")
     temporary.rename(final)
-    _sync(folder)
+    _sync(final.parent)
     reached("after_rename")
-    safe_files.remove(folder / f".old-step-{step}")
+    safe_files.remove(old)
     return verify(final)
 
 
 def sealed(manifest: Mapping[str, Any]) -> str:
-    """The manifest's text, with a hash of its own: it is the one file no other file vouches for."""
-    return _written({**manifest, SEAL: _seal(manifest)})
+    """The text of a manifest with a hash of itself, since no other file has one of it."""
+    return _serialized({**manifest, SEAL: _seal(manifest)})
 
 
 def as_text(document: Any) -> str:
-    """JSON for people; a vocabulary, which nobody reads, on one line: that is ten times faster."""
+    """Indented JSON; a large document on one line, which is ten times faster."""
     text = json.dumps(document, ensure_ascii=False)
     return text if len(text) > 2**16 else json.dumps(document, indent=1, ensure_ascii=False)
 
 
 def verify(folder: Path) -> Checkpoint:
-    """The checkpoint in `folder`, after every size and hash was found right; else ValueError."""
+    """The checkpoint in `folder`, after all sizes and hashes were checked; else ValueError."""
+    step, manifest = _read_manifest(folder)
+    files = dict(manifest["files"])
+    _require_shards(folder / SHARDS, files)
+    for name, recorded in files.items():
+        plain = Path(name).name == name.removeprefix(f"{SHARDS}/") and name.isprintable()
+        if not plain or not isinstance(recorded, dict):
+            raise ValueError(
+                f"{folder}: the manifest names {name!r:.80}, which is no plain file name, or "
+                f"says nothing of it"
+            )
+        try:
+            actual = _identity(folder / name)
+        except OSError as problem:
+            raise ValueError(
+                f"{folder / name} is not readable: {problem.strerror or problem}"
+            ) from None
+        if actual != recorded:
+            what = "was cut or grew" if actual["bytes"] != recorded.get("bytes") else "was altered"
+            raise ValueError(f"{folder / name} {what} since it was written")
+    return Checkpoint(folder, step, manifest)
+
+
+def _read_manifest(folder: Path) -> tuple[int, dict[str, Any]]:
+    """The step and the manifest of a checkpoint, without its seal, which is checked."""
     path = folder / "manifest.json"
     try:
         data = safe_files.read(path, limits.MAX_JSON_BYTES, "MAX_JSON_BYTES")
@@ -178,42 +219,27 @@ def verify(folder: Path) -> Checkpoint:
         )
     if version > 1 or SEAL in manifest:
         seal = manifest.pop(SEAL, None)
-        if seal != _seal(manifest) or text != _written({**manifest, SEAL: seal}):
+        if seal != _seal(manifest) or text != _serialized({**manifest, SEAL: seal}):
             raise ValueError(f"{path} was altered since it was written")
     named = _match(folder)
     if not files or (named and int(named[1]) != step):
-        raise ValueError(f"{path} is of step {step} with {len(files)} files: not what was here")
-    _require_shards(folder / SHARDS, files)
-    for name, recorded in files.items():
-        plain = Path(name).name == name.removeprefix(f"{SHARDS}/") and name.isprintable()
-        if not plain or not isinstance(recorded, dict):
-            raise ValueError(
-                f"{folder}: the manifest names {name!r:.80}, which is no plain file name, or "
-                f"says nothing of it"
-            )
-        try:
-            found = _identity(folder / name)
-        except OSError as problem:
-            raise ValueError(
-                f"{folder / name} is not readable: {problem.strerror or problem}"
-            ) from None
-        if found != recorded:
-            what = "was cut or grew" if found["bytes"] != recorded.get("bytes") else "was altered"
-            raise ValueError(f"{folder / name} {what} since it was written")
-    return Checkpoint(folder, step, manifest)
+        raise ValueError(
+            f"{path} does not match its folder: it is of step {step} with {len(files)} files"
+        )
+    return step, manifest
 
 
 def verify_in_run(path: Path) -> Checkpoint:
-    """The same for a checkpoint that lies in a run: a link to a folder elsewhere is none."""
+    """Verify a checkpoint inside a run, where links are not followed."""
     safe_files.require_folder(path)
     return verify(path)
 
 
 def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that holds; each one passed over is said. None if there is none."""
-    found = [(int(match[1]), path) for path in _inside(folder) if (match := _match(path))]
+    """The newest intact checkpoint, None if there is none; damaged ones are reported."""
+    candidates = [(int(match[1]), path) for path in _inside(folder) if (match := _match(path))]
     problems = []
-    for _, path in sorted(found, key=lambda entry: (-entry[0], entry[1].name.startswith("."))):
+    for _, path in sorted(candidates, key=lambda entry: (-entry[0], entry[1].name.startswith("."))):
         try:
             return verify_in_run(path)
         except ValueError as problem:
@@ -228,36 +254,38 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
 
 
 def numbered(folder: Path) -> list[tuple[int, Path]]:
-    """Whatever has the name of a checkpoint in a run's folder of them, by step, oldest first."""
+    """Paths with the name of a checkpoint, by step, oldest first."""
     return sorted(
         (int(match[1]), path) for path in _inside(folder) if (match := STEP.fullmatch(path.name))
     )
 
 
-def clean_up(folder: Path, chosen: Checkpoint | None, say: Callable[[str], None]) -> None:
-    """Remove what an interrupted write left behind. Once a checkpoint was chosen and read, put
-    damaged ones aside, too: they would be counted as some of those that are kept."""
+def clean_up(folder: Path, current: Checkpoint | None, say: Callable[[str], None]) -> None:
+    """Remove what an interrupted write left behind, and move damaged checkpoints aside.
+
+    `current` is the checkpoint that was loaded. Damaged ones would count as checkpoints to keep.
+    """
     _remove_leftovers(folder, ".tmp-")
-    if chosen is None:
+    if current is None:
         return
     for _, path in numbered(folder):
-        if path != chosen.folder:
+        if path != current.folder:
             try:
                 verify_in_run(path)
             except ValueError:
-                aside = path.with_name(f"{ASIDE}{path.name}")
+                aside = path.with_name(f"{DAMAGED}{path.name}")
                 safe_files.remove(aside)
                 path.rename(aside)
                 say(f"note: {path} is damaged, and is now {aside.name}: delete it when you like")
-    if chosen.folder.name.startswith(".old-"):
-        # Its place was taken by one that did not hold: it has it back.
-        chosen.folder.rename(folder / f"step-{chosen.step}")
+    if current.folder.name.startswith(".old-"):
+        # A damaged one had taken its name.
+        current.folder.rename(folder / f"step-{current.step}")
     _remove_leftovers(folder, ".old-")
 
 
 def _remove_leftovers(folder: Path, prefix: str) -> None:
     for path in _inside(folder):
-        # A link goes too, but not what it leads to: a rename onto it would fail.
+        # A link is removed too, but not its target: a rename onto it would fail.
         if path.name.startswith(prefix) and (safe_files.is_folder(path) or path.is_symlink()):
             safe_files.remove(path)
 
@@ -267,7 +295,7 @@ def prune(folder: Path, keep: int, best: int | None, reached: Reached = nothing_
     steps = [(step, path) for step, path in numbered(folder) if safe_files.is_folder(path)]
     for step, path in steps[: -max(keep, 2)]:
         if step != best:
-            # Renamed first: half a folder must not look like a damaged checkpoint.
+            # Renamed first: a partly deleted folder must not look like a damaged checkpoint.
             doomed = path.with_name(f".old-{path.name}")
             safe_files.remove(doomed)
             path.rename(doomed)
@@ -290,24 +318,24 @@ def no_space(folder: Path, needed: float, free: float) -> OSError:
 
 
 def is_full(problem: BaseException) -> bool:
-    """Whether the disk is full, or the share of it that this user may have."""
+    """Whether the disk or the quota of this user is full."""
     full = (errno.ENOSPC, errno.EDQUOT)
-    # safetensors tells it in words: `I/O error: No space left on device (os error 28)`.
+    # safetensors has it in its message: `I/O error: No space left on device (os error 28)`.
     return getattr(problem, "errno", None) in full or any(
         f"(os error {number})" in str(problem) for number in full
     )
 
 
 def _seal(manifest: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_written(manifest).encode()).hexdigest()
+    return hashlib.sha256(_serialized(manifest).encode()).hexdigest()
 
 
-def _written(manifest: Mapping[str, Any]) -> str:
+def _serialized(manifest: Mapping[str, Any]) -> str:
     return json.dumps(manifest, indent=1)
 
 
 def _same(final: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether a folder holds what is about to be written, all of it whole."""
+    """Whether a folder holds an intact checkpoint with the same files."""
     try:
         return verify(final).manifest["files"] == manifest["files"]
     except ValueError:
@@ -315,7 +343,7 @@ def _same(final: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def _require_shards(folder: Path, files: Mapping[str, Any]) -> None:
-    """Every file among the ranks' parts is read, so the manifest must know each of them."""
+    """All shards are read, so that the manifest must list each of them."""
     for path in _inside(folder):
         if f"{SHARDS}/{path.name}" not in files:
             raise ValueError(
@@ -345,7 +373,7 @@ def _identity(path: Path) -> dict[str, Any]:
 
 
 def _settle(path: Path) -> None:
-    """Give a file the mode that the umask asks for (safetensors makes it private) and sync it."""
+    """Apply the umask to a file (safetensors makes it private) and sync it."""
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)

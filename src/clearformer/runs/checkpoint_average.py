@@ -1,4 +1,4 @@
-"""The mean of a run's last checkpoints, as the original paper used: section 6.1 took five.
+"""Average of the last checkpoints of a run, as in section 6.1 of the original paper.
 
 Near its end training moves around a good place and not towards it; the mean of where it has
 been is nearer. A running average (`--train.ema`) does the same while training, in one number;

@@ -1,4 +1,4 @@
-"""Which checkpoint of a run is used: the last one, unless its validation speaks against it.
+"""Choice of the checkpoint to use: the last, unless it is significantly worse than the best.
 
 The best of several evaluations on a few hundred texts is partly the luckiest one. A run whose
 learning rate came down ends near the best place it found, so its last checkpoint is used, unless
@@ -17,7 +17,7 @@ from typing import Any
 from clearformer.config import Constant, InverseSqrt, Schedule
 from clearformer.tasks.evaluate import standard_error
 
-SURE = 2  # standard errors
+SIGNIFICANT = 2  # standard errors
 LOW = 0.1  # of the base rate: a schedule that ends there has come down
 
 
@@ -67,8 +67,8 @@ def choose(numbers: Mapping[str, Any], newest: int, schedule: Schedule) -> Choic
     if not (last.get("finished") is True and comes_down(schedule)):
         why = "the learning rate had not come down at the last"
         return Choice(step, f"{shown}; {why}, step {newest}", newest)
-    figures = f"{behind:.4f}, and two standard errors of that are {SURE * error:.4f}"
-    if behind > SURE * error:
+    figures = f"{behind:.4f}, and two standard errors of that are {SIGNIFICANT * error:.4f}"
+    if behind > SIGNIFICANT * error:
         return Choice(step, f"{shown}; the last, step {newest}, is worse by {figures}", newest)
     return Choice(newest, f"the last checkpoint; it is worse than step {step} by {figures}", step)
 

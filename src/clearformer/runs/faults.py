@@ -1,11 +1,11 @@
-"""Faults on purpose: what `CLEARFORMER_FAULT` lets go wrong, so that everybody can see it mended.
+"""Fault injection by `CLEARFORMER_FAULT`, to show that a run recovers.
 
-    crash:after_model@20   the process is gone (SIGKILL) at that point of the save of step 20
+    crash:after_model@20   SIGKILL at that point of the save of step 20
     enospc@20              the disk is full while step 20 is saved
-    nan@20                 the loss of step 20 is no number
+    nan@20                 the loss of step 20 is NaN
 
-The command line reads the variable once and passes a value in; nothing below it looks at the
-environment. Where a step is not saved, the next save is meant; `@1` may be left out.
+The command line reads the variable and passes a value. Where a step is not saved, the next save
+is meant; `@1` may be left out.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ VARIABLE = "CLEARFORMER_FAULT"
 
 @dataclass(frozen=True)
 class Faults:
-    """At most one fault, and the step at which it comes; without one a run is a run."""
+    """At most one fault, and its step."""
 
     kind: str | None = None
     step: int = 1
 
     def reached(self, step: int) -> Callable[[str], None]:
-        """What happens at each point of the save of `step`."""
+        """A function to call at each point of the save of `step`."""
 
         def at(point: str) -> None:
             if step < self.step:
@@ -60,7 +60,7 @@ class Faults:
         return at
 
     def spoil(self, step: int, loss: Loss) -> Loss:
-        """The loss of `step`, or no number."""
+        """The loss of `step`, or NaN."""
         if self.kind != "nan" or step != self.step:
             return loss
 

@@ -160,7 +160,8 @@ def scale_tables(model: nn.Module, size: float) -> None:
             f"would say something else: leave it out"
         )
     fixed = embedding.position is not None and not list(embedding.position.parameters())
-    if fixed or any(each is embedding.token.weight for each in model.head.parameters()):  # type: ignore[union-attr]
+    head = model.get_submodule("head")
+    if fixed or any(each is embedding.token.weight for each in head.parameters()):
         why = "positions that do not learn are added to" if fixed else "the head shares"
         raise ValueError(
             f"train.tables is {size:g}, but {why} the table of tokens, so that the model would say "

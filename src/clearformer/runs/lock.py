@@ -1,6 +1,6 @@
-"""A run folder for oneself: it can be written to, and nobody else writes to it.
+"""Lock of a run folder: writable, and used by one process at a time.
 
-Without torch, so that a folder that cannot be used is said at once.
+Without torch, so that a folder that cannot be used is reported at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRIES, TRY_SECONDS = 20, 0.01
 
 @contextlib.contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """A folder that can be written to; what was made for it goes again if nothing came in."""
+    """Require a writable folder; folders that were created for it are removed if left empty."""
     made = [each for each in (folder, *folder.parents) if not os.path.exists(each)]
     try:
         require_writable(folder)
@@ -33,7 +33,7 @@ def writable(folder: Path) -> Iterator[None]:
 
 
 def require_writable(folder: Path) -> None:
-    """Find out now, and not at the first checkpoint."""
+    """Check by writing a file, instead of failing at the first checkpoint."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
@@ -47,7 +47,7 @@ def require_writable(folder: Path) -> None:
 
 
 def held(folder: Path) -> bool:
-    """Whether a process holds the lock of this folder; nothing is created or changed."""
+    """Whether a process holds the lock of this folder; nothing is changed."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(folder / "lock", flags)
@@ -65,37 +65,37 @@ def held(folder: Path) -> bool:
 
 
 class Lock:
-    """One process for each run folder, from before anything in it is read until `release`.
+    """Exclusive use of a run folder, from before it is read until `release`.
 
-    The system lets go of it with the process, however that ends; `lock` says who has it.
+    The system releases it when the process ends, in any way; the file `lock` names the owner.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "lock"
-        descriptor = self._taken()
-        while not self._is_own(descriptor):
+        descriptor = self._acquire()
+        while not self._is_current(descriptor):
             os.close(descriptor)
-            descriptor = self._taken()
+            descriptor = self._acquire()
         self._descriptor = descriptor
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}".encode(), 0)
-        # A run that is thrown away without having begun lets go of it too.
+        # A run that is garbage-collected before it began releases it too.
         self.release = weakref.finalize(self, os.close, descriptor)
 
     def require_held(self) -> None:
-        """Refuse to go on if the folder was removed, moved or replaced since it was locked."""
+        """ValueError if the folder was removed, moved or replaced since it was locked."""
         safe_files.require_same(self._descriptor, self.path)
 
     def discard(self) -> None:
-        """Release it, and leave no folder behind that holds nothing else."""
-        # A folder that will not go (another rank looks into it, or it is a link) may stay.
+        """Release the lock, and remove a folder that holds nothing else."""
+        # A folder that cannot be removed (another rank reads it, or it is a link) stays.
         with contextlib.suppress(OSError):
             if [each.name for each in self.path.parent.iterdir()] == [self.path.name]:
                 self.path.unlink()
                 self.path.parent.rmdir()
         self.release()
 
-    def _taken(self) -> int:
+    def _acquire(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = safe_files.open_file(self.path, os.O_RDWR | os.O_CREAT)
         try:
@@ -110,7 +110,7 @@ class Lock:
         return descriptor
 
     def _flock(self, descriptor: int) -> None:
-        """Take it; if somebody has it, try for a moment: `held` has it for an instant."""
+        """Lock the file; retry for a moment, since `held` locks it for an instant."""
         for _ in range(TRIES):
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,16 +118,16 @@ class Lock:
             time.sleep(TRY_SECONDS)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def _is_own(self, descriptor: int) -> bool:
-        """Whether the locked file still has its name, and no other."""
+    def _is_current(self, descriptor: int) -> bool:
+        """Whether the locked file still has its name, and no other name."""
         locked = os.fstat(descriptor)
         try:
             there = os.path.samestat(locked, os.lstat(self.path))
         except FileNotFoundError:
-            return False  # whoever had it has removed it meanwhile
+            return False  # its owner has removed it meanwhile
         if there and locked.st_nlink > 1:
-            # A hard link: under its other name it may be a backup, or any file at all, and
-            # writing our name into it would destroy that. This folder gets a file of its own.
+            # A hard link: its other name may be a backup or any file, which must not be
+            # overwritten. This folder gets a new file.
             self.path.unlink()
             return False
         return there

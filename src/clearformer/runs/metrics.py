@@ -1,16 +1,16 @@
-"""What a run writes down as it goes: one JSON object a line, appended, never rewritten.
+"""Metrics of a run: JSON lines that are appended and never rewritten.
 
-A line is one `write`, so a kill can tear only the last one; a resumed run cuts that off and
-says from which step it goes on. `read` undoes the repetition: after a resume at step N,
-records of later steps from before it do not count.
+A line is one `write`, so that a kill can tear only the last one; a resumed run cuts it off and
+appends the step from which it continues. `read` removes repetitions: after a resume at step N,
+earlier rows of later steps do not count.
 
 `metrics.jsonl` has version 2, which its first line says. Every row has an `event`:
 
-    start       version, and what `figure` decides and what a step `counts`
+    start       version, the deciding metric (`figure`), and what a step `counts`
     step        train_loss, learning_rate, gradient_norm, seconds, progress, and the targets so far
                 under the name of what they are: tokens, texts, hidden_tokens or target_tokens
-    evaluation  validation_loss and the other figures, each with validation_ before its name, and
-                validation_standard_error, which is that of the figure that decides
+    evaluation  validation_loss and the other metrics, each prefixed by validation_, and
+                validation_standard_error, which is that of the deciding metric
     skipped, checkpoint, resume, end
 
 In version 1 a step had no event, `loss` was the name in training and validation, and `tokens` that
@@ -34,11 +34,11 @@ from clearformer.train.events import Evaluation, Step
 
 VERSION = 2
 VALIDATION = "validation_"
-PLAIN = ("event", "step", "best")  # what an evaluation has besides figures
-# What the targets of a step are called; `targets` in version 1, which had one name for all.
+UNPREFIXED = ("event", "step", "best")  # fields of an evaluation that are no metrics
+# Names of the targets of a step; `targets` in version 1, which had one name for all.
 COUNTED = ("tokens", "texts", "hidden_tokens", "target_tokens", "targets")
-NUMBERED = ("resume", "evaluation")  # events that mean nothing without a step
-BLOCK = 2**16  # bytes that are looked at in one piece for the end of the last line
+NUMBERED = ("resume", "evaluation")  # events that need a step
+BLOCK = 2**16  # bytes that are searched at a time for the end of the last line
 
 
 class MetricsFile:
@@ -60,8 +60,7 @@ class MetricsFile:
         os.fsync(self._file.fileno())
 
     def require_in_place(self) -> None:
-        """Refuse to go on if the file was removed, or the run folder moved: nothing would be
-        kept."""
+        """ValueError if the file was removed or the run folder moved."""
         safe_files.require_same(self._file.fileno(), self.path)
 
     def close(self) -> None:
@@ -75,7 +74,7 @@ class MetricsFile:
 
 
 class NoFile(MetricsFile):
-    """What a process keeps that is not the one to write."""
+    """The file of a process that does not write."""
 
     def __init__(self) -> None:
         self.has_rows = False
@@ -94,18 +93,18 @@ class NoFile(MetricsFile):
 
 
 def json_row(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with words for numbers that JSON does not have."""
+    """A row with strings for NaN and infinity, which JSON does not have."""
     return {name: _plain(value) for name, value in record.items()}
 
 
 def start_row(counted: str, figure: str) -> dict[str, Any]:
-    """The first line: what a step counts, and which figure decides."""
+    """The first row: what a step counts, and which metric decides."""
     counts = counted.replace(" ", "_")
     return {"event": "start", "version": VERSION, "counts": counts, "figure": figure}
 
 
 def step_row(event: Step, counted: str) -> dict[str, Any]:
-    """A step as it is written, its targets under the name of what they are."""
+    """The row of a step, with its targets under their name."""
     return {
         "event": "step",
         "step": event.step,
@@ -119,7 +118,7 @@ def step_row(event: Step, counted: str) -> dict[str, Any]:
 
 
 def evaluation_row(event: Evaluation) -> dict[str, Any]:
-    """An evaluation as it is written, its figures told apart from those of training."""
+    """The row of an evaluation, its metrics with a prefix."""
     figures = {f"{VALIDATION}{name}": value for name, value in event.figures.items()}
     if event.error is not None:
         figures[f"{VALIDATION}standard_error"] = event.error
@@ -135,7 +134,9 @@ def normalized(record: Mapping[str, Any]) -> dict[str, Any]:
             return {**row, "event": "step"}
         case "evaluation":
             return {
-                name if name in PLAIN or name.startswith(VALIDATION) else VALIDATION + name: value
+                name
+                if name in UNPREFIXED or name.startswith(VALIDATION)
+                else VALIDATION + name: value
                 for name, value in record.items()
             }
         case _:
@@ -143,13 +144,15 @@ def normalized(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def targets(row: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """What a normalized step counts, and how many of them there were so far."""
+    """Name and number of the targets of a normalized step."""
     return next(((name, row[name]) for name in COUNTED if name in row), None)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records that count, normalized and in order; a torn last line is left out, and so are
-    the start, and checkpoints: when one is saved is up to the clock."""
+    """The rows that count, normalized and in order, without a torn last line.
+
+    The start and checkpoints are left out: when a checkpoint is saved depends on the clock.
+    """
     records: list[dict[str, Any]] = []
     for record in map(normalized, _lines(path)):
         if record.get("event") == "resume":
@@ -163,12 +166,12 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def opened(path: Path) -> BufferedReader:
-    """A file of records, if it is a regular file of reasonable size."""
+    """Open a file of metrics, if it is a regular file of reasonable size."""
     return safe_files.open_limited(path, limits.MAX_RECORDS_BYTES, "MAX_RECORDS_BYTES")
 
 
 def content(path: Path, start: int = 0) -> bytes:
-    """The bytes of a file of records from a place on; anyone may have written it."""
+    """The bytes of a file of metrics from an offset on, within limits."""
     with opened(path) as file:
         file.seek(start)
         data = file.read()
@@ -181,7 +184,7 @@ def content(path: Path, start: int = 0) -> bytes:
 
 
 def _evaluated_again(record: Mapping[str, Any], before: list[dict[str, Any]]) -> bool:
-    """A checkpoint is saved before its step is evaluated, so a resume evaluates it again."""
+    """Whether a resume has repeated an evaluation: its checkpoint is saved before it."""
     if record.get("event") != "evaluation":
         return False
     same_step = (r for r in before if r.get("step") == record["step"])
@@ -208,7 +211,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _cut_torn_tail(descriptor: int) -> None:
-    """Cut off what follows the last end of a line."""
+    """Cut off what follows the last line break."""
     size = end = os.fstat(descriptor).st_size
     while end:
         start = max(0, end - BLOCK)
@@ -222,7 +225,7 @@ def _cut_torn_tail(descriptor: int) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no number for what is not finite; a word says it."""
+    """A string for a number that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
     return value

@@ -1,4 +1,4 @@
-"""Which settings a run that goes on may change: those that do not make it another run."""
+"""Settings that a resumed run may change."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from clearformer.runs import metrics
 from clearformer.runs.exit_codes import NON_FINITE
 from clearformer.train.step import NonFiniteError
 
-# How long, how often looked at, how often saved. Where the data lies may change too: that it is
-# the same data is known by its hash and not by its name.
+# Length, evaluations, saving. The path of the data may change too: its hash must not.
 CHANGEABLE = {
     "train.steps",
     "train.epochs",
@@ -28,18 +27,18 @@ CHANGEABLE = {
     "data.source",
     "data.validation",
 }
-# What only the data could tell: it is in the saved config, and nobody is asked for it again.
-TOLD = ("vocabulary", "head", "marks", "sides")
+# Fields that were taken from the data; they are in the saved config.
+FROM_DATA = ("vocabulary", "head", "marks", "sides")
 
 
 def continued(
     saved: RunConfig, asked: RunConfig, say: Callable[[str], None] = lambda sentence: None
 ) -> RunConfig:
-    """The saved config with what may be changed taken from the asked one; else ValueError."""
+    """The saved config with the allowed changes of the asked one; else ValueError."""
     old, new = to_json(saved), to_json(asked)
-    new["model"] |= {key: old["model"][key] for key in TOLD if key in old["model"]}
+    new["model"] |= {key: old["model"][key] for key in FROM_DATA if key in old["model"]}
     if new["train"]["anneal"] == TrainConfig.anneal:
-        # Nobody asked for another: the default is not what it was when the run began.
+        # The default, which was another one when the run began.
         new["train"]["anneal"] = old["train"]["anneal"]
     wrong, notes = [], []
     for path, before, now in differences(old, new):
@@ -57,12 +56,12 @@ def continued(
         )
     for note in notes:
         say(note)
-    # Nothing else differs but where the origin lay, which a run that goes on does not need.
+    # Only the folder of the origin may differ, which a resumed run does not need.
     return run_from_json({**new, "origin": old["origin"]})
 
 
 def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every setting that is not the same, by its dotted path; another kind of thing is one."""
+    """Settings that differ, by dotted path; a value of another kind counts as one setting."""
     same_kind = isinstance(old, dict) and isinstance(new, dict) and old["kind"] == new["kind"]
     if same_kind:
         for name in old:

@@ -1,14 +1,14 @@
-"""Everything that a run is at a step boundary, to disk and back, bit for bit.
+"""State of a run at a step boundary: saved and restored bit for bit.
 
-Weights, the optimizers' slots by parameter name, the running average, what is remembered of
-earlier segments, the random generator and a few numbers. What follows from the config and the
-step (data order, learning rate) is not saved: it is computed again.
+Weights, optimizer states by parameter name, the EMA, the memory of earlier segments, random
+generators and a few numbers. What follows from the config and the step (data order, learning rate)
+is not saved but computed again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ NUMBERS = ("step", "seconds", "best", "last", *COUNTS, "warmed")
 
 @dataclass
 class State:
-    """The moving parts of a run, and how far it is."""
+    """Model, optimizers and progress of a run."""
 
     model: nn.Module
     optimizers: Sequence[Optimizer]
@@ -56,7 +56,7 @@ class State:
         return {name: getattr(self, name) for name in NUMBERS}
 
     def bytes(self) -> int:
-        """About what a checkpoint takes: the weights, two slots for each, and an average."""
+        """Approximate size of a checkpoint: weights, two optimizer states for each, and the EMA."""
         weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
         return weights * (3 if self.ema is None else 4)
 
@@ -70,7 +70,7 @@ def save(
     reached: Reached = nothing_happens,
     parallel: Parallelism = NOT_PARALLEL,
 ) -> Checkpoint:
-    """Write a checkpoint of `state` into the folder of checkpoints; the leader does, for all."""
+    """Write a checkpoint of `state` into the folder of checkpoints, by the main process."""
     parts, slots = parallel.split_sharded(_slots(state.optimizers))
     tensors = {
         "model.safetensors": parallel.full_tensors(weights(state.model)),
@@ -105,14 +105,13 @@ def save(
 def restore(
     found: Checkpoint, state: State, seed: int = 0, parallel: Parallelism = NOT_PARALLEL
 ) -> None:
-    """Put a checkpoint back into a freshly built state; `seed` for other generators than were
-    saved, if there are."""
+    """Load a checkpoint into a new state; `seed` is for ranks whose generators were not saved."""
     try:
         _restore(found, state, seed, parallel)
     except torch.OutOfMemoryError:
         raise
     except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as problem:
-        # Whoever can write hashes can write anything: what does not fit is said, not trusted.
+        # Hashes do not make a file trustworthy: what does not fit is refused.
         raise ValueError(
             f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
             f"{str(problem).splitlines()[0] if str(problem) else '':.80}): take an older one, or "
@@ -130,9 +129,9 @@ def _restore(found: Checkpoint, state: State, seed: int, parallel: Parallelism) 
     _restore_slots(found, state.optimizers, parallel, moved=found.step > left_out)
     others = found.tensors("state.safetensors")
     if state.ema is not None:
-        state.ema.load(_below("average.", others), parallel.shard)
+        state.ema.load(_unprefixed("average.", others), parallel.shard)
     if state.memory is not None:
-        state.memory.load(_below("memory.", others), device, group)
+        state.memory.load(_unprefixed("memory.", others), device, group)
     load_buffers(state.model, others, str(found.folder))
     state.scaling.load(scaling)
     state.scores = others.get("scores")
@@ -140,13 +139,13 @@ def _restore(found: Checkpoint, state: State, seed: int, parallel: Parallelism) 
         if name in NUMBERS:
             setattr(state, name, value)
     if found.manifest.get("world", 1) == group.world_size:
-        rng.restore(_below("generator.", others), device, group.rank)
+        rng.restore(_unprefixed("generator.", others), device, group.rank)
     else:
         rng.seed_rank(seed, state.step, group.rank)
 
 
 def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
-    """What a run goes on counting from must be what it counted."""
+    """Refuse a state whose numbers no run can have."""
 
     def is_count(value: Any) -> bool:
         return type(value) is int and 0 <= value < 2**53
@@ -175,12 +174,7 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
 def _restore_slots(
     found: Checkpoint, optimizers: Sequence[Optimizer], parallel: Parallelism, moved: bool
 ) -> None:
-    named = {
-        name: parameter
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for name, parameter in zip(group["names"], group["params"], strict=True)
-    }
+    named = {name: parameter for _, name, parameter in _named(optimizers)}
 
     def like(slot: str, shape: torch.Size) -> Tensor:
         owner = named.get(slot.rpartition(".")[0])
@@ -190,21 +184,18 @@ def _restore_slots(
     if any(name.startswith(f"{checkpoint.SHARDS}/") for name in found.manifest["files"]):
         slots |= shards.read(found.folder / checkpoint.SHARDS, like)
     _require_slots(slots, named, found.folder, moved)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for name, parameter in zip(group["names"], group["params"], strict=True):
-                optimizer.state[parameter] = {
-                    key.removeprefix(f"{name}."): parallel.shard(value, parameter)
-                    for key, value in slots.items()
-                    if key.rpartition(".")[0] == name
-                }
+    for optimizer, name, parameter in _named(optimizers):
+        optimizer.state[parameter] = {
+            key.removeprefix(f"{name}."): parallel.shard(value, parameter)
+            for key, value in slots.items()
+            if key.rpartition(".")[0] == name
+        }
 
 
 def _require_slots(
     slots: Mapping[str, Tensor], named: Mapping[str, Tensor], where: Path, moved: bool
 ) -> None:
-    """A slot is as large as its parameter, or one number; the optimizers do not look before they
-    write."""
+    """Refuse optimizer states that fit no parameter; optimizers do not check them."""
     for key, value in slots.items():
         owner = named.get(key.rpartition(".")[0])
         shapes = () if owner is None else (owner.shape, torch.Size())
@@ -234,15 +225,15 @@ def tied(model: nn.Module) -> dict[str, str]:
 
 
 def buffers(model: nn.Module) -> dict[str, Tensor]:
-    """What a model keeps besides weights, such as running statistics; a stock model: nothing."""
+    """Buffers of a model, such as running statistics; clearformer's own models have none."""
     learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return {name: value for name, value in model.state_dict().items() if name not in learned}
 
 
 @torch.no_grad()
 def load_buffers(model: nn.Module, others: Mapping[str, Tensor], where: str) -> None:
-    """Put back what `buffers` gave; a checkpoint from before they were saved has none."""
-    found = _below("buffers.", others)
+    """Load what `buffers` returned; older checkpoints have none."""
+    found = _unprefixed("buffers.", others)
     for name, value in buffers(model).items() if found else ():
         if name not in found or found[name].shape != value.shape:
             raise ValueError(f"{where} does not fit the model: its buffer {name} is another")
@@ -254,19 +245,19 @@ def load_weights(
     model: nn.Module,
     found: Mapping[str, Tensor],
     where: str,
-    part: Callable[[Tensor, Tensor], Tensor] = lambda whole, like: whole,
+    shard: Callable[[Tensor, Tensor], Tensor] = lambda full, like: full,
 ) -> None:
-    """Fill a model with weights by name, or with the `part` of them that is in this process;
-    a missing, extra or misshapen one is refused."""
+    """Load weights by name, or this rank's shard of them; a missing, extra or misshapen one is
+    refused."""
     _require_fit(model, found, where)
     for name, parameter in model.named_parameters():
-        parameter.copy_(part(found[name], parameter))
+        parameter.copy_(shard(found[name], parameter))
 
 
 def adopt_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
-    """Give a model that has no memory yet (`build.outline`) these tensors for its own.
+    """Use these tensors as the parameters of a model without memory (`build.outline`).
 
-    Nothing is drawn and nothing copied, and what was shared stays shared.
+    Nothing is initialized or copied, and tied parameters stay tied.
     """
     _require_fit(model, found, where)
     own = {id(p): nn.Parameter(found[name]) for name, p in model.named_parameters()}
@@ -296,31 +287,37 @@ def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> N
 def _slots(optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     return {
         f"{name}.{slot}": value
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for name, parameter in zip(group["names"], group["params"], strict=True)
+        for optimizer, name, parameter in _named(optimizers)
         for slot, value in optimizer.state.get(parameter, {}).items()
     }
 
 
+def _named(optimizers: Sequence[Optimizer]) -> Iterator[tuple[Optimizer, str, Tensor]]:
+    """Every parameter of the optimizers with its name."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for name, parameter in zip(group["names"], group["params"], strict=True):
+                yield optimizer, name, parameter
+
+
 def _others(state: State, parallel: Parallelism) -> dict[str, Tensor]:
     device = next(state.model.parameters()).device
-    found = _above("generator.", rng.states(device, parallel.group))
+    found = _prefixed("generator.", rng.states(device, parallel.group))
     if state.ema is not None:
-        found |= _above("average.", parallel.full_tensors(state.ema.weights))
-    found |= _above("buffers.", buffers(state.model))
+        found |= _prefixed("average.", parallel.full_tensors(state.ema.weights))
+    found |= _prefixed("buffers.", buffers(state.model))
     if state.scores is not None:
         found["scores"] = state.scores
     if state.memory is not None:
-        found |= _above("memory.", state.memory.tensors(parallel.group))
+        found |= _prefixed("memory.", state.memory.tensors(parallel.group))
     return found
 
 
-def _above(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}{name}": value for name, value in tensors.items()}
 
 
-def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _unprefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
