@@ -215,7 +215,7 @@ def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
         ("--samples", "2", "--show-probabilities"):
             "--show-probabilities shows one text: add --jsonl for several",
         ("--choices", "yes,no", "--banned", "y", "n"):
-            "no choice is left: a token that is banned is needed for 'yes' and for 'no'",
+            "no choice is left: a banned token is needed for 'yes' and for 'no'",
     }.items():  # fmt: skip
         done = clearformer("generate", run, "12 g", *words)
         assert done.complaint == sentence
