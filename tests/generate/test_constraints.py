@@ -128,14 +128,14 @@ def test_letters_and_single_bytes_spell_together():
 
 def test_a_form_that_no_tokens_spell_is_refused():
     message = (
-        r"^the pattern 'a☃b' cannot be used: no text that matches it can be written with the "
+        r"^the pattern 'a☃b' cannot be used: no text that matches it can be made of the "
         r"tokens of this tokenizer .characters.$"
     )
     with pytest.raises(ValueError, match=message):
         RegexConstraint("a☃b", Characters("ab"))
     with pytest.raises(ValueError, match=r"tokenizer .bytes., without the banned ones$"):
         RegexConstraint("[ab]+", Bytes(), banned=b"ab")
-    with pytest.raises(ValueError, match=r"cannot be used: no text that matches it can be written"):
+    with pytest.raises(ValueError, match=r"cannot be used: no text that matches it can be made"):
         RegexConstraint(r"a\ud800", Bytes())
 
 
