@@ -167,7 +167,7 @@ def test_probabilities_are_shown(clearformer, run):
         (("x" * 33,), "the prompt has 33 tokens, but the context of modern-small is 32: give its"),
         (("x", "--banned", "xyz"), "'xyz' is no token of this tokenizer (bytes)"),
         (("x", "--banned", "#256"), "there is no token #256: this tokenizer (bytes) has the"),
-        (("x", "--banned", "#²"), "'#²' is no token of this tokenizer (bytes), which spells it as"),
+        (("x", "--banned", "#²"), "'#²' is no token of this tokenizer (bytes), which encodes it"),
         (("x", "--banned", "#" + "9" * 5000), "'#999"),
         (("x", "--forced", "a", "--pattern", "a+"), "give either --forced or --pattern, and not"),
         (("x", "--forced", "a", "--choices", "a"), "give either --forced or --choices, and not"),
@@ -215,7 +215,7 @@ def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
         ("--samples", "2", "--show-probabilities"):
             "--show-probabilities shows one text: add --jsonl for several",
         ("--choices", "yes,no", "--banned", "y", "n"):
-            "no choice is left: a token that is banned is needed for 'yes' and for 'no'",
+            "no choice is left: a banned token is needed for 'yes' and for 'no'",
     }.items():  # fmt: skip
         done = clearformer("generate", run, "12 g", *words)
         assert done.complaint == sentence

@@ -105,7 +105,7 @@ def test_a_head_without_a_verb_is_embedded_and_refused_in_a_sentence(
     for verb, sentence in (
         ("generate", "is no generator: use clearformer embed"),
         ("classify", "is no classifier: use clearformer embed"),
-        ("fill", "knows no [MASK]"),
+        ("fill", "has no [MASK]"),
     ):
         assert sentence in clearformer(verb, run, "x").complaint
     name = type(head).__name__

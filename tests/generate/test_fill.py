@@ -51,8 +51,8 @@ def test_what_cannot_be_filled_is_said(small, tokenizer, text, top, words):
 
 def test_a_model_without_a_mask_is_said(small, tokenizer):
     config = small("gpt2", vocabulary=256)
-    with pytest.raises(ValueError, match=r"gpt2-small knows no \[MASK\]: it has the head NextTok"):
+    with pytest.raises(ValueError, match=r"gpt2-small has no \[MASK\]: it has the head NextTok"):
         fill(build(config), config, Bytes(), "a [MASK]", 3)
     config = small("classifier", vocabulary=tokenizer.size)
-    with pytest.raises(ValueError, match=r"classifier-imdb knows no \[MASK\]"):
+    with pytest.raises(ValueError, match=r"classifier-imdb has no \[MASK\]"):
         fill(build(config), config, tokenizer, "a [MASK]", 3)

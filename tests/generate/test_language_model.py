@@ -25,7 +25,7 @@ def test_prompts_are_texts_or_ids(writer):
     reader = writer(tokenizer=Bytes(), vocabulary=256)
     assert reader.encode("ab") == [97, 98]
     assert reader.encode([1, 2]) == [1, 2]
-    with pytest.raises(ValueError, match=r"^the prompt is a text, but there is no tokenizer"):
+    with pytest.raises(ValueError, match=r"^the prompt is a string, but there is no tokenizer"):
         writer().encode("ab")
 
 
@@ -54,14 +54,14 @@ def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
 @pytest.mark.parametrize("family", ["bert", "classifier", "original"])
 def test_only_generators_write(family, small):
     config = small(family)
-    with pytest.raises(ValueError, match=r"is no generator: it has no next token to write"):
+    with pytest.raises(ValueError, match=r"is no generator: it does not predict a next token"):
         LanguageModel(build(config), config)
 
 
 @pytest.mark.parametrize("pattern", [Full(), Local(window=3)])
 def test_a_pattern_that_looks_ahead_cannot_write(pattern, small):
     config = small("gpt2", patterns=(pattern,))
-    with pytest.raises(ValueError, match=r"cannot write: its pattern .* combine it with Causal"):
+    with pytest.raises(ValueError, match=r"cannot generate: its pattern .* combine it with Causal"):
         LanguageModel(build(config), config)
 
 

@@ -81,7 +81,7 @@ def test_nothing_left_is_said():
     with pytest.raises(ValueError, match=r"^no token is left .* every one, 5 of them by a ban$"):
         next_token(LOGITS, Sampling(banned_ids=(0, 1, 2, 3, 4)), 0.5)
     for sampling in (Sampling(temperature=0), Sampling()):
-        with pytest.raises(ValueError, match=r"^the model's scores .* are no numbers \(NaN\): its"):
+        with pytest.raises(ValueError, match=r"^the logits of the next token are NaN: the"):
             next_token(LOGITS * float("nan"), sampling, 0.5)
 
 
@@ -93,10 +93,10 @@ def test_nothing_left_is_said():
         ({"top_k": 0}, "top-k is 0, but at least 1 token must be kept"),
         ({"top_p": 0.0}, "top-p is 0.0, but it must be above 0 and at most 1"),
         ({"top_p": 1.5}, "top-p is 1.5, but it must be above 0 and at most 1"),
-        ({"typical_p": 2.0}, "typical is 2.0, but it must be above 0 and at most 1"),
+        ({"typical_p": 2.0}, "typical-p is 2.0, but it must be above 0 and at most 1"),
         ({"min_p": -0.1}, "min-p is -0.1, but it must be between 0 and 1"),
-        ({"repetition_penalty": 0.0}, "repetition is 0.0, but it must be above 0"),
-        ({"frequency_penalty": float("inf")}, "frequency is inf, but it must be a number"),
+        ({"repetition_penalty": 0.0}, "repetition-penalty is 0.0, but it must be above 0"),
+        ({"frequency_penalty": float("inf")}, "frequency-penalty is inf, but it must be a number"),
     ],
 )
 def test_absurd_numbers_are_refused(settings, message):

@@ -1,7 +1,7 @@
-"""`clearformer attend "mary gave roses to susan"`: self-attention with its numbers.
+"""`clearformer attend "mary gave roses to susan"`: self-attention, step by step.
 
-Without a model the words are vectors and nothing else: the first equations. With one, the
-same ladder for any of its layers and heads.
+Without a model each word is a random vector and attention has no parameters. With a model the
+same stages are shown for one of its layers and heads.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class Attend:
     text: tyro.conf.Positional[str]
     """The words to attend to."""
     model: str | None = None
-    """A preset (`clearformer describe` lists them), drawn from the seed; none: no parameters."""
+    """A preset (`clearformer describe` lists them) with random weights; none: no parameters."""
     layer: int = 0
     """Which layer of the model, from 0."""
     head: int = 0
     """Which head of the layer, from 0."""
     query: str | None = None
-    """The word that looks, or its number from 0; none: the second word."""
+    """The query word, or its position from 0; none: the second word."""
     mask: Literal["model", "none", "causal"] = "model"
-    """Who may look at whom; without a model everyone sees everyone."""
+    """The attention mask; without a model the default is none."""
     width: int = 4
-    """Numbers in a word's vector, without a model."""
+    """Dimension of the word vectors, without a model."""
     seed: int = 0
-    """Where the random numbers start."""
+    """The random seed."""
     shuffle: bool = False
-    """Also shuffle the words, and show that the outputs move along with them."""
+    """Also shuffle the words, and show whether the outputs move with them."""
     picture: Path | None = None
     """Draw the tables into this file (.png, .svg or .pdf)."""
 
@@ -51,38 +51,40 @@ class Attend:
         if not words:
             raise ValueError("the text has no words: give some, as in clearformer attend 'to be'")
         query = _place(self.query, words)
-        ladder: Ladder = Parameterless(self, words) if self.model is None else OfModel(self, words)
-        _print_ladder(ladder, words, query)
+        shown: AttentionStages = (
+            Parameterless(self, words) if self.model is None else OfModel(self, words)
+        )
+        _print_stages(shown, words, query)
         if self.shuffle:
-            _print_shuffle(ladder, words, self.seed)
+            _print_shuffle(shown, words, self.seed)
         if self.picture is not None:
             from clearformer.explore import figures
 
             tables = [
-                ("raw dot products", ladder.stages["scores_raw"]),
-                (f"scaled: ÷ {ladder.divisor}", ladder.stages["scores_scaled"]),
-                ("masked", ladder.stages["scores_masked"]),
-                ("softmax: weights", ladder.stages["weights"]),
+                ("raw dot products", shown.stages["scores_raw"]),
+                (f"scaled: ÷ {shown.divisor}", shown.stages["scores_scaled"]),
+                ("masked", shown.stages["scores_masked"]),
+                ("softmax: weights", shown.stages["weights"]),
             ]
-            figures.save(figures.ladder(tables, words, ladder.title), self.picture)
+            figures.save(figures.ladder(tables, words, shown.title), self.picture)
             say()
             say(f"picture: {self.picture}")
 
 
-class Ladder:
-    """The stages of one attention on one sentence, by the names that `explore.trace` gives."""
+class AttentionStages:
+    """The stages of one attention on one sentence, named as in `explore.trace`."""
 
     title: str
     divisor: str  # what raw scores are divided by
     stages: dict[str, Tensor]
 
     def shuffle_errors(self, order: list[int]) -> list[tuple[str, float]]:
-        """For each setting, by how much f(shuffled) differs from shuffled f."""
+        """For each setting, the largest difference of f(shuffled) and shuffled f."""
         raise NotImplementedError
 
 
-class Parameterless(Ladder):
-    """A word's vector is its query, its key and its value."""
+class Parameterless(AttentionStages):
+    """Attention without parameters: a vector is its own query, key and value."""
 
     def __init__(self, asked: Attend, words: list[str]) -> None:
         from clearformer.explore.trace import PATTERNS, basic_stages
@@ -101,8 +103,8 @@ class Parameterless(Ladder):
         return [("attention without parameters", float(error))]
 
 
-class OfModel(Ladder):
-    """One head of a freshly drawn model; words are numbered as they appear."""
+class OfModel(AttentionStages):
+    """One head of a model with random weights; word ids are in order of appearance."""
 
     def __init__(self, asked: Attend, words: list[str]) -> None:
         import torch
@@ -118,7 +120,7 @@ class OfModel(Ladder):
         _require_below(config.layers, asked.layer, "layer", config.name)
         _require_below(config.heads, asked.head, "head", config.name)
         numbers = {word: i for i, word in enumerate(dict.fromkeys(words))}
-        # Later layers and other words change nothing here, and need not be drawn.
+        # Later layers and other words have no effect here, and are left out.
         small = replace(config, vocabulary=len(numbers), layers=asked.layer + 1)
         self.model = build(small, asked.seed)
         self.tokens = torch.tensor([[numbers[word] for word in words]])
@@ -150,9 +152,9 @@ class OfModel(Ladder):
 
 
 def word_vectors(words: list[str], width: int, seed: int) -> Tensor:
-    """A vector for each word, drawn from the word itself: the same word, the same vector.
+    """A random vector for each word, seeded by the word: the same word, the same vector.
 
-    One decimal each, so that everything after can be checked with pen and paper.
+    Rounded to one decimal, so that all that follows can be checked by hand.
     """
     import hashlib
 
@@ -167,7 +169,7 @@ def word_vectors(words: list[str], width: int, seed: int) -> Tensor:
 
 
 def _place(query: str | None, words: list[str]) -> int:
-    """The word that looks, by name or number."""
+    """The position of the query word, given by name or number."""
     if query is None:
         return min(1, len(words) - 1)
     if query in words:
@@ -185,18 +187,18 @@ def _require_below(limit: int, value: int, name: str, model: str) -> None:
         raise ValueError(f"{name} is {value}, but {model} has {name}s 0 to {limit - 1}")
 
 
-def _print_ladder(ladder: Ladder, words: list[str], query: int) -> None:
+def _print_stages(shown: AttentionStages, words: list[str], query: int) -> None:
     from clearformer.cli.tables import Terminal, numbers, numbers_table
 
     console = Terminal()
-    stages = ladder.stages
+    stages = shown.stages
     console.say()
-    console.say((ladder.title, "bold"))
+    console.say((shown.title, "bold"))
     console.say("the word ", (words[query], "bold"), " looks at every word:")
     console.say()
     rows = [
         ("q·k   raw dot products", stages["scores_raw"][query]),
-        (f"÷ {ladder.divisor}   scaled", stages["scores_scaled"][query]),
+        (f"÷ {shown.divisor}   scaled", stages["scores_scaled"][query]),
         ("mask", stages["scores_masked"][query]),
         ("softmax   weights", stages["weights"][query]),
     ]
@@ -218,13 +220,13 @@ def _print_ladder(ladder: Ladder, words: list[str], query: int) -> None:
     console.draw(numbers_table(words, everyone, console.width, total="sum", shade=True))
 
 
-def _print_shuffle(ladder: Ladder, words: list[str], seed: int) -> None:
+def _print_shuffle(shown: AttentionStages, words: list[str], seed: int) -> None:
     import random
 
     order = list(range(len(words)))
     random.Random(seed + 1).shuffle(order)
     say()
     say(f"shuffled: {' '.join(words[i] for i in order)}")
-    for setting, error in ladder.shuffle_errors(order):
+    for setting, error in shown.shuffle_errors(order):
         verdict = "the outputs moved with the words" if error < 1e-5 else "order matters"
         say(f"  {setting}: max |f(Px) − P f(x)| = {error:.1e}, {verdict}")

@@ -1,4 +1,4 @@
-"""Texts that a verb is given: as words, in a file, or through a pipe."""
+"""Input texts of a command: arguments, a file, or standard input."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ if TYPE_CHECKING:
     from clearformer.data import Table
 
 STDIN = "-"
-PATIENCE = 2.0  # seconds that a pipe may be silent before it is said who waits for whom
+PATIENCE = 2.0  # seconds without input on a pipe before a note says what is awaited
 
 
 def chosen(texts: Sequence[str], file: str | Path | None) -> str | None:
     """The file to read instead of `texts`, `-` for standard input; None: the texts themselves.
 
-    A `-` in the place of the texts is standard input, and so is a pipe where there are none.
-    Standard input is never touched where texts or a file are given.
+    Standard input is read if the only text is `-`, or if there are no texts and it is a pipe.
     """
     if texts and file is not None:
         raise ValueError("give either texts or --file, and not both")
     if STDIN in texts:
         if len(texts) > 1:
-            raise ValueError("- stands for standard input, so no other text can stand beside it")
+            raise ValueError("- stands for standard input, so give no other text beside it")
         return STDIN
     if file is not None or texts:
         return None if file is None else os.fspath(file)
@@ -40,7 +39,7 @@ def chosen(texts: Sequence[str], file: str | Path | None) -> str | None:
 
 
 def given_table(texts: Sequence[str], file: str | Path | None, column: str) -> Table:
-    """The given texts, those of a file, or the lines of standard input."""
+    """The texts of the arguments, of a file, or of standard input."""
     from clearformer import data
 
     source = chosen(texts, file)
@@ -51,7 +50,7 @@ def given_table(texts: Sequence[str], file: str | Path | None, column: str) -> T
 
 
 def tell_cut(cut: int, total: int, length: int) -> None:
-    """Say how many texts lost a part, because a model reads `length` tokens at a time."""
+    """Note how many texts were truncated to the model's `length` tokens."""
     if cut:
         tell(
             f"note: texts longer than {length:,} tokens were cut to that length: {cut:,} of "
@@ -60,27 +59,23 @@ def tell_cut(cut: int, total: int, length: int) -> None:
 
 
 def is_piped() -> bool:
-    """Whether something is meant to come through standard input: a pipe, a file or a socket.
-
-    A terminal is not read unasked, and /dev/null is what a program without input is given.
-    """
+    """Whether standard input is a pipe, a file or a socket, and not a terminal or /dev/null."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError, AttributeError):  # closed, or none of the system's
+    except (OSError, ValueError, AttributeError):  # closed, or not a file of the system
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def announce(source: str | Path | None, what: str) -> None:
-    """Say what is awaited, if somebody has to type it."""
+    """Say what is awaited, if it is to be typed in a terminal."""
     if source is not None and os.fspath(source) == STDIN and sys.stdin.isatty():
         tell(f"clearformer: reading {what}, from the terminal: end with Ctrl-D")
 
 
 @contextmanager
 def awaiting(source: str | Path | None, what: str) -> Iterator[None]:
-    """Say what is awaited while standard input is read: at once in a terminal, and of a pipe
-    that stays silent."""
+    """Say what is awaited on standard input: at once in a terminal, after a while on a pipe."""
     announce(source, what)
     if source is None or os.fspath(source) != STDIN or sys.stdin.isatty():
         yield

@@ -1,4 +1,4 @@
-"""What `clearformer generate` is given as text, read: prompts, choices, single tokens."""
+"""Parses the text arguments of `clearformer generate`: prompts, choices, tokens."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Absent(str):
-    """A text that stands in where none was given."""
+    """A default that can be told from the same string given by the user."""
 
 
 NO_PROMPT = Absent("\n")
 
 
 def given_prompt(prompt: str) -> str:
-    """The prompt that is meant: what is piped in whole where it is `-`, or where there is none."""
+    """The prompt, or standard input if the prompt is `-` or there is none."""
     if prompt == STDIN:
         return _piped_prompt()
     if prompt is NO_PROMPT and is_piped():
@@ -29,12 +29,12 @@ def given_prompt(prompt: str) -> str:
         try:
             return _piped_prompt()
         except EmptyInputError:
-            return prompt  # a pipe that is closed at once: nobody has anything to say
+            return prompt  # the pipe was closed at once
     return prompt
 
 
 def _piped_prompt() -> str:
-    """All of standard input, without the line break that `echo` adds."""
+    """All of standard input, without a final line break such as `echo` adds."""
     from clearformer.data import open_text
 
     with awaiting(STDIN, "a prompt"):
@@ -43,7 +43,7 @@ def _piped_prompt() -> str:
 
 
 def read_prompts(file: Path) -> list[str]:
-    """The lines of a file, empty ones too, or the column `prompt` of a table."""
+    """The lines of a file, including empty ones, or the column `prompt` of a table."""
     from clearformer.data.read_texts import table_column, text_lines
 
     table = table_column(file, "prompt")
@@ -54,12 +54,12 @@ def read_prompts(file: Path) -> list[str]:
 
 
 def split_choices(text: str) -> list[str]:
-    """What stands between commas; one behind a backslash belongs to a choice."""
+    """Split at commas; a comma after a backslash belongs to a choice."""
     return [choice.replace("\\,", ",") for choice in re.split(r"(?<!\\),", text)]
 
 
 def token_id(text: str, tokenizer: Tokenizer) -> int:
-    """The one token that a text is, or the one that #id names."""
+    """The id of a text that is one token, or of #id."""
     from clearformer.generate.constraints import encode_continuation
 
     if re.fullmatch("#[0-9]{1,18}", text):
@@ -72,7 +72,7 @@ def token_id(text: str, tokenizer: Tokenizer) -> int:
     ids = encode_continuation(text, tokenizer, "--banned")
     if len(ids) != 1:
         raise ValueError(
-            f"{text!r} is no token of this tokenizer ({tokenizer.kind}), which spells it as "
-            f"{len(ids)}: give single tokens, or #id"
+            f"{text!r} is no token of this tokenizer ({tokenizer.kind}), which encodes it as "
+            f"{len(ids)} tokens: give single tokens, or #id"
         )
     return ids[0]

@@ -13,13 +13,13 @@ from clearformer.cli.output import say
 if TYPE_CHECKING:
     from clearformer.config import Pattern
 
-LONGEST = 4096  # positions of a picture; a table of all pairs is made
-MOST_LAYERS = 256  # each of which is a product of such tables
+LONGEST = 4096  # positions: the table has all pairs
+MOST_LAYERS = 256  # each is a matrix product of such tables
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Show how far influence reaches through the layers of a pattern or a preset."""
+    """Show which inputs can change which outputs, through the layers of a pattern or a preset."""
 
     model: tyro.conf.Positional[str]
     """causal, local, strided, merged, heads, fixed; or a preset such as sparse-enwik8, xl-small."""
@@ -28,11 +28,11 @@ class Reach:
     layers: int | None = None
     """Layers; none: 2, or the preset's."""
     stride: int | None = None
-    """Stride of a pattern by name; none: the root of the length."""
+    """Stride of a pattern by name; none: the square root of the length."""
     memory: int | None = None
-    """States that each layer remembers of earlier segments; none: the preset's, or none."""
+    """Hidden states that each layer keeps of earlier segments; none: the preset's, or 0."""
     picture: Path | None = None
-    """Draw it into this file (.png, .svg or .pdf); without a name into reach.png."""
+    """Save a picture to this file (.png, .svg or .pdf); without a name into reach.png."""
 
     def run(self) -> None:
         from clearformer.cli.tables import require_picture
@@ -78,7 +78,7 @@ class Reach:
             say(f"picture: {self.picture}")
 
     def _stack(self) -> tuple[tuple[Pattern, ...], int, int, int]:
-        """Patterns that go round, length, layers and memory."""
+        """The patterns (repeated over the layers), length, layers and memory."""
         import math
 
         from clearformer import config as c

@@ -1,4 +1,4 @@
-"""Numbers in a terminal: one format, one table and one tree for every verb, drawn by rich."""
+"""Tables, trees and numbers in a terminal, drawn by rich."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ Part = str | tuple[str, str]  # of a line; with a style
 
 
 class Terminal(Console):
-    """rich's console, but text is no markup, and a reader that leaves early ends us as it ends
-    every verb."""
+    """rich's console without markup; a closed pipe raises BrokenPipeError as in every verb."""
 
     def __init__(self) -> None:
         super().__init__(highlight=False, markup=False, emoji=False)
 
     def say(self, *parts: Part, soft_wrap: bool = False) -> None:
-        """One line, escaped."""
+        """Write one line, escaped."""
         self.print(plain(*parts), soft_wrap=soft_wrap)
 
     def draw(self, figure: RenderableType) -> None:
-        """A table or a tree, whose cells are `plain`."""
+        """Draw a table or a tree, whose cells are `plain`."""
         self.print(figure)
 
     def on_broken_pipe(self) -> None:
@@ -40,13 +39,13 @@ class Terminal(Console):
 
 
 def plain(*parts: Part) -> Text:
-    """Text for rich that is shown as it is: no markup, no control characters."""
+    """Text for rich without markup and control characters."""
     pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
     return Text.assemble(*((escape_line(text), style) for text, style in pairs))
 
 
 class Branch:
-    """A label and what hangs below it."""
+    """A node of a tree: a label and its children."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -60,7 +59,7 @@ class Branch:
 
 
 def require_place(path: Path | None, source: Path | None = None) -> None:
-    """Find out now that a file cannot be written there, and not after all the work."""
+    """Raise ValueError now if a file cannot be written there, and not after all the work."""
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"{path} cannot be written: there is no folder {path.parent}, make it")
     if path is not None and path.is_dir():
@@ -75,7 +74,7 @@ def number(value: Tensor | float) -> str:
 
 
 def numbers(vector: Tensor, most: int = 6) -> str:
-    """A vector in brackets; of a wide one the first numbers."""
+    """A vector in brackets; of a long one the first numbers."""
     shown = [f"{number(value):>5}" for value in vector[:most]]
     return f"({', '.join(shown)}{', …' if len(vector) > most else ''})"
 
@@ -88,7 +87,7 @@ def numbers_table(
     total: str | None = None,
     shade: bool = False,
 ) -> Table:
-    """Rows of numbers under named columns; what does not fit is left out, and that is said."""
+    """A table of numbers; columns that do not fit are left out, which a caption says."""
     columns = [escape_line(name) for name in columns]
     rows = [(escape_line(name), values) for name, values in rows]
     cell = max(6, *(len(name) for name in columns)) + 2
@@ -112,7 +111,7 @@ def numbers_table(
 
 
 def require_picture(path: Path | None) -> None:
-    """Refuse a picture that could not be written, before any work is done for it."""
+    """Raise ValueError for a picture that could not be written, before any work is done."""
     if path is None:
         return
     known = (".png", ".svg", ".pdf")
@@ -131,7 +130,7 @@ def byte_count(count: float) -> str:
 
 
 def _shade(weight: float) -> str:
-    """A darker blue for a larger weight, with text that stays readable on it."""
+    """A darker blue for a larger weight, with readable text."""
     strength = min(max(weight, 0.0), 1.0)
     white, blue = (235, 243, 255), (30, 80, 180)
     mixed = (round(w + (b - w) * strength) for w, b in zip(white, blue, strict=True))

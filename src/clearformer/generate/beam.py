@@ -1,16 +1,15 @@
-"""Beam search: the most likely sequence, looked for in several places at once.
+"""Beam search for the most likely sequences.
 
-At each step every sentence has `width` unfinished versions. Of all their continuations the best
-2 x width are taken (more if several tokens end a sentence, so that `width` others are among them);
-those among the first `width` that end here join the finished ones, of which the best `width` are
-kept; the best `width` others go on. A finished one is scored by the sum of its log probabilities
-over length^penalty, the length with its end mark.
+At each step every sentence has `width` unfinished hypotheses. Of all their continuations the best
+2 x width are considered (more if there are several end tokens, so that `width` others are among
+them); those among the first `width` that end here become finished hypotheses, of which the best
+`width` are kept; the best `width` others continue. A finished hypothesis is scored by the sum of
+its log probabilities divided by length^length_penalty; the length includes the end token.
 
-A sentence is done when it has `width` finished versions and its best unfinished one, scored at
-its present length, is no better than the worst of them; or when `most` tokens are reached or
-somebody has had enough, where what is unfinished counts as finished. It then leaves the batch.
-This is the search, and the rule for stopping, of Hugging Face's transformers with
-`early_stopping=False`, its default.
+A sentence is done when it has `width` finished hypotheses and its best unfinished one, scored at
+its present length, is no better than the worst of them; or when `max_tokens` is reached or
+`should_stop()` is true, where unfinished hypotheses count as finished. It then leaves the batch.
+This is the algorithm of Hugging Face's transformers with `early_stopping=False`, its default.
 
 Axes: B sentences, K beams, R = B x K rows, V vocabulary, C candidates, N tokens so far.
 """
@@ -26,15 +25,14 @@ from torch import Tensor
 
 from clearformer.config import TargetRules
 
-NEVER = -1e9  # a score below all others that can still be added to
-LEAVE = 0.75  # sentences go when at most this share of the batch is left: leaving costs a copy
+NEVER = -1e9  # a score below all others, finite so that sums stay finite
+LEAVE = 0.75  # finished sentences are removed when at most this share is left: that copies
 CHUNK = 64  # of a vocabulary, in `largest`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beam:
-    """How to search: `width` versions at once (1 = the most likely token each time), the `best`
-    of them given back."""
+    """Beam search settings: `width` beams (1: greedy), of which the `best` are returned."""
 
     width: int = 4
     length_penalty: float = 1.0
@@ -45,7 +43,7 @@ class Beam:
             raise ValueError(f"the beam is {self.width}, but it must be at least 1 (1: greedy)")
         if not 1 <= self.best <= self.width:
             raise ValueError(
-                f"the best {self.best} are wanted, but a beam of {self.width} has 1 to "
+                f"the best {self.best} are wanted, but a beam of {self.width} returns 1 to "
                 f"{self.width}: use a wider beam"
             )
         if not abs(self.length_penalty) < float("inf"):
@@ -56,15 +54,15 @@ class Beam:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A sequence that was found, without its end mark, and its score."""
+    """A sequence without its end token, and its score."""
 
     tokens: tuple[int, ...]
     score: float
-    ended: bool  # and was not cut at the most tokens there may be
+    ended: bool  # by an end token, not by a limit
 
 
 class BeamState(Protocol):
-    """Sentences that grow, and what the search asks of them: see `grow.Growing`."""
+    """The hypotheses of a batch of sentences and their caches (see `inference.beam_state`)."""
 
     device: torch.device  # of the logits
     sentences: int
@@ -81,7 +79,7 @@ class BeamState(Protocol):
 
 
 def search(
-    growing: BeamState,
+    state: BeamState,
     beam: Beam,
     *,
     eos_ids: Sequence[int],
@@ -90,21 +88,21 @@ def search(
     rules: TargetRules = TargetRules(),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[list[Hypothesis]]:
-    """The best sequences for each sentence, the best first.
+    """Return the best hypotheses of each sentence, best first.
 
-    One of the tokens `ends` ends a sentence, once it has `least` others; `enough` is asked at
-    every step whether to end here and give what there is.
+    A token of `eos_ids` ends a hypothesis of at least `min_tokens` tokens. `should_stop` is called
+    at each step; if it is true, the search ends with what it has.
     """
-    width, device = beam.width, growing.device
-    found: list[list[Hypothesis]] = [[] for _ in range(growing.sentences)]
-    active = torch.arange(growing.sentences)  # which sentence each of the batch is
+    width, device = beam.width, state.device
+    found: list[list[Hypothesis]] = [[] for _ in range(state.sentences)]
+    active = torch.arange(state.sentences)  # the sentence of each batch entry
     allow = Allowed(rules, eos_ids, max_tokens, device, min_tokens)
     marks = torch.tensor(eos_ids, device=device, dtype=torch.long)
     share = max(2, 1 + len(eos_ids))
 
-    logits = growing.first().repeat_interleave(width, dim=0)  # (R, V)
-    growing.widen(width)
-    # At first all versions are one: only continuations of the first count.
+    logits = state.first().repeat_interleave(width, dim=0)  # (R, V)
+    state.widen(width)
+    # All hypotheses are the same at first: only continuations of the first count.
     scores = torch.full((len(active), width), NEVER, device=device)  # (B, K)
     scores[:, 0] = 0.0
     running = torch.empty(len(active), width, 0, dtype=torch.long, device=device)  # (B, K, N)
@@ -126,20 +124,20 @@ def search(
                 break
         running, version = _pick(grown, place), version.gather(1, place)  # (B, K, N), (B, K)
         sentences = torch.arange(len(active), device=device)[:, None]
-        _follow(growing, (sentences * width + version).flatten())
+        _follow(state, (sentences * width + version).flatten())
         left = (~done).nonzero().flatten()
         if len(left) <= LEAVE * len(done):
-            growing.select(left)
+            state.select(left)
             finished.select(left)
             running, scores, active = running[left], scores[left], active[left.cpu()]
         else:
             finished.closed |= done
-        logits = growing.step(running[:, :, -1].flatten())
+        logits = state.step(running[:, :, -1].flatten())
     return found
 
 
 class Allowed:
-    """From logits to log probabilities of the tokens that may come out, by the model's rules."""
+    """Turns logits into log probabilities of the tokens that the model's rules allow."""
 
     def __init__(
         self,
@@ -156,7 +154,7 @@ class Allowed:
         self.eos_ids = torch.tensor(eos_ids, device=device, dtype=torch.long)
 
     def __call__(self, logits: Tensor, length: int) -> Tensor:
-        """Rows (R, V) for the token that makes a target `length` long."""
+        """Log probabilities (R, V) of the token at position `length`, counted from 1."""
         if length == self.closing:
             rows = torch.full_like(logits, float("-inf"))
             rows[:, self.eos_ids] = 0.0
@@ -171,11 +169,9 @@ class Allowed:
 
 
 def candidates(rows: Tensor, scores: Tensor, share: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """The share x width best continuations of each sentence, by the log probabilities (R, V) of
-    each version's: score, token and version, each (B, C)."""
+    """The share x width best continuations of each sentence: score, token and beam, each (B, C)."""
     sentences, width = scores.shape
-    # The best of a sentence are among the best of its versions, so nothing of the size of all
-    # versions' vocabularies is added up or sorted.
+    # The best of a sentence are among the best of each beam, so no (B, K*V) tensor is sorted.
     best, token = largest(rows, min(share * width, rows.shape[1]))  # (R, C)
     total = (best.view(sentences, width, -1) + scores[:, :, None]).flatten(1)  # (B, K*C)
     ahead, place = total.topk(share * width)
@@ -185,8 +181,7 @@ def candidates(rows: Tensor, scores: Tensor, share: int = 2) -> tuple[Tensor, Te
 def largest(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """`rows.topk(count)`, more than twice as fast for a large vocabulary: (R, V) to (R, count).
 
-    The `count` largest numbers lie in the `count` chunks with the largest maxima, and a maximum
-    is found without keeping track of where it was.
+    The `count` largest values lie in the `count` chunks with the largest maxima.
     """
     chunks = rows.shape[1] // CHUNK
     if chunks <= 2 * count:
@@ -194,7 +189,7 @@ def largest(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
     whole = rows[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))  # (R, chunks, CHUNK)
     chosen = whole.amax(dim=2).topk(count).indices  # (R, count)
     inside = whole.gather(1, chosen[:, :, None].expand(-1, -1, CHUNK)).flatten(1)
-    # What is left over after the last whole chunk takes part as it is.
+    # The rest after the last whole chunk takes part as it is.
     best, place = torch.cat((inside, rows[:, chunks * CHUNK :]), dim=1).topk(count)  # (R, count)
     chunk = chosen.gather(1, (place // CHUNK).clamp(max=count - 1))
     left_over = place - count * CHUNK + chunks * CHUNK
@@ -202,7 +197,7 @@ def largest(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class Finished:
-    """The best finished versions of each sentence so far."""
+    """The best finished hypotheses of each sentence so far."""
 
     def __init__(
         self,
@@ -217,10 +212,12 @@ class Finished:
         self.there = torch.zeros((sentences, width), dtype=torch.bool, device=device)
         self.lengths = torch.zeros((sentences, width), dtype=torch.long, device=device)
         self.tokens = torch.zeros((sentences, width, max_tokens), dtype=torch.long, device=device)
-        self.closed = torch.zeros(sentences, dtype=torch.bool, device=device)  # done: as it is
+        self.closed = torch.zeros(
+            sentences, dtype=torch.bool, device=device
+        )  # sentences that are done
 
     def add(self, grown: Tensor, scores: Tensor, which: Tensor) -> None:
-        """Those of `grown` (B, C, N) that `which` (B, C) says, where they are among the best."""
+        """Add those of `grown` (B, C, N) that `which` (B, C) selects, if they are good enough."""
         which = which & ~self.closed[:, None]
         if not which.any():
             return
@@ -235,7 +232,7 @@ class Finished:
         self.tokens = _pick(torch.cat((self.tokens, room), dim=1), place)
 
     def beats(self, running: Tensor) -> Tensor:
-        """Whether there are enough, and none is worse than the best unfinished one (B,)."""
+        """Whether there are enough, and none is worse than the best unfinished one: (B,)."""
         return self.closed | (self.there.all(dim=1) & (running <= self.scores.amin(dim=1)))
 
     def hypotheses(self, sentence: int, best: int) -> list[Hypothesis]:
@@ -261,8 +258,8 @@ def _places(values: Tensor) -> Tensor:
     return torch.arange(values.shape[1], device=values.device)
 
 
-def _follow(growing: BeamState, rows: Tensor) -> None:
-    """Each row goes on from the row it came from; those that stay where they are cost nothing."""
+def _follow(state: BeamState, rows: Tensor) -> None:
+    """Copy to each row the state of the row it continues; rows that stay cost nothing."""
     moved = (rows != _places(rows[None])).nonzero().flatten()
     if len(moved):
-        growing.copy(rows[moved], moved)
+        state.copy(rows[moved], moved)

@@ -1,4 +1,4 @@
-"""The likeliest texts that follow prompts: beam search with a generator.
+"""Beam search with a language model.
 
 Axes: B prompts, K beams, R = B x K rows, V vocabulary.
 """
@@ -31,8 +31,7 @@ from clearformer.inference.modes import evaluating
 
 @dataclass(frozen=True)
 class BeamCompletion:
-    """A text that was found, its tokens without the one that ended it, and its score: log
-    probability over length^penalty."""
+    """A text found by beam search, its tokens without the end token, and its score."""
 
     prompt: str | Sequence[int]
     text: str
@@ -52,15 +51,16 @@ def generate_beams(
     context_overflow: ContextOverflow | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[list[BeamCompletion]]:
-    """The best texts for each prompt, the best first; all prompts are read side by side.
+    """Return the best texts for each prompt, best first; all prompts are read side by side.
 
-    `banned` tokens never come, and `enough` is asked at every step whether to end here.
+    `banned` ids are never generated. `should_stop` is called at each step; if it is true, the
+    search ends with what it has.
     """
     rule = context_overflow or default_overflow(model.config)
     if isinstance(rule, SlidingWindow):
         raise ValueError(
-            "a beam search cannot slide, since all its versions would be read anew at every step: "
-            "stop at the end of the context, or continue"
+            "a beam search cannot slide, because every beam would be read again at each step: stop "
+            "at the end of the context, or continue"
         )
     if not 0 <= min_tokens <= max_tokens or max_tokens < 1:
         raise ValueError(
@@ -70,10 +70,10 @@ def generate_beams(
     require_ids("banned has", banned, model.config)
     full = context_limit(rule, model.config)
     encoded = [model.encode(prompt) for prompt in prompts]
-    rooms: dict[int, list[int]] = {}  # tokens that there is room for: places of the prompts
+    rooms: dict[int, list[int]] = {}  # prompts by the number of tokens they leave room for
     for place, ids in enumerate(encoded):
         check_prompt_length(len(ids), model.config, full)
-        # The last token needs no room: nothing follows it.
+        # The last token is not read, so it needs no room.
         room = max_tokens if full is None else min(max_tokens, full - len(ids) + 1)
         rooms.setdefault(room, []).append(place)
     found: dict[int, list[BeamCompletion]] = {}
@@ -97,15 +97,15 @@ def generate_beams(
 
 
 def default_overflow(config: ModelConfig) -> ContextOverflow:
-    """What a search does past the context unless it is told: it goes on if it can, or ends."""
+    """The overflow rule of a beam search unless one is given: continue if possible, else stop."""
     rule = usual_for_one(config)
     return rule if isinstance(rule, NoLimit) else StopAtLimit()
 
 
 class PromptBeams:
-    """Prompts that a `Decoder` reads, and versions of how they go on."""
+    """The beams of prompts in a `Decoder`: a `BeamState`."""
 
-    device = torch.device("cpu")  # of logits, wherever the model is
+    device = torch.device("cpu")  # of the logits, wherever the model is
 
     def __init__(
         self, model: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: int
@@ -125,18 +125,18 @@ class PromptBeams:
         return self.decoder.step(tokens.tolist())
 
     def widen(self, beams: int) -> None:
-        """So many versions of each prompt from here on, one after the other."""
+        """Make `beams` copies of each prompt's state."""
         self.beams = beams
         self.decoder.select([row for row in range(self.sentences) for _ in range(beams)])
 
     def copy(self, sources: Tensor, targets: Tensor) -> None:
-        """The rows `targets` become what the rows `sources` are, of the same prompt."""
+        """Copy the state of the rows `sources` to the rows `targets`, within a prompt."""
         here = self.decoder.device
         for cache in self.decoder.memory:
             cache.copy(sources.to(here), targets.to(here))
 
     def select(self, sentences: Tensor) -> None:
-        """Go on with these prompts alone, all versions of each."""
+        """Keep the beams of these prompts alone."""
         self.sentences = len(sentences)
         rows = sentences[:, None] * self.beams + torch.arange(self.beams)
         self.decoder.select(rows.flatten().tolist())

@@ -1,10 +1,10 @@
-"""Text that must have a form: one of some choices, or a regular expression.
+"""Constraints on generated text: choices, or a regular expression.
 
-A constraint is an automaton over tokens. It says which tokens may come next and whether the
-text may end here. Where both are possible the model decides: it draws as if it were free, and
-a token that the form does not allow is its end (`row.py`).
+A constraint is an automaton over tokens. It tells which tokens may come next and whether the text
+may end. Where both are possible the model decides: it samples without the constraint, and a token
+that the constraint does not allow ends the text (`sequence.py`).
 
-Constraints are values and never change: `after(state, token)` gives the next state.
+Constraints are immutable: `after(state, token)` returns the next state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clearformer.generate.detokenize import byte_level, detokenizer, one_byte
 from clearformer.generate.regex_automaton import States, automaton, refused
 from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Characters, Tokenizer
 
-Tree = dict[int, Any]  # by bytes; under TOKENS the tokens that end there
+Tree = dict[int, Any]  # a trie by bytes; under TOKENS the tokens that end there
 TOKENS = -1
 
 
@@ -29,7 +29,7 @@ class Constraint(Protocol):
     start: Hashable
 
     def allowed(self, state: Hashable) -> Tensor:
-        """Ids that may come next, in rising order: (ids,)."""
+        """The ids that may come next, ascending: (ids,)."""
 
     def may_end(self, state: Hashable) -> bool: ...
 
@@ -37,9 +37,9 @@ class Constraint(Protocol):
 
 
 class ChoiceConstraint:
-    """One of some texts, each spelled as the tokenizer spells it: a tree of tokens.
+    """One of several texts, each as the tokenizer encodes it.
 
-    Where a token is banned, only the choices without it are left.
+    Choices that need a banned token are left out.
     """
 
     start: Hashable = ()
@@ -53,7 +53,7 @@ class ChoiceConstraint:
         self.texts = {ids for ids in spelled if not set(ids) & set(banned)}
         if not self.texts:
             raise ValueError(
-                f"no choice is left: a token that is banned is needed for "
+                f"no choice is left: a banned token is needed for "
                 f"{' and for '.join(map(repr, texts))}"
             )
         self.children: dict[Hashable, set[int]] = {}
@@ -73,18 +73,18 @@ class ChoiceConstraint:
 
 
 class RegexConstraint:
-    """A regular expression that the whole text must match, over every spelling by tokens.
+    """A regular expression that the whole text must match, in any tokenization.
 
-    A state is a set of states of the automaton over bytes. Which tokens may follow it is found
-    by walking a tree of all tokens' bytes, leaving each branch where the automaton dies. A token
-    after which no others could spell a match may not follow: a text never gets stuck.
+    A state is a set of states of an automaton over bytes. The tokens that may follow are found by
+    walking a trie of all tokens' bytes, leaving each branch where the automaton has no transition.
+    Tokens after which no match can be completed are excluded, so a text never gets stuck.
     """
 
     def __init__(self, pattern: str, tokenizer: Tokenizer, banned: Collection[int] = ()) -> None:
         self.machine, start = automaton(pattern)
         self.tree: Tree = {}
         for token, spelled in enumerate(spellings(tokenizer)):
-            if not spelled or token in banned:  # special tokens spell nothing
+            if not spelled or token in banned:  # special tokens have no bytes
                 continue
             node = self.tree
             for byte in spelled:
@@ -92,10 +92,10 @@ class RegexConstraint:
             node.setdefault(TOKENS, []).append(token)
         self.alive = self._alive()
         if not start & self.alive:
-            but = ", without those that are banned" if banned else ""
+            but = ", without the banned ones" if banned else ""
             raise refused(
                 pattern,
-                f"no text that matches it can be written with the tokens of this tokenizer "
+                f"no text that matches it can be made of the tokens of this tokenizer "
                 f"({tokenizer.kind}){but}",
             )
         self.start: Hashable = start & self.alive
@@ -112,7 +112,7 @@ class RegexConstraint:
         return self._tokens(state)[token]
 
     def _tokens(self, state: Hashable) -> dict[int, States]:
-        """Each token that may follow, and the state behind it."""
+        """The tokens that may follow, and the state after each."""
         if state not in self.following:
             assert isinstance(state, frozenset)
             self.following[state] = {
@@ -130,25 +130,26 @@ class RegexConstraint:
                 yield from self._walk(below, after)
 
     def _alive(self) -> States:
-        """The automaton's states from which tokens lead to its end.
+        """The states of the automaton from which tokens lead to its end.
 
-        A set of states is alive if one of them is, so each is looked at once, and not each of
-        the many sets that there may be.
+        A set of states is alive if one of them is, so single states are examined, not their sets.
         """
         alive = {self.machine.end}
         self._spread(alive, self._leads_by_byte)
         if not all(TOKENS in self.tree.get(byte, ()) for byte in range(256)):
-            self._spread(alive, self._leads_by_token)  # slower, and needed only here
+            self._spread(
+                alive, self._leads_by_token
+            )  # slower, and needed only if some bytes are no tokens
         return frozenset(alive)
 
     def _spread(self, alive: set[int], leads: Callable[[int, set[int]], bool]) -> None:
-        """Put each state that leads to one of the living among them, until there is none."""
+        """Add the states that lead to a state of `alive`, until there are no more."""
         before = 0
         while len(alive) > before:
             before = len(alive)
-            # What is built last is mostly nearest the end, so one round finds almost all.
-            for state in reversed(range(len(self.machine.free_to))):
-                free = self.machine.free_to[state]
+            # States built last are mostly closest to the end, so one round finds almost all.
+            for state in reversed(range(len(self.machine.epsilon_to))):
+                free = self.machine.epsilon_to[state]
                 if state not in alive and (not alive.isdisjoint(free) or leads(state, alive)):
                     alive.add(state)
 
@@ -164,7 +165,7 @@ class RegexConstraint:
 
 
 def spellings(tokenizer: Tokenizer) -> list[bytes]:
-    """The bytes of each token, for tokenizers whose text is their tokens end to end."""
+    """The bytes of each token, for tokenizers that decode by concatenation."""
     match tokenizer:
         case Bytes():
             return [bytes([i]) for i in range(256)]
@@ -177,7 +178,7 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
                 for token in range(tokenizer.size)
             ]
         case ByteFallbackPairs():
-            # A run of bytes is a text only as a whole, and so it is: a match is whole characters.
+            # A run of byte tokens decodes only as a whole; a match consists of whole characters.
             special = set(tokenizer.specials.values())
             pieces = tokenizer.pieces(range(tokenizer.size))
             return [
@@ -186,23 +187,23 @@ def spellings(tokenizer: Tokenizer) -> list[bytes]:
             ]
         case _:
             raise ValueError(
-                f"a pattern needs tokens that spell the text one after the other, which those of "
-                f"a {tokenizer.kind} tokenizer do not: use --choices, or a model of bytes, "
+                f"a pattern needs a tokenizer that decodes by concatenation, which a "
+                f"{tokenizer.kind} tokenizer does not: use --choices, or a model of bytes, "
                 f"characters or byte pairs"
             )
 
 
 def encode_continuation(text: str, tokenizer: Tokenizer, what: str) -> tuple[int, ...]:
-    """The ids that add exactly this text to one that is there."""
+    """The ids that add exactly this text to a prompt."""
     ids: list[int] = tokenizer.encode_continuation(text).tolist()
-    # Its own last token stands for any text that may come before.
-    speller = detokenizer(tokenizer, ids[-1:])
-    written = "".join(map(speller.add, ids)) + speller.flush()
-    if not ids or written != text:
-        near = ids and written.casefold().split() == text.casefold().split()
-        advice = f"give {written!r}" if near else "no text could ever be it"
+    # Its own last token stands for any prompt.
+    detok = detokenizer(tokenizer, ids[-1:])
+    decoded = "".join(map(detok.add, ids)) + detok.flush()
+    if not ids or decoded != text:
+        near = ids and decoded.casefold().split() == text.casefold().split()
+        advice = f"give {decoded!r}" if near else "no text could ever be it"
         raise ValueError(
             f"{what} {text!r} cannot be encoded: this tokenizer ({tokenizer.kind}) makes "
-            f"{written!r} of it after a prompt, so {advice}"
+            f"{decoded!r} of it after a prompt, so {advice}"
         )
     return tuple(ids)

@@ -1,10 +1,9 @@
-"""A model that reads several texts side by side, each as if it were alone.
+"""Batched decoding with a cache: each text gives the logits it would give alone.
 
-Texts of different length are padded on the left, so that all of them end at the same place and
-grow together. Nobody sees the padding, and positions count from the first real token: the
-logits are those of each text alone.
+Texts of different length are padded on the left, so that all end at the same position. No token
+attends to padding, and positions count from the first real token.
 
-Axes: B batch, T tokens, K tokens with those of the past, V vocabulary.
+Axes: B batch, T tokens, K cached and new tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import InferenceCache, StaticKVCache, inference_caches
 from clearformer.inference.fast_decode import FastDecoder, supports
 
-CHUNK = 2048  # tokens of a prompt read at a time: more would cost memory and save no time
+CHUNK = 2048  # prompt tokens per forward pass: more would cost memory and save no time
 
 
 class Decoder:
-    """Reads, and gives the logits of what comes next."""
+    """Reads tokens of a batch, and returns the logits of the next ones."""
 
     def __init__(self, model: LanguageModel, chunk: int | None = None) -> None:
         self.model = model.module
         self.config = model.config
         self.compiled = model.step
         memory = self.config.past
-        # A memory reads segments as it did in training; a cache takes what it is given.
+        # A memory reads segments as in training; a cache takes any number of tokens.
         usual = self.config.length if isinstance(memory, HiddenMemory) else CHUNK
         self.chunk = usual if chunk is None else chunk
         if self.chunk < 1:
@@ -39,28 +38,31 @@ class Decoder:
         weight = next(p for p in self.model.parameters() if p.is_floating_point())
         self.device, self.dtype = weight.device, weight.dtype
         self.memory: list[InferenceCache] = []
-        self.flat: FastDecoder | None = None  # the short way for one token, where there is one
-        self.keep: Tensor | None = None  # (B, capacity), only if there is padding
+        self.flat: FastDecoder | None = None  # a faster step for one token, if the model has one
+        self.keep: Tensor | None = (
+            None  # (B, capacity), true where a token is real; only if there is padding
+        )
         self.length = 0  # tokens read, padding included
         self.capacity = 0
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another token."""
+        """Whether the cache has no room for another token."""
         return self.length >= self.capacity
 
     @torch.inference_mode()
     def prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
-        """Forget everything and read these texts, with room for so many tokens after the
-        longest: logits (B, V) of what follows each.
+        """Start over with these texts, and room for so many tokens after the longest.
+
+        Returns the logits (B, V) of the next token of each.
         """
-        different = list(dict.fromkeys(map(tuple, texts)))  # samples of one prompt read it once
+        different = list(dict.fromkeys(map(tuple, texts)))  # equal prompts are read once
         logits = self._prefill(different, room)
         if len(different) < len(texts):
             rows = [different.index(tuple(text)) for text in texts]
             self.select(rows)
             logits = logits[rows]
-        # Once it is known how many texts go on: products are chosen by their number.
+        # Created once the batch size is known, which decides its matrix products.
         caches = [cache for cache in self.memory if isinstance(cache, StaticKVCache)]
         self.flat = FastDecoder(self.model, caches) if supports(self.model, self.memory) else None
         return logits
@@ -80,8 +82,8 @@ class Decoder:
         if (lengths < longest).any():
             padding = (longest - lengths)[:, None]
             self.keep = (torch.arange(self.capacity) >= padding).to(self.device)  # (B, capacity)
-        # Whole parts from the end, where all texts end: counted from the start, padding would move
-        # the borders of a memory's segments, and a text would read otherwise in company.
+        # Chunks are counted from the end, where all texts end: counted from the start, padding
+        # would shift the segments of a memory, and a text would depend on its batch.
         short = longest % self.chunk
         first, rest = tokens.to(self.device).split((short, longest - short), dim=1)
         *parts, last = (part for part in (first, *rest.split(self.chunk, dim=1)) if part.shape[1])
@@ -91,30 +93,30 @@ class Decoder:
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> Tensor:
-        """One more token of each text: logits (B, V) of what follows it."""
+        """Read one more token of each text; return the logits (B, V) of the next."""
         new = torch.tensor(tokens, device=self.device)  # (B,)
         if self.flat is None or self.compiled is not None:
             return self._logits(self._hidden(new[:, None])[:, 0])
         logits = self.flat(new, self._grown(1))
         for cache in self.memory:
             cache.advance()
-        return _for_rules(logits)
+        return _for_sampling(logits)
 
     @torch.inference_mode()
     def extend(self, tokens: Sequence[int]) -> Tensor:
-        """Several more tokens of a single text: logits (T, V) of what follows each of them."""
+        """Read several tokens of a single text; return the logits (T, V) after each of them."""
         if len(tokens) == 1:
             return self.step(tokens)
         return self._logits(self._hidden(torch.tensor([tokens], device=self.device))[0])
 
     def rollback(self, count: int) -> None:
-        """Take back the last so many tokens."""
+        """Remove the last `count` tokens from the cache."""
         self.length -= count
         for cache in self.memory:
             cache.forget(count)
 
     def select(self, rows: Sequence[int]) -> None:
-        """Go on with these texts alone."""
+        """Keep these texts alone, in this order."""
         chosen = torch.tensor(rows, device=self.device)
         for cache in self.memory:
             cache.select(chosen)
@@ -122,7 +124,7 @@ class Decoder:
             self.keep = self.keep[chosen]
 
     def _hidden(self, tokens: Tensor) -> Tensor:
-        """Hidden states (B, T, E) of tokens (B, T), which are then part of the past."""
+        """Hidden states (B, T, E) of tokens (B, T), which are then in the cache."""
         keep = self._grown(tokens.shape[1])
         if self.compiled is not None and tokens.shape[1] == 1:
             hidden = self.compiled(tokens, keep, caches=self.memory)
@@ -133,19 +135,19 @@ class Decoder:
         return hidden
 
     def _grown(self, tokens: int) -> Tensor | None:
-        """Count so many more tokens; which keys (B, K) are real, with theirs, if not all are."""
+        """Count new tokens; return which keys (B, K) are real, or None if all are."""
         self.length += tokens
         if self.keep is None:
             return None
-        # A memory may hold less than was read: keep has a place for each key, no more.
+        # A memory may hold fewer tokens than were read.
         first = self.length - tokens - self.memory[0].length
         return self.keep[:, first : self.length]
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of hidden states (..., E)."""
-        return _for_rules(self.model.head(hidden))
+        return _for_sampling(self.model.head(hidden))
 
 
-def _for_rules(logits: Tensor) -> Tensor:
-    """Logits where the rules of choosing work: on the CPU, in float32 at least."""
+def _for_sampling(logits: Tensor) -> Tensor:
+    """Logits for sampling: on the CPU, in float32 at least."""
     return at_least_float32(logits).cpu()

@@ -1,6 +1,6 @@
-"""Tokens to text as they come: whole characters only, and not past a stop string.
+"""Incremental detokenizers, and stop strings.
 
-Small machines on streams of tokens. None of them knows a model.
+They turn a stream of tokens into text: whole characters only, and nothing past a stop string.
 """
 
 import codecs
@@ -12,41 +12,41 @@ from typing import Protocol
 from clearformer.text import ByteFallbackPairs, BytePairs, Bytes, Tokenizer
 from clearformer.text.specs import BytePairSpec, byte_characters
 
-BROKEN = "\ufffd"
-LONGEST = 4  # bytes of a character in UTF-8, so tokens that one may take
+REPLACEMENT = "\ufffd"
+MAX_BYTES = 4  # of a UTF-8 character
 LETTERS = {letter: byte for byte, letter in enumerate(byte_characters())}
 ONE_BYTE = re.compile("<0x([0-9a-fA-F]{2})>")
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token as it was drawn: bits is how surprised the model itself was, before any rule."""
+    """A sampled token; `bits` is its surprise under the model, before any processor."""
 
     id: int
-    text: str  # what it adds; empty while a character is not all there
-    probability: float  # after all rules
+    text: str  # what it adds to the text; empty while a character is incomplete
+    probability: float  # after all processors
     bits: float
-    uniform: float  # the number that drew it
+    uniform: float  # the number that selected it
 
 
 class Detokenizer(Protocol):
-    """What each token adds to a text: together, what the tokenizer makes of all of them.
+    """Yields what each token adds to a text, as soon as no later token can change it.
 
-    A text is handed out as soon as no token that follows can change it.
+    Together the parts are what the tokenizer decodes all tokens to.
     """
 
     @property
     def waiting(self) -> bool:
-        """Whether there is a text that may still change."""
+        """Whether some text is held back because it may still change."""
 
     def add(self, token: int) -> str: ...
 
     def flush(self) -> str:
-        """What waits for bytes that will not come."""
+        """The text that was held back, when no more tokens come."""
 
 
 def detokenizer(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Detokenizer:
-    """How this tokenizer's tokens spell a text that goes on from the tokens `before`."""
+    """The detokenizer for this tokenizer, continuing after the tokens `before`."""
     match tokenizer:
         case Bytes() | BytePairs():
             return ByteDetokenizer(tokenizer, before)
@@ -57,9 +57,7 @@ def detokenizer(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Detokenizer
 
 
 class PieceDetokenizer:
-    """Tokens with a text of their own, which depends on whether one comes before it (a space
-    joins two words) and on nothing else.
-    """
+    """For tokens whose text depends at most on whether a token precedes (a space joins words)."""
 
     waiting = False
 
@@ -78,12 +76,12 @@ class PieceDetokenizer:
 
 
 class ByteDetokenizer:
-    """Tokens that are bytes end to end; a character waits until all its bytes are there."""
+    """For byte-level tokens: a character is held back until it has all its bytes."""
 
     def __init__(self, tokenizer: Bytes | BytePairs, before: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.characters = codecs.getincrementaldecoder("utf-8")("replace")
-        for token in before[-LONGEST:]:  # the last of them may have begun a character
+        for token in before[-MAX_BYTES:]:  # they may end inside a character
             self.add(token)
 
     @property
@@ -98,15 +96,17 @@ class ByteDetokenizer:
 
 
 class ByteFallbackDetokenizer:
-    """Tokens that are characters, and single bytes for others: a run of such bytes is a text as a
-    whole, or each of them is broken, so all of it waits until it ends or is beyond repair.
+    """For tokens of characters with a fallback to single bytes.
+
+    A run of such bytes decodes as a whole or not at all, so it is held back until it ends or is
+    invalid.
     """
 
     def __init__(self, tokenizer: ByteFallbackPairs, before: Sequence[int]) -> None:
         self.tokenizer = tokenizer
-        self.opens = len(before) == 0  # a space that opens a text is none of it
+        self.opens = len(before) == 0  # the leading space of a text is dropped
         self.run = self._begun(before)
-        self.said = len(self.run)  # bytes of the run that have been shown as broken
+        self.said = len(self.run)  # bytes of the run already shown as U+FFFD
 
     @property
     def waiting(self) -> bool:
@@ -129,7 +129,7 @@ class ByteFallbackDetokenizer:
         return text
 
     def _broken(self) -> str:
-        fresh = BROKEN * (len(self.run) - self.said)
+        fresh = REPLACEMENT * (len(self.run) - self.said)
         self.said = len(self.run)
         return self._said(fresh)
 
@@ -140,22 +140,22 @@ class ByteFallbackDetokenizer:
         return text.removeprefix(" ")
 
     def _begun(self, before: Sequence[int]) -> bytes:
-        """The bytes of a character that ends in what follows."""
+        """The bytes at the end of the prompt that begin a character."""
         found = b""
-        for piece in self.tokenizer.pieces(before[1 - LONGEST :]):
+        for piece in self.tokenizer.pieces(before[1 - MAX_BYTES :]):
             byte = one_byte(piece)
             found = b"" if byte is None else found + byte
         return found[codecs.utf_8_decode(found, "replace", False)[1] :]
 
 
 def token_bytes(tokenizer: Bytes | BytePairs, token: int) -> bytes:
-    """The bytes that a token stands for; a special token's are its name."""
+    """The bytes of a token; of a special token, its name."""
     tokenizer.check_ids([token])
     return bytes([token]) if isinstance(tokenizer, Bytes) else byte_level(tokenizer.spec, token)
 
 
 def byte_level(parts: BytePairSpec, token: int) -> bytes:
-    """The bytes of one of these tokens, by its letters."""
+    """The bytes of a byte-level BPE token."""
     name = parts.vocabulary[token]
     try:
         return bytes(LETTERS[letter] for letter in name)
@@ -164,13 +164,13 @@ def byte_level(parts: BytePairSpec, token: int) -> bytes:
 
 
 def one_byte(piece: str) -> bytes | None:
-    """The byte that a token of a single byte stands for."""
+    """The byte of a byte-fallback token such as <0x0A>, or None."""
     found = ONE_BYTE.fullmatch(piece)
     return None if found is None else bytes.fromhex(found[1])
 
 
 def _may_be_text(data: bytes) -> bool:
-    """Whether these bytes are UTF-8, but for a last character that has only begun."""
+    """Whether these bytes are valid UTF-8, possibly with an incomplete last character."""
     try:
         codecs.utf_8_decode(data, "strict", False)
     except UnicodeDecodeError:
@@ -179,10 +179,10 @@ def _may_be_text(data: bytes) -> bool:
 
 
 class StopStrings:
-    """Lets tokens pass until their text has a stop string, wherever token borders lie.
+    """Passes tokens on until their text contains a stop string, wherever tokens end.
 
-    A token that may be the beginning of a stop string is held back until it is or is not. The
-    text ends before the string; tokens inside it are not passed on.
+    Tokens that may begin a stop string are held back until that is decided. The text ends before
+    the stop string.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
@@ -202,12 +202,12 @@ class StopStrings:
         return self._release(len(text) - self._beginning(text))
 
     def flush(self) -> list[Token]:
-        """What was held back for a string that did not come."""
+        """The tokens held back for a stop string that did not come."""
         tokens, self.held = self.held, []
         return tokens
 
     def _beginning(self, text: str) -> int:
-        """How many characters at the end of the text may begin a stop string."""
+        """The number of characters at the end of the text that may begin a stop string."""
         longest = max(map(len, self.strings), default=1) - 1
         for length in range(min(longest, len(text)), 0, -1):
             if any(string.startswith(text[-length:]) for string in self.strings):
@@ -215,7 +215,7 @@ class StopStrings:
         return 0
 
     def _release(self, characters: int) -> list[Token]:
-        """The held tokens that end within the first so many characters."""
+        """The held tokens that end within the first `characters` characters."""
         count = end = 0
         for token in self.held:
             end += len(token.text)
@@ -226,7 +226,7 @@ class StopStrings:
         return passed
 
     def _cut(self, characters: int) -> Iterator[Token]:
-        """The held tokens, cut after so many characters."""
+        """The held tokens, cut after `characters` characters."""
         start = 0
         for token in self.held:
             if start >= characters:

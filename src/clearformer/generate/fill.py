@@ -1,4 +1,4 @@
-"""What stood behind a [MASK]: the most likely tokens for each hidden place of a text."""
+"""Predictions for masked tokens: the most likely ones for each [MASK]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clearformer.text import Tokenizer
 
 @dataclass(frozen=True)
 class Candidate:
-    """One token for a hidden place, as it is written, and how likely it is."""
+    """A token for a masked position, its text, and its probability."""
 
     id: int
     piece: str
@@ -27,11 +27,11 @@ class Candidate:
 def fill(
     model: Transformer, config: ModelConfig, tokenizer: Tokenizer, text: str, top: int
 ) -> list[list[Candidate]]:
-    """The `top` candidates of each [MASK] in the text, in the text's order."""
+    """Return the `top` candidates of each [MASK], in the order of the text."""
     head = model.head
     if tokenizer.mask is None or not isinstance(config.head, MaskedToken | Pretraining):
         raise ValueError(
-            f"{config.name} knows no [MASK]: it has the head {type(config.head).__name__} and a "
+            f"{config.name} has no [MASK]: it has the head {type(config.head).__name__} and a "
             f"{tokenizer.kind} tokenizer; use a run of a masked model such as bert-mini"
         )
     if not 1 <= top <= tokenizer.size:

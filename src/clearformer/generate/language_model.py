@@ -1,4 +1,4 @@
-"""A model with what it takes to write: its config, its tokenizer, and what follows from them."""
+"""A language model: a module with its config and tokenizer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from clearformer.config import ModelConfig, NextToken, Seq2SeqConfig
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
 
-# Names that special tokens have in published tokenizers; a text begins or ends with them, unless
-# a checkpoint tells by number what ends it.
+# Special tokens of published tokenizers that begin or end a text, unless the checkpoint gives the
+# ids of its end-of-sequence tokens.
 BEGIN = ("<|begin_of_text|>", "<s>", "<|endoftext|>")
 END = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
 
@@ -22,37 +22,39 @@ Hidden = Callable[..., Tensor]  # as Transformer.hidden
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A generator, ready to write; without a tokenizer it writes ids alone."""
+    """A decoder that generates text, or ids alone if it has no tokenizer."""
 
     module: Transformer
     config: ModelConfig
     tokenizer: Tokenizer | None = None
-    step: Hidden | None = None  # what gives hidden states of one more token; none: the usual way
+    step: Hidden | None = None  # a compiled `module.hidden` for one token
 
     def __post_init__(self) -> None:
         if isinstance(self.config, Seq2SeqConfig) or not isinstance(self.config.head, NextToken):
-            raise ValueError(f"{self.config.name} is no generator: it has no next token to write")
+            raise ValueError(
+                f"{self.config.name} is no generator: it does not predict a next token"
+            )
         places = torch.arange(min(self.config.length, 64))
         for each in self.config.patterns:
             ahead = each.allows(places[:, None], places[None, :]).triu(1)
             if ahead.any():
                 raise ValueError(
-                    f"{self.config.name} cannot write: its pattern {type(each).__name__} lets a "
-                    f"token look at later ones, so combine it with Causal()"
+                    f"{self.config.name} cannot generate: its pattern {type(each).__name__} lets a "
+                    f"token attend to later ones, so combine it with Causal()"
                 )
 
     def compiled(self, backend: str = "inductor") -> LanguageModel:
-        """The same writer, whose steps are compiled when the first one is made."""
-        # Dynamic: the cache is longer at each step, and must not be compiled for each length.
+        """The same model with a decoding step that is compiled when it is first used."""
+        # Dynamic, because the cache grows with each step.
         step = torch.compile(self.module.hidden, dynamic=True, backend=backend)
         return replace(self, step=step)
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
-        """The ids of a prompt, or the token that begins a text if the prompt is empty."""
+        """The ids of a prompt; of an empty one, the token that begins a text."""
         if isinstance(prompt, str):
             if self.tokenizer is None:
-                raise ValueError("the prompt is a text, but there is no tokenizer: give ids")
-            # A prompt may name special tokens; those that open every text come by themselves.
+                raise ValueError("the prompt is a string, but there is no tokenizer: give ids")
+            # A prompt may contain special tokens; those that begin every text are added.
             ids = self.tokenizer.encode_with_specials(prompt).tolist()
             opening = list(self.tokenizer.prefix_ids)
             if ids and ids[: len(opening)] != opening:
@@ -71,24 +73,25 @@ class LanguageModel:
             )
             raise ValueError(
                 f"the prompt is empty, and {why}: "
-                f"{self.config.name} needs at least one token to go on from"
+                f"{self.config.name} needs at least one token to continue"
             )
         return [begin[0]]
 
     def eos_ids(self) -> tuple[int, ...]:
-        """Ids of the tokens that end a text."""
+        """The ids of the end-of-sequence tokens."""
         head = self.config.head
         known = head.ends if isinstance(head, NextToken) else None
         ends = self.specials(END) if known is None else known
         return tuple(token for token in ends if token < self.config.vocabulary)
 
     def specials(self, names: Sequence[str]) -> tuple[int, ...]:
+        """The ids of the special tokens among these names."""
         known = getattr(self.tokenizer, "specials", {})
         return tuple(known[name] for name in names if name in known)
 
 
 def require_ids(what: str, ids: Sequence[int], config: ModelConfig) -> None:
-    """Refuse ids that are none of the model's: a negative one would count from the end."""
+    """Raise ValueError for ids outside the vocabulary; a negative one would index from the end."""
     for token in ids:
         if not 0 <= token < config.vocabulary:
             raise ValueError(

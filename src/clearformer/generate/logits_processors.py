@@ -1,9 +1,8 @@
-"""What changes the logits before a token is drawn: small functions that compose.
+"""Logits processors: functions that change logits before a token is sampled.
 
-Each takes logits (V,) and gives logits (V,); a token that is cut gets -inf. The first ones look
-at the text so far, the last ones at the shape of the distribution alone. Where two tokens are
-equally likely the smaller id comes first, here as in the draw, so that nothing is left to
-chance but the one uniform number.
+Each maps logits (V,) to logits (V,); an excluded token gets -inf. The first ones depend on the
+text so far, the others on the distribution alone. Ties are broken by the smaller id, here and in
+sampling, so that the uniform number is the only source of randomness.
 
 Axes: V vocabulary.
 """
@@ -17,7 +16,7 @@ EXCLUDED = float("-inf")
 
 
 def repetition_penalty(logits: Tensor, text: Sequence[int], penalty: float) -> Tensor:
-    """Divide the logits of tokens that the text has, multiply the negative ones (CTRL)."""
+    """Divide positive logits of tokens in the text, multiply negative ones (CTRL)."""
     if not text:
         return logits
     seen = torch.tensor(sorted(set(text)))
@@ -26,29 +25,29 @@ def repetition_penalty(logits: Tensor, text: Sequence[int], penalty: float) -> T
 
 
 def frequency_penalty(logits: Tensor, text: Sequence[int], penalty: float) -> Tensor:
-    """Take `penalty` off for each time that the text has the token."""
+    """Subtract the penalty for each occurrence of a token in the text."""
     counts = torch.bincount(torch.tensor(list(text), dtype=torch.long), minlength=logits.shape[0])
     return logits - penalty * counts
 
 
 def exclude(logits: Tensor, ids: Sequence[int]) -> Tensor:
-    """Never these."""
+    """Exclude these ids."""
     return logits.index_fill(0, torch.tensor(list(ids), dtype=torch.long), EXCLUDED)
 
 
 def keep_only(logits: Tensor, ids: Tensor) -> Tensor:
-    """None but these (any number of ids)."""
+    """Exclude all ids but these (ids,)."""
     return torch.full_like(logits, EXCLUDED).index_copy(0, ids, logits[ids])
 
 
 def scale_temperature(logits: Tensor, temperature: float) -> Tensor:
-    """Above 1 flatter, below 1 steeper."""
-    # Against the largest, or a tiny temperature would make infinities of large logits.
+    """Divide by the temperature: above 1 flatter, below 1 steeper."""
+    # Relative to the maximum, or a tiny temperature would overflow.
     return (logits - logits.max()) / temperature
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:
-    """The k most likely."""
+    """Keep the k most likely tokens."""
     if k >= logits.shape[0]:
         return logits
     _, ids = top_sorted(logits, k)
@@ -56,20 +55,20 @@ def top_k(logits: Tensor, k: int) -> Tensor:
 
 
 def top_p(logits: Tensor, p: float) -> Tensor:
-    """The fewest that reach p together: a token stays if those before it do not."""
+    """Keep the smallest set of tokens whose total probability reaches p."""
     probabilities = logits.softmax(dim=0)
     shares, ids = top_until(probabilities, p)
     return keep_only(logits, ids[shares.cumsum(0) - shares < p])
 
 
 def min_p(logits: Tensor, share: float) -> Tensor:
-    """Those at least `share` times as likely as the most likely."""
+    """Keep tokens with at least `share` times the highest probability."""
     probabilities = logits.softmax(dim=0)
     return logits.masked_fill(probabilities < share * probabilities.max(), EXCLUDED)
 
 
 def typical_p(logits: Tensor, p: float) -> Tensor:
-    """Those whose surprise is nearest the expected one, the fewest that reach p together."""
+    """Keep the tokens whose surprise is closest to the entropy, until they reach p in total."""
     logs = logits.log_softmax(dim=0)
     probabilities = logs.exp()
     entropy = -(probabilities * logs.masked_fill(probabilities == 0, 0.0)).sum()
@@ -79,10 +78,10 @@ def typical_p(logits: Tensor, p: float) -> Tensor:
 
 
 def top_sorted(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """At least the `most` largest values, in falling order, ties by id, and their ids."""
+    """At least the `count` largest values in descending order, ties by id, and their ids."""
     if count >= values.shape[0]:
         return values.sort(descending=True, stable=True)
-    # The last of the largest may have equals outside; taking them all lets the ids decide.
+    # Values equal to the smallest one are all taken, so that their ids decide.
     least = values.topk(count).values[-1]
     ids = (values >= least).nonzero()[:, 0]
     found, order = values[ids].sort(descending=True, stable=True)
@@ -90,9 +89,9 @@ def top_sorted(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_until(probabilities: Tensor, reach: float) -> tuple[Tensor, Tensor]:
-    """Probabilities in falling order and their ids, so many that their sum passes `reach`.
+    """Probabilities in descending order until their sum exceeds `reach`, and their ids.
 
-    Sorting 50,000 tokens to look at the first ten costs more than the rest of the choice.
+    Sorting a whole vocabulary to use the first ten would be the slowest part of sampling.
     """
     count = 64
     while True:

@@ -1,11 +1,10 @@
-"""Regular expressions as automata over bytes, exactly: read, then one byte at a time.
+"""Regular expressions as nondeterministic automata over bytes.
 
-What is understood: characters, `.`, classes `[a-z]` and `[^"]`, `\\d \\w \\s` (of ASCII) and their
+Supported: characters, `.`, classes `[a-z]` and `[^"]`, `\\d \\w \\s` (of ASCII) and their
 opposites, groups, `|`, and the repetitions `* + ? {m} {m,} {m,n}`. The whole text must match, so
-`^` and `$` at the ends say nothing new. Looking around and references to groups are no regular
-languages, and are refused.
+`^` and `$` at the ends have no effect. Lookarounds and backreferences are not regular, and raise.
 
-Over bytes and not characters, because a token may end in the middle of one.
+The automaton reads bytes, not characters, because a token may end inside a character.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-Ranges = tuple[tuple[int, int], ...]  # characters, as first and last of each stretch
+Ranges = tuple[tuple[int, int], ...]  # first and last character of each range
 States = frozenset[int]
 
-LARGEST = 20_000  # states: a repetition of a repetition of a repetition is a mistake
-DEEPEST = 100  # brackets and repetitions inside each other: read and built by recursion
+MAX_STATES = 20_000  # more come of nested repetitions, which are mistakes
+MAX_DEPTH = 100  # of nested groups and repetitions: parsing recurses
 LAST = 0x10FFFF
 DIGITS: Ranges = ((48, 57),)
 WORDS: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
@@ -31,31 +30,31 @@ CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
 
 @dataclass
 class Automaton:
-    """States and the bytes that lead from one to the next; a text leads to a set of states."""
+    """States, and transitions by bytes; a text leads to a set of states."""
 
     bytes_to: list[list[tuple[int, int, int]]] = field(default_factory=list)  # first, last, state
-    free_to: list[list[int]] = field(default_factory=list)  # without reading anything
+    epsilon_to: list[list[int]] = field(default_factory=list)  # epsilon transitions
     end: int = 0
 
     def state(self) -> int:
-        if len(self.bytes_to) >= LARGEST:
-            raise ValueError(f"it needs more than {LARGEST:,} states")
+        if len(self.bytes_to) >= MAX_STATES:
+            raise ValueError(f"it needs more than {MAX_STATES:,} states")
         self.bytes_to.append([])
-        self.free_to.append([])
+        self.epsilon_to.append([])
         return len(self.bytes_to) - 1
 
-    def reach(self, states: Iterable[int]) -> States:
-        """These states and all that can be reached for nothing."""
+    def closure(self, states: Iterable[int]) -> States:
+        """The epsilon closure of these states."""
         found, left = set(states), list(states)
         while left:
-            for each in self.free_to[left.pop()]:
+            for each in self.epsilon_to[left.pop()]:
                 if each not in found:
                     found.add(each)
                     left.append(each)
         return frozenset(found)
 
     def step(self, states: States, byte: int) -> States:
-        return self.reach(
+        return self.closure(
             {
                 target
                 for state in states
@@ -66,61 +65,61 @@ class Automaton:
 
 
 def automaton(pattern: str) -> tuple[Automaton, States]:
-    """The automaton of a pattern, and where it starts; it may end wherever it reaches `end`."""
+    """The automaton of a pattern and its start states; it accepts wherever it reaches `end`."""
     machine = Automaton()
     try:
-        start, machine.end = build(_Reader(pattern).whole(), machine)
+        start, machine.end = build(_Parser(pattern).whole(), machine)
     except ValueError as problem:
         raise refused(pattern, str(problem)) from None
-    return machine, machine.reach([start])
+    return machine, machine.closure([start])
 
 
 def refused(pattern: str, problem: str) -> ValueError:
     return ValueError(f"the pattern {pattern!r:.200} cannot be used: {problem}")
 
 
-# --- what a pattern says -------------------------------------------------------------------
+# --- syntax tree ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class One:
-    """One character out of some."""
+class CharacterClass:
+    """One of several characters."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True)
-class Row:
-    """One after the other."""
+class Concatenation:
+    """Parts in sequence."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
-class Either:
-    """One of several."""
+class Alternation:
+    """One of several parts."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """The same several times; without a most, any number."""
+    """A repeated part; without a maximum, any number of times."""
 
     part: Node
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
 
 
-Node = One | Row | Either | Repeat
+Node = CharacterClass | Concatenation | Alternation | Repeat
 
 
 def build(node: Node, machine: Automaton) -> tuple[int, int]:
-    """Put a node's states into the automaton: its first and its last."""
+    """Add the states of a node to the automaton; return its first and its last."""
     start, end = machine.state(), machine.state()
-    free = machine.free_to
+    free = machine.epsilon_to
     match node:
-        case One(ranges=ranges):
+        case CharacterClass(ranges=ranges):
             for low, high in ranges:
                 for row in utf8(low, high):
                     place = start
@@ -128,19 +127,19 @@ def build(node: Node, machine: Automaton) -> tuple[int, int]:
                         target = end if number == len(row) else machine.state()
                         machine.bytes_to[place].append((first, last, target))
                         place = target
-        case Either(parts=parts):
+        case Alternation(parts=parts):
             for part in parts:
                 first, last = build(part, machine)
                 free[start].append(first)
                 free[last].append(end)
-        case Row(parts=parts):
+        case Concatenation(parts=parts):
             place = start
             for part in parts:
                 first, last = build(part, machine)
                 free[place].append(first)
                 place = last
             free[place].append(end)
-        case Repeat(part=part, least=least, most=most):
+        case Repeat(part=part, minimum=least, maximum=most):
             place = start
             for number in range(least + 1 if most is None else most):
                 first, last = build(part, machine)
@@ -154,68 +153,68 @@ def build(node: Node, machine: Automaton) -> tuple[int, int]:
     return start, end
 
 
-class _Reader:
-    """Reads a pattern from left to right."""
+class _Parser:
+    """A recursive descent parser of patterns."""
 
     def __init__(self, pattern: str) -> None:
         self.text = pattern.removeprefix("^")
         if self.text.endswith("$") and not self.text.endswith("\\$"):
             self.text = self.text[:-1]
         self.place = 0
-        self.depth = 0  # brackets and repetitions around this place
+        self.depth = 0  # of groups and repetitions around this place
 
     def deeper(self) -> None:
         self.depth += 1
-        if self.depth > DEEPEST:
+        if self.depth > MAX_DEPTH:
             raise ValueError("it is nested too deeply, so take some brackets away")
 
     def whole(self) -> Node:
-        node = self.either()
+        node = self.alternation()
         if self.place < len(self.text):
             raise ValueError("a ) closes nothing")
         return node
 
-    def either(self) -> Node:
-        parts = [self.row()]
+    def alternation(self) -> Node:
+        parts = [self.concatenation()]
         while self.next("|"):
-            parts.append(self.row())
-        return Either(tuple(parts))
+            parts.append(self.concatenation())
+        return Alternation(tuple(parts))
 
-    def row(self) -> Node:
+    def concatenation(self) -> Node:
         parts: list[Node] = []
         while self.place < len(self.text) and self.text[self.place] not in "|)":
             outside = self.depth
-            part = self.single()
+            part = self.atom()
             while (counts := self.counts()) is not None:
                 part = Repeat(part, *counts)
-                self.next("?")  # as few as possible: the same texts
+                self.next("?")  # lazy: the same texts
                 self.deeper()
             self.depth = outside
             parts.append(part)
-        return Row(tuple(parts))
+        return Concatenation(tuple(parts))
 
-    def single(self) -> Node:
+    def atom(self) -> Node:
         sign = self.take()
         if sign == "(":
             if self.next("?") and not self.next(":"):
                 raise ValueError("(? is only understood as (?:")
             self.deeper()
-            node = self.either()
+            node = self.alternation()
             if not self.next(")"):
                 raise ValueError("a ( is not closed")
             return node
         if sign == "[":
-            return One(self.inside())
+            return CharacterClass(self.character_class())
         if sign == ".":
-            return One(opposite(((10, 10),)))
+            return CharacterClass(opposite(((10, 10),)))
         if sign in "*+?{":
             raise ValueError(f"{sign} repeats nothing")
         if sign in "^$":
             raise ValueError(f"{sign} in the middle matches no text")
-        return One(self.escaped() if sign == "\\" else _only(sign))
+        return CharacterClass(self.escaped() if sign == "\\" else _only(sign))
 
     def counts(self) -> tuple[int, int | None] | None:
-        """How often what came before may come, if a repetition follows."""
+        """The minimum and maximum of a repetition, if one follows."""
         for sign, counts in SIGNS.items():
             if self.next(sign):
                 return counts
@@ -233,11 +232,11 @@ class _Reader:
             raise ValueError(f"{{{inside}}} has more at the least than at the most")
         return int(least or 0), int(most) if most else None
 
-    def inside(self) -> Ranges:
-        """The characters of a class, from behind its [ to its ]."""
+    def character_class(self) -> Ranges:
+        """The characters of a class, after its [ and including its ]."""
         negated = self.next("^")
         found: list[tuple[int, int]] = []
-        while not found or not self.next("]"):  # a ] that comes first is one of the class
+        while not found or not self.next("]"):  # a leading ] belongs to the class
             first = self.member()
             if self.text.startswith("-", self.place) and not self.text.startswith("-]", self.place):
                 self.place += 1
@@ -273,7 +272,7 @@ class _Reader:
         return _only(sign)
 
     def next(self, sign: str) -> bool:
-        """Whether this sign follows; if so, it is read."""
+        """Whether this sign follows; if so, it is consumed."""
         if not self.text.startswith(sign, self.place):
             return False
         self.place += 1
@@ -294,7 +293,7 @@ def _only(character: str) -> Ranges:
 
 
 def opposite(ranges: Ranges) -> Ranges:
-    """Every other character."""
+    """All other characters."""
     found, start = [], 0
     for low, high in sorted(ranges):
         if low > start:
@@ -304,8 +303,8 @@ def opposite(ranges: Ranges) -> Ranges:
 
 
 def utf8(low: int, high: int) -> list[list[tuple[int, int]]]:
-    """The characters `low` to `high` as rows of byte ranges, each the product of its ranges."""
-    # Pieces with the same number of bytes, without the halves of surrogate pairs.
+    """The characters `low` to `high` as lists of byte ranges, each a Cartesian product."""
+    # Parts with the same number of bytes, without surrogates.
     edges = ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, LAST))
     found = []
     for first, last in edges:

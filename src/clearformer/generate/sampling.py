@@ -1,8 +1,8 @@
-"""How the next token is chosen from its logits: rules, then one draw.
+"""Sampling of the next token: logits processors, then one draw.
 
-The draw is by inverse cumulative sum: order the tokens by falling probability (ties by id), add
-up, and take the first whose sum passes one uniform number. That number is returned, so that a
-picture can show the very draw, and one seed gives one text whatever the batch.
+The draw inverts the cumulative distribution: tokens are sorted by descending probability (ties by
+id), and the first one whose cumulative sum exceeds a uniform number is taken. The number is
+returned, so that the draw can be shown, and one seed gives one text whatever the batch.
 
 Axes: V vocabulary.
 """
@@ -19,7 +19,7 @@ from clearformer.generate import logits_processors
 
 @dataclass(frozen=True)
 class SampledToken:
-    """A token, how likely it was after all rules, and the number that drew it."""
+    """A token, its probability after all processors, and the uniform number that selected it."""
 
     id: int
     probability: float
@@ -28,17 +28,17 @@ class SampledToken:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to choose: temperature 0 is the most likely token; None leaves a rule out."""
+    """Sampling settings: temperature 0 is greedy; None leaves a processor out."""
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
     typical_p: float | None = None
-    repetition_penalty: float | None = None  # of tokens that prompt or text have
-    frequency_penalty: float | None = None  # for each time that the text has a token
+    repetition_penalty: float | None = None  # of tokens in the prompt or the text
+    frequency_penalty: float | None = None  # for each occurrence in the text
     banned_ids: tuple[int, ...] = ()
-    forced_ids: tuple[int, ...] = ()  # the text begins with these
+    forced_ids: tuple[int, ...] = ()  # the first tokens of the text
 
     def __post_init__(self) -> None:
         # Written so that NaN fails too.
@@ -48,25 +48,25 @@ class Sampling:
             )
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top-k is {self.top_k}, but at least 1 token must be kept")
-        for name, value in (("top-p", self.top_p), ("typical", self.typical_p)):
+        for name, value in (("top-p", self.top_p), ("typical-p", self.typical_p)):
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} is {value}, but it must be above 0 and at most 1")
         if self.min_p is not None and not 0 <= self.min_p <= 1:
             raise ValueError(f"min-p is {self.min_p}, but it must be between 0 and 1")
         if self.repetition_penalty is not None and not 0 < self.repetition_penalty < float("inf"):
             raise ValueError(
-                f"repetition is {self.repetition_penalty}, but it must be above 0 (1: none)"
+                f"repetition-penalty is {self.repetition_penalty}, but it must be above 0 (1: none)"
             )
         if self.frequency_penalty is not None and not abs(self.frequency_penalty) < float("inf"):
             raise ValueError(
-                f"frequency is {self.frequency_penalty}, but it must be a number (0: none)"
+                f"frequency-penalty is {self.frequency_penalty}, but it must be a number (0: none)"
             )
 
 
 def process_logits(
     logits: Tensor, sampling: Sampling, prompt: Sequence[int] = (), text: Sequence[int] = ()
 ) -> Tensor:
-    """Logits (V,) after all rules but those of chance, given the prompt and the text so far."""
+    """Apply penalties, banned and forced tokens to logits (V,)."""
     if sampling.repetition_penalty is not None:
         logits = logits_processors.repetition_penalty(
             logits.double(), [*prompt, *text], sampling.repetition_penalty
@@ -81,13 +81,13 @@ def process_logits(
         forced_ids = torch.tensor([sampling.forced_ids[len(text)]])
         logits = logits_processors.keep_only(
             torch.zeros_like(logits), forced_ids
-        )  # also if a rule has cut it
+        )  # also if it was excluded before
     return logits
 
 
 def warp_logits(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Logits (V,) after temperature and the cuts of the tail, for a temperature above 0."""
-    # Double precision: a cumulative sum over 50,000 tokens must not lose the last ones.
+    """Apply the temperature (above 0), top-k, top-p, min-p and typical-p to logits (V,)."""
+    # Double precision, for cumulative sums over a large vocabulary.
     logits = logits_processors.scale_temperature(logits.double(), sampling.temperature)
     if sampling.top_k is not None:
         logits = logits_processors.top_k(logits, sampling.top_k)
@@ -101,21 +101,21 @@ def warp_logits(logits: Tensor, sampling: Sampling) -> Tensor:
 
 
 def sample(logits: Tensor, sampling: Sampling, uniform: float) -> SampledToken:
-    """Draw from shaped logits (V,) with one number from [0, 1)."""
-    # NumPy's search compares many numbers at a time, torch's one: a tenth of the time.
+    """Sample from processed logits (V,) with one uniform number from [0, 1)."""
+    # NumPy's argmax is vectorised, and takes a tenth of the time of torch's.
     scores = logits.numpy()
     best = int(scores.argmax())  # the first of equals
     if math.isnan(scores[best]):  # NaN is the largest of all
         raise ValueError(
-            "the model's scores for the next token are no numbers (NaN): its weights are damaged, "
-            "or overflow in the precision that they are read in"
+            "the logits of the next token are NaN: the weights are damaged, or overflow in the "
+            "precision that they are loaded in"
         )
     if scores[best] == logits_processors.EXCLUDED:
         banned_ids = (
             f", {len(set(sampling.banned_ids)):,} of them by a ban" if sampling.banned_ids else ""
         )
         raise ValueError(
-            f"no token is left to choose: the rules together exclude every one{banned_ids}"
+            f"no token is left to choose: the settings together exclude every one{banned_ids}"
         )
     if sampling.temperature == 0:
         return SampledToken(best, 1.0, uniform)
@@ -133,5 +133,5 @@ def next_token(
     prompt: Sequence[int] = (),
     text: Sequence[int] = (),
 ) -> SampledToken:
-    """Draw a token from a model's logits (V,) with one number from [0, 1)."""
+    """Process a model's logits (V,) and sample with one uniform number from [0, 1)."""
     return sample(process_logits(logits.detach(), sampling, prompt, text), sampling, uniform)

@@ -1,6 +1,6 @@
-"""Translation of texts: many at a time, greedily or with a beam.
+"""Translation with an encoder-decoder, greedy or with a beam.
 
-Texts of similar length go together. Neither the batch nor its padding changes a translation.
+Texts of similar length share a batch. Neither the batch nor its padding changes a translation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clearformer.text import Tokenizer
 
 @dataclass(frozen=True)
 class Translation:
-    """What a text became, its tokens, and its score: log probability over length^penalty."""
+    """A translation, its tokens, and its score: log probability over length^length_penalty."""
 
     text: str
     tokens: tuple[int, ...]
@@ -30,7 +30,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Translator:
-    """A model and all it needs to read and write texts."""
+    """An encoder-decoder with its config and tokenizer."""
 
     model: Seq2Seq
     config: Seq2SeqConfig
@@ -44,7 +44,7 @@ class Translator:
         batch_size: int = 32,
         max_tokens: int | None = None,
     ) -> list[list[Translation]]:
-        """The best translations of each text; an empty text becomes an empty one."""
+        """Return the best translations of each text; an empty text has an empty one."""
         sources = self.encode(texts)
         found: list[list[Translation]] = [[Translation("", (), 0.0)] for _ in texts]
         filled = [place for place, text in enumerate(texts) if text.strip()]
@@ -60,7 +60,7 @@ class Translator:
         return found
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text with its end mark; ValueError for one that is too long."""
+        """Return the ids of each text with an end token; ValueError for one that is too long."""
         assert self.config.marks is not None
         end = self.config.marks.end
         encoded = self.tokenizer.encode_many([text.strip() for text in texts])
@@ -76,11 +76,11 @@ class Translator:
     def decode(
         self, sources: Sequence[Sequence[int]], beam: Beam, max_tokens: int | None = None
     ) -> list[list[Hypothesis]]:
-        """The best targets of each source, as ids."""
+        """Return the best targets of each source, as ids."""
         return decode(self.model, self.config, sources, beam, max_tokens)
 
     def seems_reversed(self, text: str) -> bool:
-        """Whether a text has the tokens of what the model writes and not of what it reads."""
+        """Whether the tokens of a text are mostly of the target language."""
         if self.config.sides is None:
             return False
         ids = self.tokenizer.encode(text.strip()).tolist()
@@ -96,7 +96,7 @@ def decode(
     beam: Beam,
     max_tokens: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best targets of each source, of at most so many tokens, as ids."""
+    """Return the best targets of each source as ids, each of at most `max_tokens`."""
     marks, rules = config.marks, config.target_rules
     assert marks is not None
     limit = min(max_tokens or rules.most or config.length, config.length)
@@ -105,26 +105,26 @@ def decode(
     with resting(model):
         source = torch.from_numpy(tokens).to(device)
         real = None if keep.all() else torch.from_numpy(keep).to(device)
-        growing: Growing
+        state: Growing
         if supports(model):
-            growing = Branching(model, config, source, real, beam.width)
+            state = Branching(model, config, source, real, beam.width)
         else:
-            growing = Translating(model, config, source, real)
+            state = Translating(model, config, source, real)
         if beam.width == 1:
-            found = greedy(growing, end=marks.end, max_tokens=limit, rules=rules, beam=beam)
+            found = greedy(state, end=marks.end, max_tokens=limit, rules=rules, beam=beam)
             return [[each] for each in found]
-        return search(growing, beam, eos_ids=(marks.end,), max_tokens=limit, rules=rules)
+        return search(state, beam, eos_ids=(marks.end,), max_tokens=limit, rules=rules)
 
 
 def greedy(
-    growing: Growing, *, end: int, max_tokens: int, rules: TargetRules = TargetRules(), beam: Beam
+    state: Growing, *, end: int, max_tokens: int, rules: TargetRules = TargetRules(), beam: Beam
 ) -> list[Hypothesis]:
-    """The most likely token, again and again, until the end mark or `most` tokens."""
-    tokens: list[list[int]] = [[] for _ in range(growing.sentences)]
-    totals = [0.0] * growing.sentences
-    active = list(range(growing.sentences))
-    allow = Allowed(rules, (end,), max_tokens, growing.device)
-    logits = growing.first()  # (B, V)
+    """Take the most likely token until the end token, or for `max_tokens` tokens."""
+    tokens: list[list[int]] = [[] for _ in range(state.sentences)]
+    totals = [0.0] * state.sentences
+    active = list(range(state.sentences))
+    allow = Allowed(rules, (end,), max_tokens, state.device)
+    logits = state.first()  # (B, V)
     for length in range(1, max_tokens + 1):
         best, token = allow(logits, length).max(dim=1)  # (B,)
         for sentence, score, each in zip(active, best.tolist(), token.tolist(), strict=True):
@@ -134,9 +134,9 @@ def greedy(
         if not len(left) or length == max_tokens:
             break
         if len(left) < len(active):
-            growing.select(left)
+            state.select(left)
             active = [active[place] for place in left.tolist()]
-        logits = growing.step(token[left])
+        logits = state.step(token[left])
     return [
         Hypothesis(
             tuple(found[:-1] if found[-1] == end else found),

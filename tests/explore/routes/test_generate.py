@@ -39,4 +39,4 @@ def test_a_mistake_on_the_way_is_an_event(client):
     asked = {**ASKED, "model": "nan"}
     name, data, _ = client.events("/api/generate", asked)[-1]
     assert name == "error"
-    assert "are no numbers (NaN)" in data["message"]
+    assert "of the next token are NaN" in data["message"]
