@@ -37,7 +37,9 @@ def test_anything_else_is_refused(said):
 def test_the_file_about_writing_has_the_last_word(tmp_path):
     data = {"eos_token_id": 1, "other": 2}
     assert eos_tokens.merge_files(tmp_path, data) == data
-    (tmp_path / eos_tokens.GENERATION_CONFIG).write_text(json.dumps({"eos_token_id": [4], "any": 5}))
+    (tmp_path / eos_tokens.GENERATION_CONFIG).write_text(
+        json.dumps({"eos_token_id": [4], "any": 5})
+    )
     assert eos_tokens.merge_files(tmp_path, data) == {"eos_token_id": [4], "other": 2}
     (tmp_path / eos_tokens.GENERATION_CONFIG).write_text("{}")
     assert eos_tokens.merge_files(tmp_path, data) == {"eos_token_id": None, "other": 2}
