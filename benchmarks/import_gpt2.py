@@ -78,10 +78,10 @@ def write_random(folder: Path) -> Path:
     model = build(config)
     theirs: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
-        found, layout = tensor_names.find(GPT2.rows(config), name)
-        theirs |= dict(zip(found, layout.cut(parameter.detach(), config), strict=True))
+        found, layout = tensor_names.their_names(GPT2.renames(config), name)
+        theirs |= dict(zip(found, layout.split(parameter.detach(), config), strict=True))
     save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(GPT2.write(config)))
+    (folder / "config.json").write_text(json.dumps(GPT2.write_config(config)))
     letters = byte_characters()
     pairs = [(a, b) for a in letters for b in letters][: config.vocabulary - 257]
     tokens = [*letters, *(a + b for a, b in pairs), "<|endoftext|>"]

@@ -1,47 +1,46 @@
-"""Text from outside, made safe to show: control characters become visible escapes.
+"""Escapes control characters in untrusted text, so that it is safe to print.
 
-Labels, generated text, file names and what a file says of itself may hold anything: sequences
-that clear a terminal or fill the clipboard, line breaks that forge a line, marks that turn the
-direction of writing round. Escaping works on single characters, so a sequence that arrives in
-pieces is caught as well.
+Labels, generated text, file names and metadata may contain anything: sequences that clear a
+terminal or write to the clipboard, line breaks that forge a line, marks that reverse the writing
+direction. Escaping works on single characters, so a sequence that arrives in pieces is escaped too.
 """
 
 import json
 import unicodedata
 from functools import lru_cache
 
-# Cc: C0 and C1 controls, DEL. Cf: bidirectional controls and other invisible marks. Cs: half of
-# a surrogate pair. Zl, Zp: the separators that some readers take for the end of a line.
+# Cc: C0 and C1 controls, DEL. Cf: bidirectional controls and other invisible marks. Cs: lone
+# surrogates. Zl, Zp: separators that some readers treat as line breaks.
 CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-JOINERS = "\u200c\u200d"  # Cf as well, but Persian, Indic scripts and emoji are written with them
+JOINERS = "\u200c\u200d"  # also Cf, but needed by Persian, Indic scripts and emoji
 
 
 def escape_line(text: str) -> str:
-    """The text as a part of one line: line breaks and tabs are shown as escapes, too."""
-    if text.isprintable():  # the usual case, without a look at each character
+    """The text on one line: line breaks and tabs are escaped, too."""
+    if text.isprintable():  # fast path
         return text
     return "".join(_visible(each) if is_unsafe(each) else each for each in text)
 
 
 def escape_text(text: str) -> str:
-    """The text with its own lines and tabs."""
+    """The text with its line breaks and tabs."""
     return "\n".join(
         "\t".join(escape_line(part) for part in line.split("\t")) for line in text.split("\n")
     )
 
 
 def json_line(value: object) -> str:
-    """The value as one line of JSON that is safe to show, and that reads back exactly."""
+    """The value as one line of JSON that is safe to print and parses to the same value."""
     written = json.dumps(value, ensure_ascii=False)
     if written.isprintable():
         return written
-    # Such characters stand in strings alone, where JSON has an escape for each of them.
+    # Such characters occur only in strings, where JSON has an escape for each of them.
     return "".join(json.dumps(each)[1:-1] if is_unsafe(each) else each for each in written)
 
 
 @lru_cache(maxsize=4096)
 def is_unsafe(character: str) -> bool:
-    """Whether a terminal might act on this character instead of showing it."""
+    """Whether a terminal might interpret this character instead of printing it."""
     return unicodedata.category(character) in CATEGORIES and character not in JOINERS
 
 

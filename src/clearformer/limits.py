@@ -9,6 +9,7 @@ anything published, and far below what would exhaust a machine's memory or take 
 MAX_JSON_BYTES = 64 * 2**20  # bytes of a JSON file; the largest tokenizers have about 20 million
 MAX_RECORDS_BYTES = 2**30  # bytes of metrics.jsonl or samples.jsonl; a step has about 200
 MAX_RECORDS = 5_000_000  # lines of one of these files
+MAX_SPM_BYTES = 64 * 2**20  # bytes of a SentencePiece model; published ones have about 1 million
 MAX_SHARDS = 1000  # shards of one checkpoint
 MAX_PICKLE_BYTES = 50 * 2**30  # bytes of a .bin or .pt file
 

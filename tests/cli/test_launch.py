@@ -215,7 +215,7 @@ def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path):
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     found = []
     while not any(tmp_path.glob("run/checkpoints/step-*")):
-        found += ranks.listening(agent.pid)
+        found += distributed_runs.listening(agent.pid)
         assert agent.poll() is None, start.said()
         time.sleep(0.2)
     until(5, tmp_path / "run", agent)

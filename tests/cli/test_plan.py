@@ -134,7 +134,7 @@ def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
     assert "config.json cannot be read: No such" in clearformer("plan", str(tmp_path)).complaint
     os.mkfifo(path)
     for place in (path, "/dev/zero"):
-        assert "is no file, but a JSON" in clearformer("plan", str(place)).complaint
+        assert "is no regular file, but one" in clearformer("plan", str(place)).complaint
     assert "config.json is a named pipe, but a" in clearformer("plan", str(tmp_path)).complaint
 
 

@@ -5,12 +5,12 @@ import pytest
 
 from clearformer.data.documents import Documents
 from clearformer.data.masked_rows import (
-    FOLLOWS,
-    OTHER,
+    IS_NEXT,
+    NOT_NEXT,
     MaskedBatches,
     SentencePairs,
     SingleSpan,
-    stretches,
+    split_spans,
 )
 from clearformer.data.masking import MaskingPolicy
 from clearformer.data.rows import IGNORE
@@ -45,8 +45,8 @@ def documents_of(sizes, ids=None):
     )
 
 
-def random_sizes(count, longest=30, most=12):
-    return [CHANCE.integers(1, longest, CHANCE.integers(1, most)).tolist() for _ in range(count)]
+def random_sizes(count, longest=30, limit=12):
+    return [CHANCE.integers(1, longest, CHANCE.integers(1, limit)).tolist() for _ in range(count)]
 
 
 SIZES = [
@@ -54,7 +54,7 @@ SIZES = [
     [[50]],
     [[3, 4], [1], [60, 2, 2]],
     random_sizes(80),
-    [random_sizes(60, most=2)[0] * 40],
+    [random_sizes(60, limit=2)[0] * 40],
 ]
 
 
@@ -62,7 +62,7 @@ SIZES = [
 @pytest.mark.parametrize("room", [2, 7, 25, 1000])
 def test_stretches_hold_every_token_once_and_fit(sizes, room):
     source = documents_of(sizes)
-    found = stretches(source, room)
+    found = split_spans(source, room)
     covered = [
         source.flat[found.sentences[a] : found.sentences[b]]
         for a, b in zip(found.first, found.stop, strict=True)
@@ -77,7 +77,7 @@ def test_stretches_hold_every_token_once_and_fit(sizes, room):
 
 
 def test_stretches_are_as_long_as_whole_sentences_allow():
-    found = stretches(documents_of([[3, 4, 3, 9], [8, 8], [25]]), 10)
+    found = split_spans(documents_of([[3, 4, 3, 9], [8, 8], [25]]), 10)
     assert found.lengths.tolist() == [10, 9, 8, 8, 10, 10, 5]
 
 
@@ -147,7 +147,7 @@ def test_half_of_the_pairs_follow_and_half_are_from_elsewhere(tokenizer, sizes):
             assert np.array_equal(first, source.flat[start : start + len(first)])
             rest = source.flat[start + len(first) : stop]
             assert 1 <= len(second) <= len(rest)
-            if label == FOLLOWS:
+            if label == IS_NEXT:
                 assert np.array_equal(second, rest)
                 if source.stop[i] - source.first[i] > 1:
                     assert start + len(first) in source.sentences
@@ -156,21 +156,21 @@ def test_half_of_the_pairs_follow_and_half_are_from_elsewhere(tokenizer, sizes):
     count = len(labels)
     assert np.mean(labels) == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(count))
     # Short parts of random tokens may be equal by chance.
-    assert surprising > 0.95 * sum(label == OTHER for label in labels)
+    assert surprising > 0.95 * sum(label == NOT_NEXT for label in labels)
 
 
 def test_elsewhere_is_another_document(tokenizer):
     sizes = random_sizes(30)
     source = documents_of(sizes)  # every token is its own place
     layout = SentencePairs()
-    found = stretches(source, 20)
+    found = split_spans(source, 20)
     ids = np.flatnonzero(found.lengths > 1)  # a single sentence of one token has no two parts
     for step in range(20):
         rows, labels = layout.parts(found, ids, 4, step)
         for i, (first, second), label in zip(ids, rows, labels, strict=True):
             near = found.sentences[found.documents[found.document[i] : found.document[i] + 2]] + 5
             assert near[0] <= first[0] < near[1]
-            assert (near[0] <= second[0] < near[1]) == (label == FOLLOWS)
+            assert (near[0] <= second[0] < near[1]) == (label == IS_NEXT)
             assert np.array_equal(second, np.arange(second[0], second[0] + len(second)))
 
 
@@ -202,7 +202,7 @@ def test_a_batch_is_a_function_of_seed_and_step(tokenizer, layout):
 
 
 def test_some_stretches_are_spread_over_all(tokenizer):
-    batches = batches_of(tokenizer, SingleSpan(), most=10)
+    batches = batches_of(tokenizer, SingleSpan(), limit=10)
     assert len(batches.chosen) == 10
     assert batches.steps_per_epoch == 2
     assert batches.chosen.max() > 0.8 * len(batches.source)

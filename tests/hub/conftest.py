@@ -25,7 +25,7 @@ SCALED = {
 NONE = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 GROUPED = {**BERT, **NONE, "num_key_value_heads": 2}
 THREE = {"id2label": {0: "bad", 1: "fair", 2: "good"}}
-KINDS = {0: "O", 1: "B-PER", 2: "I-PER"}
+MODEL_TYPES = {0: "O", 1: "B-PER", 2: "I-PER"}
 # name: (their class, its config, settings)
 MODELS = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {**GPT2, **NONE}),
@@ -38,7 +38,7 @@ MODELS = {
     "bert-masked": ("BertForMaskedLM", "BertConfig", BERT),
     "bert-features": ("BertModel", "BertConfig", BERT),
     "bert-classes": ("BertForSequenceClassification", "BertConfig", {**BERT, "num_labels": 3}),
-    "bert-tokens": ("BertForTokenClassification", "BertConfig", {**BERT, "id2label": KINDS}),
+    "bert-tokens": ("BertForTokenClassification", "BertConfig", {**BERT, "id2label": MODEL_TYPES}),
     "bert-answers": ("BertForQuestionAnswering", "BertConfig", BERT),
     "bert-next": ("BertForNextSentencePrediction", "BertConfig", BERT),
     "bert-choices": ("BertForMultipleChoice", "BertConfig", BERT),

@@ -5,8 +5,8 @@ import pytest
 from clearformer.config import Classifier, Features, MaskedToken, Pretraining
 from clearformer.families import bert
 from clearformer.hub.bert import BERT
-from clearformer.hub.export_family import fields_of
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.export_family import compared_fields
+from clearformer.hub.hf_config import HFConfig
 
 # As the file of the released model has it.
 PUBLISHED = {
@@ -34,12 +34,12 @@ SENTENCE = {"cls.seq_relationship.weight", "bert.pooler.dense.weight"}
 
 
 def read(settings, names=SENTENCE):
-    return BERT.read(Settings(settings, "here"), names)
+    return BERT.read_config(HFConfig(settings, "here"), names)
 
 
 def test_the_released_settings_are_our_preset():
     found, ours = read(PUBLISHED), bert("base")
-    for name in fields_of(ours):
+    for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
     assert found.dropout == ours.dropout
 
@@ -103,8 +103,8 @@ def test_what_is_written_reads_the_same(head, small):
         Features: {"bert.pooler.dense.weight"} if head == Features(pool="pooler") else set(),
         Classifier: {"bert.pooler.dense.weight"},
     }[type(head)]
-    found = read(BERT.write(ours), names)
-    for name in fields_of(ours):
+    found = read(BERT.write_config(ours), names)
+    for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
 
 

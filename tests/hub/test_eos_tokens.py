@@ -10,7 +10,7 @@ from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
 from clearformer.hub import eos_tokens
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.importing import import_checkpoint
 
 
@@ -25,25 +25,27 @@ from clearformer.hub.importing import import_checkpoint
     ],
 )
 def test_numbers_of_tokens(said, found):
-    assert eos_tokens.read(Settings(said, "here"), vocabulary=10, silent=(7,)) == found
+    assert eos_tokens.read_eos(HFConfig(said, "here"), vocabulary=10, default=(7,)) == found
 
 
 @pytest.mark.parametrize("said", ["</s>", -1, [1, None], {}, True, 1.5])
 def test_anything_else_is_refused(said):
     with pytest.raises(ValueError, match=r"here: eos_token_id is .* must be the number of a token"):
-        eos_tokens.read(Settings({"eos_token_id": said}, "here"), vocabulary=10)
+        eos_tokens.read_eos(HFConfig({"eos_token_id": said}, "here"), vocabulary=10)
 
 
 def test_the_file_about_writing_has_the_last_word(tmp_path):
     data = {"eos_token_id": 1, "other": 2}
-    assert eos_tokens.gather(tmp_path, data) == data
-    (tmp_path / eos_tokens.GENERATION).write_text(json.dumps({"eos_token_id": [4], "any": 5}))
-    assert eos_tokens.gather(tmp_path, data) == {"eos_token_id": [4], "other": 2}
-    (tmp_path / eos_tokens.GENERATION).write_text("{}")
-    assert eos_tokens.gather(tmp_path, data) == {"eos_token_id": None, "other": 2}
-    (tmp_path / eos_tokens.GENERATION).write_text("[]")
+    assert eos_tokens.merge_files(tmp_path, data) == data
+    (tmp_path / eos_tokens.GENERATION_CONFIG).write_text(
+        json.dumps({"eos_token_id": [4], "any": 5})
+    )
+    assert eos_tokens.merge_files(tmp_path, data) == {"eos_token_id": [4], "other": 2}
+    (tmp_path / eos_tokens.GENERATION_CONFIG).write_text("{}")
+    assert eos_tokens.merge_files(tmp_path, data) == {"eos_token_id": None, "other": 2}
+    (tmp_path / eos_tokens.GENERATION_CONFIG).write_text("[]")
     with pytest.raises(ValueError, match="is no object"):
-        eos_tokens.gather(tmp_path, data)
+        eos_tokens.merge_files(tmp_path, data)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +59,9 @@ def test_the_file_about_writing_has_the_last_word(tmp_path):
 )
 def test_written_as_it_is_read(small, known, written):
     config = small("gpt2", head=NextToken(ends=known))
-    assert eos_tokens.written(config) == written
+    assert eos_tokens.write_eos(config) == written
     if written:
-        assert eos_tokens.read(Settings(written, "here"), vocabulary=10) == known
+        assert eos_tokens.read_eos(HFConfig(written, "here"), vocabulary=10) == known
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

@@ -11,7 +11,7 @@ from clearformer.config import (
     NextToken,
     RMSNorm,
 )
-from clearformer.hub.export_family import fitting
+from clearformer.hub.export_family import choose_family
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from clearformer.hub.export_family import fitting
     ],
 )
 def test_which_form_fits(small, family, changes, kind):
-    *_, settings = fitting(small(family, **changes))
+    *_, settings = choose_family(small(family, **changes))
     assert settings["model_type"] == kind
 
 
@@ -59,7 +59,7 @@ def test_what_has_no_counterpart_is_said(small, family, changes, reason):
     with pytest.raises(
         ValueError, match=f"has no counterpart among gpt2, bert, modern.*(?:{reason})"
     ):
-        fitting(small(family, **changes))
+        choose_family(small(family, **changes))
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_what_has_no_counterpart_is_said(small, family, changes, reason):
 def test_what_no_translator_of_theirs_has_is_said(small, changes, reason):
     config = small("original", **{"residual": "pre", "marks": Marks(start=1, end=0), **changes})
     with pytest.raises(ValueError, match=f"the nearest is marian, but {reason}"):
-        fitting(config)
+        choose_family(config)

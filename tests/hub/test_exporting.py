@@ -65,15 +65,15 @@ def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
 def test_a_wrong_table_would_be_found_out(model, tmp_path, monkeypatch):
     """The comparison sees what a swapped gate would do."""
     ours, config = model()
-    from clearformer.hub.tensor_names import GATED
+    from clearformer.hub.tensor_names import GATE_UP
 
-    cut = type(GATED).cut
+    split = type(GATE_UP).split
 
     def swapped(self, ours, config):
-        parts = cut(self, ours, config)
+        parts = split(self, ours, config)
         return parts[::-1] if len(parts) == 2 else parts
 
-    monkeypatch.setattr(type(GATED), "cut", swapped)
+    monkeypatch.setattr(type(GATE_UP), "split", swapped)
     with pytest.raises(ValueError, match="gives other logits"):
         to_huggingface(ours, config, Bytes(), tmp_path / "out")
 
@@ -91,7 +91,7 @@ def test_any_model_fits_into_one_file(model, tmp_path):
 
 def test_a_tokenizer_without_a_form_leaves_nothing(model, tmp_path):
     ours, config = model(vocabulary=3)
-    with pytest.raises(ValueError, match="a characters tokenizer has no form"):
+    with pytest.raises(ValueError, match="a characters tokenizer cannot be opened"):
         to_huggingface(ours, config, Characters("ab"), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
     to_safetensors(ours, config, Characters("ab"), tmp_path / "x.safetensors")
@@ -102,4 +102,4 @@ def test_dropout_that_cannot_be_told_is_noted(model, tmp_path):
 
     ours, config = model("gpt2", dropout=Dropout(hidden=0.2))
     done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
-    assert any("its dropout in training cannot be told there" in note for note in done.notes)
+    assert any("its dropout cannot be expressed there" in note for note in done.notes)

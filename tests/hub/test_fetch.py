@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from clearformer.hub.fetch import find
+from clearformer.hub.fetch import locate_checkpoint
 
 
 @pytest.fixture
@@ -27,22 +27,22 @@ def hub(monkeypatch, tmp_path):
 def test_what_is_here_is_taken(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").mkdir()
-    assert find("gpt2").resolve() == tmp_path / "gpt2"
+    assert locate_checkpoint("gpt2").resolve() == tmp_path / "gpt2"
     assert hub == []
 
 
 def test_a_name_goes_to_the_hub_and_asks_for_no_code(hub, tmp_path):
-    assert find("openai-community/gpt2", "abc") == tmp_path
+    assert locate_checkpoint("openai-community/gpt2", "abc") == tmp_path
     (name, revision, patterns), = hub  # fmt: skip
     assert (name, revision) == ("openai-community/gpt2", "abc")
     assert not any(pattern.endswith((".py", ".bin", "*")) for pattern in patterns)
-    find("openai-community/gpt2", allow_bin=True)
+    locate_checkpoint("openai-community/gpt2", allow_bin=True)
     assert "pytorch_model.bin" in hub[1][2]
 
 
 def test_what_the_hub_says_is_one_line(hub):
     with pytest.raises(ValueError, match=r"and the hub did not give it: 404: not found$"):
-        find("no/such")
+        locate_checkpoint("no/such")
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "a/b/c", "../x", "./gpt2x", "", "a b"])
@@ -51,11 +51,11 @@ def test_what_is_no_name_never_leaves_the_machine(hub, name, tmp_path, monkeypat
     inside.mkdir()
     monkeypatch.chdir(inside)
     with pytest.raises(ValueError, match="there is no folder or file"):
-        find(name)
+        locate_checkpoint(name)
     assert hub == []
 
 
 def test_without_the_library_it_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ValueError, match=r"huggingface_hub must be installed: pip install 'clear"):
-        find("openai-community/gpt2")
+        locate_checkpoint("openai-community/gpt2")

@@ -6,9 +6,9 @@ import pytest
 
 from clearformer.config import Dropout, LayerNorm, NextToken
 from clearformer.families import gpt2
-from clearformer.hub.export_family import BESIDE, fields_of
+from clearformer.hub.export_family import NOT_COMPARED, compared_fields
 from clearformer.hub.gpt2 import GPT2
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import HFConfig
 
 # As the file of the released model has it.
 PUBLISHED = {
@@ -38,24 +38,24 @@ PUBLISHED = {
 
 
 def read(settings):
-    return GPT2.read(Settings(settings, "here"), ())
+    return GPT2.read_config(HFConfig(settings, "here"), ())
 
 
 def test_the_released_settings_are_our_preset():
     found, ours = read(PUBLISHED), gpt2("small")
     ours = replace(ours, head=NextToken(ends=(50_256,)))  # of the released vocabulary
-    for name in fields_of(ours):
+    for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
     assert found.dropout == ours.dropout
-    assert "dropout" in BESIDE
+    assert "dropout" in NOT_COMPARED
 
 
 @pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])
 def test_what_is_written_reads_the_same(size):
     ours = replace(gpt2(size), head=NextToken(ends=(7,)))
-    found = read(GPT2.write(ours))
-    assert {n: getattr(found, n) for n in fields_of(ours)} == {
-        n: getattr(ours, n) for n in fields_of(ours)
+    found = read(GPT2.write_config(ours))
+    assert {n: getattr(found, n) for n in compared_fields(ours)} == {
+        n: getattr(ours, n) for n in compared_fields(ours)
     }
 
 

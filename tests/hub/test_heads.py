@@ -12,8 +12,8 @@ from clearformer.config import (
     TokenClassifier,
 )
 from clearformer.hub.exporting import to_huggingface
-from clearformer.hub.heads import class_names, written_classes
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.heads import class_names, write_classes
+from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.importing import import_checkpoint
 
 KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
@@ -156,11 +156,11 @@ def test_a_setting_of_another_family_takes_no_bias_away(folder, edit):
 
 
 def test_class_names_by_label_by_number_or_by_default():
-    assert class_names(Settings({}, "here")) == ("LABEL_0", "LABEL_1")
-    assert class_names(Settings({"num_labels": 3}, "here"))[2] == "LABEL_2"
-    assert class_names(Settings({"id2label": {"0": "a", "1": "b"}}, "here")) == ("a", "b")
-    assert written_classes(Features()) == {}
-    assert written_classes(Classifier(names=("a", "b"))) == {
+    assert class_names(HFConfig({}, "here")) == ("LABEL_0", "LABEL_1")
+    assert class_names(HFConfig({"num_labels": 3}, "here"))[2] == "LABEL_2"
+    assert class_names(HFConfig({"id2label": {"0": "a", "1": "b"}}, "here")) == ("a", "b")
+    assert write_classes(Features()) == {}
+    assert write_classes(Classifier(names=("a", "b"))) == {
         "id2label": {"0": "a", "1": "b"},
         "label2id": {"a": 0, "b": 1},
     }

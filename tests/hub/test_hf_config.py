@@ -2,57 +2,57 @@
 
 import pytest
 
-from clearformer.hub.hf_config import HARMLESS, NEUTRAL, Settings
+from clearformer.hub.hf_config import IGNORED_KEYS, NEUTRAL_VALUES, HFConfig
 
 
 def test_values_and_defaults():
-    settings = Settings({"n": 3, "x": 1, "on": True, "kind": "b", "none": None}, "here")
-    assert settings.whole("n", 5) == 3
-    assert settings.whole("none", 5, 4) == 4
+    settings = HFConfig({"n": 3, "x": 1, "on": True, "kind": "b", "none": None}, "here")
+    assert settings.integer("n", 5) == 3
+    assert settings.integer("none", 5, 4) == 4
     assert settings.number("x", 0.5) == 1.0
-    assert settings.flag("on", False) is True
+    assert settings.boolean("on", False) is True
     assert settings.choice("kind", {"a": 1, "b": 2}, "a") == 2
-    settings.close()
+    settings.finish()
 
 
 @pytest.mark.parametrize("value", [0, -1, 10**9, 1.5, True, "3", [3]])
 def test_a_number_out_of_range_is_refused_before_anything_is_made(value):
     with pytest.raises(ValueError, match=r"here: n is .*, but it must be a whole number from 1 to"):
-        Settings({"n": value}, "here").whole("n", 65_536)
+        HFConfig({"n": value}, "here").integer("n", 65_536)
 
 
 def test_what_is_missing_is_refused():
     with pytest.raises(ValueError, match="here: n is None, but it must be a whole number"):
-        Settings({}, "here").whole("n", 10)
+        HFConfig({}, "here").integer("n", 10)
 
 
 @pytest.mark.parametrize("value", ["nan", float("nan"), float("inf"), 2.0, -0.1, True])
 def test_a_share_must_be_one(value):
     with pytest.raises(ValueError, match=r"here: x is .*, but it must be a number from 0 to 1"):
-        Settings({"x": value}, "here").number("x", 0.5)
+        HFConfig({"x": value}, "here").number("x", 0.5)
 
 
 def test_what_nobody_asked_for_is_remembered_by_name():
-    settings = Settings({"new_trick": 0.5, "eos_token_ids": [1], "off": None, "n": 3}, "here")
-    settings.whole("n", 5)
-    settings.close()
+    settings = HFConfig({"new_trick": 0.5, "eos_token_ids": [1], "off": None, "n": 3}, "here")
+    settings.integer("n", 5)
+    settings.finish()
     assert settings.ignored == ["new_trick", "eos_token_ids"]
-    settings.close({"new_trick"})
+    settings.finish({"new_trick"})
     assert settings.ignored == ["eos_token_ids"]
-    known = Settings(dict.fromkeys(HARMLESS, 1), "here")
-    known.close()
+    known = HFConfig(dict.fromkeys(IGNORED_KEYS, 1), "here")
+    known.finish()
     assert known.ignored == []
 
 
 def test_a_second_name_may_stand_alone_or_say_the_same():
-    alone = Settings({"hidden_size": 3}, "here")
+    alone = HFConfig({"hidden_size": 3}, "here")
     alone.rename("hidden_size", "n_embd")
-    assert alone.whole("n_embd", 5) == 3
-    both = Settings({"hidden_size": 3, "n_embd": 3}, "here")
+    assert alone.integer("n_embd", 5) == 3
+    both = HFConfig({"hidden_size": 3, "n_embd": 3}, "here")
     both.rename("hidden_size", "n_embd")
-    assert both.whole("n_embd", 5) == 3
+    assert both.integer("n_embd", 5) == 3
     with pytest.raises(ValueError, match="hidden_size is 4, but n_embd says 3: they are one"):
-        Settings({"hidden_size": 4, "n_embd": 3}, "here").rename("hidden_size", "n_embd")
+        HFConfig({"hidden_size": 4, "n_embd": 3}, "here").rename("hidden_size", "n_embd")
 
 
 REFERENCE = {
@@ -69,12 +69,12 @@ REFERENCE = {
 @pytest.mark.parametrize("kind", REFERENCE)
 def test_every_setting_of_the_reference_is_understood(transformers, kind):
     """A key that it has is asked for, or listed as harmless: none is ignored as unknown to it."""
-    from clearformer.hub.registry import KINDS
+    from clearformer.hub.registry import MODEL_TYPES
 
     built = getattr(transformers, REFERENCE[kind])()
     data = {name: getattr(built, name) for name in (*built.to_dict(), *built.attribute_map)}
-    settings = Settings({**data, "model_type": kind}, "here")
-    KINDS[kind].read(settings, ())
+    settings = HFConfig({**data, "model_type": kind}, "here")
+    MODEL_TYPES[kind].read_config(settings, ())
     assert settings.ignored == []
 
 
@@ -87,7 +87,7 @@ def test_the_list_of_harmless_keys_has_none_that_the_reference_computes_with(tra
 
     place = f"transformers.models.{kind}.modeling_{kind}"
     source = inspect.getsource(importlib.import_module(place))
-    read = set(re.findall(r"config\.(\w+)", source)) & HARMLESS
+    read = set(re.findall(r"config\.(\w+)", source)) & IGNORED_KEYS
     # Training, classes, padding, what is returned beside the output, and how work is cut.
     known = {
         "_attn_implementation", "chunk_size_feed_forward", "classifier_dropout",
@@ -97,18 +97,18 @@ def test_the_list_of_harmless_keys_has_none_that_the_reference_computes_with(tra
     assert read <= known
 
 
-@pytest.mark.parametrize("name", sorted(NEUTRAL))
+@pytest.mark.parametrize("name", sorted(NEUTRAL_VALUES))
 def test_what_would_change_the_computation_may_only_be_off(name):
-    for value in (*NEUTRAL[name], None):
-        Settings({name: value}, "here").close()
+    for value in (*NEUTRAL_VALUES[name], None):
+        HFConfig({name: value}, "here").finish()
     with pytest.raises(ValueError, match=f"here: {name} is 'on', but clearformer computes"):
-        Settings({name: "on"}, "here").close()
+        HFConfig({name: "on"}, "here").finish()
 
 
 def test_choices_and_flags_are_named():
     with pytest.raises(
         ValueError, match="here: act is 'mish', but clearformer computes gelu, relu"
     ):
-        Settings({"act": "mish"}, "here").choice("act", {"gelu": 1, "relu": 2}, "gelu")
+        HFConfig({"act": "mish"}, "here").choice("act", {"gelu": 1, "relu": 2}, "gelu")
     with pytest.raises(ValueError, match="here: on is 1, but it must be true or false"):
-        Settings({"on": 1}, "here").flag("on", True)
+        HFConfig({"on": 1}, "here").boolean("on", True)

@@ -15,8 +15,8 @@ from clearformer.config import (
     RMSNorm,
     Rotary,
 )
-from clearformer.hub.export_family import fields_of
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.export_family import compared_fields
+from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.llama import LLAMA, in_halves
 
 SETTINGS = {
@@ -47,7 +47,7 @@ SETTINGS = {
 
 
 def read(**changes):
-    return LLAMA.read(Settings({**SETTINGS, **changes}, "here"), ())
+    return LLAMA.read_config(HFConfig({**SETTINGS, **changes}, "here"), ())
 
 
 def test_settings_as_they_were_written_for_years():
@@ -91,7 +91,7 @@ def test_relatives():
     assert read(model_type="mistral", sliding_window=4096).patterns == (Causal(),)
 
 
-FAR, NEAR = Causal(), Causal() & Local(window=16)
+FAR, TOLERANCE = Causal(), Causal() & Local(window=16)
 TYPES = ["sliding_attention", "full_attention"]
 
 
@@ -102,9 +102,9 @@ TYPES = ["sliding_attention", "full_attention"]
         ({}, (FAR,)),
         ({"use_sliding_window": False}, (FAR,)),
         ({"use_sliding_window": True}, (FAR,)),  # from layer 28 on
-        ({"use_sliding_window": True, "max_window_layers": 1}, (FAR, NEAR)),
-        ({"use_sliding_window": True, "max_window_layers": 0}, (NEAR,)),
-        ({"use_sliding_window": True, "layer_types": TYPES}, (NEAR, FAR)),
+        ({"use_sliding_window": True, "max_window_layers": 1}, (FAR, TOLERANCE)),
+        ({"use_sliding_window": True, "max_window_layers": 0}, (TOLERANCE,)),
+        ({"use_sliding_window": True, "layer_types": TYPES}, (TOLERANCE, FAR)),
     ],
 )
 def test_windows_of_some_layers(kind, settings, patterns):
@@ -184,10 +184,10 @@ CHANGES = [
 @pytest.mark.parametrize("changes", CHANGES)
 def test_what_is_written_reads_the_same(changes, small):
     ours = small("modern", **changes)
-    found = LLAMA.read(Settings(LLAMA.write(ours), "here"), ())
+    found = LLAMA.read_config(HFConfig(LLAMA.write_config(ours), "here"), ())
     if ours.head.ends is None:  # then nothing is written, and what is usual holds
         found = replace(found, head=replace(found.head, ends=None))
-    for name in fields_of(ours):
+    for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
 
 

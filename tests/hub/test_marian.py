@@ -12,11 +12,11 @@ from clearformer.core.model import PairBatch
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import decode
-from clearformer.hub.export_family import fields_of
+from clearformer.hub.export_family import compared_fields
 from clearformer.hub.exporting import to_huggingface
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.importing import import_checkpoint
-from clearformer.hub.marian import MARIAN, as_marian
+from clearformer.hub.marian import MARIAN, to_marian
 from clearformer.text import Bytes
 
 # As the published files have it, with smaller numbers.
@@ -74,7 +74,7 @@ SIZES = {
 
 def read_settings(**changes):
     names = {"final_logits_bias"}
-    return MARIAN.read(Settings({**PUBLISHED, **changes}, "here"), names)
+    return MARIAN.read_config(HFConfig({**PUBLISHED, **changes}, "here"), names)
 
 
 def test_published_settings():
@@ -95,12 +95,12 @@ def test_published_settings():
 def test_a_file_about_writing_goes_before(tmp_path):
     writing = {"max_length": 30, "renormalize_logits": True, "no_repeat_ngram_size": 3}
     (tmp_path / "generation_config.json").write_text(json.dumps(writing))
-    data = MARIAN.gather(tmp_path, PUBLISHED)
-    found = MARIAN.read(Settings(data, "here"), ())
+    data = MARIAN.merge_files(tmp_path, PUBLISHED)
+    found = MARIAN.read_config(HFConfig(data, "here"), ())
     assert found.rules == TargetRules(share="given", most=29)
     assert "no_repeat_ngram_size=3" in " ".join(MARIAN.notes(data))
     (tmp_path / "generation_config.json").unlink()
-    assert "--beam 6" in " ".join(MARIAN.notes(MARIAN.gather(tmp_path, PUBLISHED)))
+    assert "--beam 6" in " ".join(MARIAN.notes(MARIAN.merge_files(tmp_path, PUBLISHED)))
 
 
 @pytest.mark.parametrize(
@@ -297,14 +297,14 @@ def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, 
 
 def test_what_is_written_reads_the_same():
     ours = read_settings()
-    again = MARIAN.read(Settings(MARIAN.write(ours), "here"), {"final_logits_bias"})
+    again = MARIAN.read_config(HFConfig(MARIAN.write_config(ours), "here"), {"final_logits_bias"})
     assert again == dataclasses.replace(ours, name="marian")
-    assert {name: getattr(again, name) for name in fields_of(ours)}
+    assert {name: getattr(again, name) for name in compared_fields(ours)}
 
 
 def test_nothing_moves_where_sines_come_first(small):
     config = small("original", position=Sinusoidal(order="halves"), residual="post")
-    found, tensors = as_marian(config, {"encoder.blocks.0.attention.output.weight": torch.eye(4)})
+    found, tensors = to_marian(config, {"encoder.blocks.0.attention.output.weight": torch.eye(4)})
     assert found.position == config.position
     assert tensors["encoder.blocks.0.attention.output.weight"].equal(torch.eye(4))
     assert tensors["encoder.blocks.0.attention.output.bias"].equal(torch.zeros(4))

@@ -105,13 +105,13 @@ def test_bert_gives_its_gradients(both, tokens):
 def assert_gradients_agree(ours, theirs, found):
     """Ours, taken apart by the same table, against theirs."""
     from clearformer.hub.registry import family_of
-    from clearformer.hub.tensor_names import find
+    from clearformer.hub.tensor_names import their_names
 
-    rows = family_of({"model_type": theirs.config.model_type}, "").rows(found.config)
+    rows = family_of({"model_type": theirs.config.model_type}, "").renames(found.config)
     expected = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
     for name, parameter in ours.named_parameters():
-        names, layout = find(rows, name)
-        for their_name, part in zip(names, layout.cut(parameter.grad, found.config), strict=True):
+        names, layout = their_names(rows, name)
+        for their_name, part in zip(names, layout.split(parameter.grad, found.config), strict=True):
             near(part, expected.pop(their_name), within=1e-4)
     assert not expected, "gradients of theirs that we do not have"
 
@@ -146,7 +146,7 @@ def test_what_is_exported_opens_in_transformers(transformers, both, tokens, tmp_
     assert any("AutoTokenizer" in note for note in done.notes) == own
     tokenizer = (fast if own else auto).from_pretrained(tmp_path / "out")
     assert len(tokenizer) == found.config.vocabulary
-    for text in ("A few words, don't you?", " spaced  out\n", "naïve ✨ 2024"):
+    for text in ("A first_few words, don't you?", " spaced  out\n", "naïve ✨ 2024"):
         expected = found.tokenizer.encode(text).tolist()
         assert tokenizer.encode(text, add_special_tokens=False) == expected
 

@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.hub.gpt2 import GPT2
-from clearformer.hub.registry import KINDS, family_of, with_model_type
+from clearformer.hub.registry import MODEL_TYPES, family_of, guess_model_type
 
 BERT = {
     "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
@@ -16,7 +16,7 @@ GPT = {"n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_s
 
 def test_families_by_model_type():
     assert family_of({"model_type": "gpt2"}, "here") is GPT2
-    assert set(KINDS) == {"gpt2", "bert", "llama", "mistral", "qwen2", "qwen3", "marian"}
+    assert set(MODEL_TYPES) == {"gpt2", "bert", "llama", "mistral", "qwen2", "qwen3", "marian"}
 
 
 @pytest.mark.parametrize("kind", ["t5", None, 3, "bret", "roberta", "gpt_neo"])
@@ -51,11 +51,11 @@ def test_code_and_quantized_weights_are_refused():
     ],
 )
 def test_without_a_model_type_it_is_told_by_the_rest(settings, kind):
-    found, notes = with_model_type(settings)
+    found, notes = guess_model_type(settings)
     assert found == {**settings, "model_type": kind}
     assert notes[0].startswith(f"its config.json has no model_type; it was read as {kind}, by its ")
     given = {**settings, "model_type": "t5"}
-    assert with_model_type(given) == (given, ())
+    assert guess_model_type(given) == (given, ())
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_without_a_model_type_it_is_told_by_the_rest(settings, kind):
     ],
 )
 def test_nothing_is_guessed_where_another_family_is_possible(settings):
-    assert with_model_type(settings) == (settings, ())
+    assert guess_model_type(settings) == (settings, ())

@@ -8,24 +8,24 @@ from clearformer.config import Classifier, Features, MaskedToken
 from clearformer.hub.bert import BERT
 from clearformer.hub.gpt2 import GPT2
 from clearformer.hub.llama import LLAMA
-from clearformer.hub.tensor_names import GATED, PROJECTIONS, SAME, TURNED, Row, find
+from clearformer.hub.tensor_names import GATE_UP, QKV, SAME, TRANSPOSED, Rename, their_names
 
 
 def test_a_row_finds_their_names_for_ours():
-    row = Row("blocks.{}.project.{}", ("layer.{}.q.{}", "layer.{}.k.{}"))
+    row = Rename("blocks.{}.project.{}", ("layer.{}.q.{}", "layer.{}.k.{}"))
     assert row.match("blocks.11.project.bias") == ("layer.11.q.bias", "layer.11.k.bias")
     assert row.match("blocks.1.2.project.bias") is None
     assert row.match("xblocks.1.project.bias") is None
-    with pytest.raises(KeyError, match="no row of the table is about nothing"):
-        find((row,), "nothing")
+    with pytest.raises(KeyError, match="the table has no entry for nothing"):
+        their_names((row,), "nothing")
 
 
-@pytest.mark.parametrize("layout", [SAME, TURNED, PROJECTIONS, GATED])
+@pytest.mark.parametrize("layout", [SAME, TRANSPOSED, QKV, GATE_UP])
 def test_what_is_cut_joins_again(layout, small):
     config = small("modern", key_heads=2)
-    rows = {PROJECTIONS: 32, GATED: 48}.get(layout, 5)
+    rows = {QKV: 32, GATE_UP: 48}.get(layout, 5)
     ours = torch.randn(rows, 7)
-    parts = layout.cut(ours, config)
+    parts = layout.split(ours, config)
     assert [tuple(part.shape) for part in parts] == layout.shapes((rows, 7), config)
     assert layout.join(parts).equal(ours)
     assert all(part.is_contiguous() for part in parts)
@@ -47,18 +47,20 @@ def test_every_weight_has_a_name_of_its_own(name, family, changes, small):
     config = small(name, **changes)
     model = outline(config)
     theirs = [
-        each for ours, _ in model.named_parameters() for each in find(family.rows(config), ours)[0]
+        each
+        for ours, _ in model.named_parameters()
+        for each in their_names(family.renames(config), ours)[0]
     ]
     assert len(set(theirs)) == len(theirs)
 
 
 def test_two_stacks_need_no_more_than_rows_of_their_own():
     rows = (
-        Row("encoder.blocks.{}.attention.output.{}", "encoder.layers.{}.self_attn.out_proj.{}"),
-        Row(
+        Rename("encoder.blocks.{}.attention.output.{}", "encoder.layers.{}.self_attn.out_proj.{}"),
+        Rename(
             "decoder.blocks.{}.cross_attention.output.{}",
             "decoder.layers.{}.encoder_attn.out_proj.{}",
         ),
     )
-    found, _ = find(rows, "decoder.blocks.3.cross_attention.output.bias")
+    found, _ = their_names(rows, "decoder.blocks.3.cross_attention.output.bias")
     assert found == ("decoder.layers.3.encoder_attn.out_proj.bias",)

@@ -8,40 +8,40 @@ import pytest
 from clearformer.hub.tokenizer_config import (
     BERT,
     END,
+    GENERIC,
     GPT2,
     LLAMA,
     QWEN2,
-    WHOLE,
     read_object,
-    read_wishes,
+    read_tokenizer_config,
 )
 
 
 @pytest.fixture
 def beside(tmp_path):
-    """The wishes in a folder with these files."""
+    """The settings in a folder with these files."""
 
     def read(settings=None, /, **files):
         written = {"tokenizer_config": settings, **files}
         for name, content in written.items():
             if content is not None:
                 (tmp_path / f"{name}.json").write_text(json.dumps(content))
-        return read_wishes(tmp_path)
+        return read_tokenizer_config(tmp_path)
 
     return read
 
 
 @pytest.mark.parametrize(
-    ("named", "model", "opener"),
+    ("named", "model", "expected"),
     [
         ("GPT2Tokenizer", None, GPT2),
         ("GPT2TokenizerFast", "llama", GPT2),
         ("BertTokenizerFast", "bert", BERT),
         ("LlamaTokenizer", "llama", LLAMA),
         ("Qwen2Tokenizer", "qwen3", QWEN2),
-        ("PreTrainedTokenizerFast", "gpt2", WHOLE),
-        ("PreTrainedTokenizerFast", "qwen2", WHOLE),
-        ("TokenizersBackend", "bert", WHOLE),
+        ("PreTrainedTokenizerFast", "gpt2", GENERIC),
+        ("PreTrainedTokenizerFast", "qwen2", GENERIC),
+        ("TokenizersBackend", "bert", GENERIC),
         ("GPT2Tokenizer", "qwen2", QWEN2),
         ("RobertaTokenizer", "bert", "RobertaTokenizer"),
         (None, "gpt2", GPT2),
@@ -51,42 +51,42 @@ def beside(tmp_path):
         (None, None, None),
     ],
 )
-def test_which_class_opens_it(beside, named, model, opener):
+def test_which_class_opens_it(beside, named, model, expected):
     config = {} if named is None else {"tokenizer_class": named}
-    assert beside(config, config={"model_type": model}).opener == opener
+    assert beside(config, config={"model_type": model}).tokenizer_class == expected
 
 
 def test_the_model_may_name_the_class(beside):
-    assert beside(config={"tokenizer_class": "LlamaTokenizer"}).opener == LLAMA
+    assert beside(config={"tokenizer_class": "LlamaTokenizer"}).tokenizer_class == LLAMA
 
 
 def test_roles_are_names_or_objects(beside):
     token = {"__type": "AddedToken", "content": "</s>", "lstrip": False, "normalized": True}
-    wishes = beside(
+    settings = beside(
         {"bos_token": "<s>", "eos_token": token, "pad_token": None, "add_bos_token": True},
         special_tokens_map={"bos_token": "<b>", "additional_special_tokens": ["<x>"]},
     )
-    assert wishes.roles == {"bos_token": "<b>", "eos_token": "</s>", "pad_token": None}
-    assert wishes.others == ("<x>",)
+    assert settings.roles == {"bos_token": "<b>", "eos_token": "</s>", "pad_token": None}
+    assert settings.others == ("<x>",)
     ids = {"<b>": 0, "</s>": 1, "<x>": 2}
-    assert wishes.special(ids, "vocab.json") == ("<b>", "</s>", "<x>")
+    assert settings.special(ids, "vocab.json") == ("<b>", "</s>", "<x>")
     with pytest.raises(ValueError, match=re.escape("'<x>' is named as a special token, but voc")):
-        wishes.special({"<b>": 0, "</s>": 1}, "vocab.json")
+        settings.special({"<b>": 0, "</s>": 1}, "vocab.json")
 
 
 def test_a_class_has_special_tokens_of_its_own(beside):
-    wishes = beside({"tokenizer_class": GPT2, "bos_token": "<s>", "unk_token": None})
-    assert wishes.special({"<s>": 0, END: 1}, "vocab.json") == (END, "<s>")  # eos_token is END
-    assert wishes.special({"<s>": 0}, "vocab.json") == ("<s>",)
+    settings = beside({"tokenizer_class": GPT2, "bos_token": "<s>", "unk_token": None})
+    assert settings.special({"<s>": 0, END: 1}, "vocab.json") == (END, "<s>")  # eos_token is END
+    assert settings.special({"<s>": 0}, "vocab.json") == ("<s>",)
 
 
 def test_a_newer_list_of_added_tokens_outweighs_the_older_files(beside):
     files = {"special_tokens_map": {"bos_token": "<b>"}, "added_tokens": {"<b>": 7}}
     assert beside({}, **files).added == {"<b>": {"content": "<b>", "id": 7}}
     newer = {"added_tokens_decoder": {"3": {"content": "<s>", "special": True}}}
-    wishes = beside(newer, **files)
-    assert wishes.roles == {}
-    assert wishes.added == {"<s>": {"content": "<s>", "special": True, "id": 3}}
+    settings = beside(newer, **files)
+    assert settings.roles == {}
+    assert settings.added == {"<s>": {"content": "<s>", "special": True, "id": 3}}
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_what_is_not_understood_is_refused(beside, config, sentence):
         beside(config)
 
 
-def test_a_wish_is_what_is_done_or_a_contradiction(beside):
-    wishes = beside({"add_prefix_space": True, "do_lower_case": None})
-    wishes.agree("add_prefix_space", True)
-    wishes.agree("do_lower_case", True)
+def test_a_flag_must_not_contradict_tokenizer_json(beside):
+    settings = beside({"add_prefix_space": True, "do_lower_case": None})
+    settings.require_flag("add_prefix_space", True)
+    settings.require_flag("do_lower_case", True)
     sentence = "tokenizer_config.json sets add_prefix_space to True, and tokenizer.json says False"
     with pytest.raises(ValueError, match=f"{sentence}: they contradict, so correct"):
-        wishes.agree("add_prefix_space", False)
-    assert wishes.asked("do_lower_case", False) is False
-    assert wishes.asked("add_prefix_space", False) is True
+        settings.require_flag("add_prefix_space", False)
+    assert settings.flag_or("do_lower_case", False) is False
+    assert settings.flag_or("add_prefix_space", False) is True
     with pytest.raises(ValueError, match="add_prefix_space is on, which is not supported"):
-        wishes.refuse("do_lower_case", "add_prefix_space")
+        settings.refuse("do_lower_case", "add_prefix_space")
 
 
 def test_a_file_that_is_no_object(tmp_path):

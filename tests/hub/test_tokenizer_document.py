@@ -322,7 +322,7 @@ def test_berts_class_normalizes_in_its_own_way(transformers, pieces, folder, ope
     normalizer = {"normalizer": {**pieces.document["normalizer"], **changes}}
     place = folder(pieces, {"tokenizer_class": opener}, normalizer, {"model_type": "bert"})
     if opener == "BertTokenizer":
-        refuses(place, f".*sets {name} to True, by its word or as the class does")
+        refuses(place, f".*sets {name} to True, explicitly or by its class")
     else:
         agree(transformers, place)
     said = {"tokenizer_class": opener, name: False}

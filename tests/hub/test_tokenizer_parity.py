@@ -9,7 +9,7 @@ from clearformer.text import ByteFallbackPairs, BytePairs, WordPieces, sha256
 from clearformer.text.byte_fallback import BYTES, SPACE
 
 TEXTS = (
-    "A few words, don't you?", " spaced  out\n", "naïve ✨ 2024", "Hello\n\n\ttab 12345",
+    "A first_few words, don't you?", " spaced  out\n", "naïve ✨ 2024", "Hello\n\n\ttab 12345",
     "I'LL go ÀÉ caf\u0065\u0301 中文", "",
 )  # fmt: skip
 

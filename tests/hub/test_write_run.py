@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer.hub.importing import import_checkpoint
-from clearformer.hub.write_run import whole_or_nothing, write_run
+from clearformer.hub.write_run import atomic_folder, write_run
 from clearformer.runs.load import open_run
 from clearformer.text import sha256
 
@@ -58,10 +58,10 @@ def test_a_failure_leaves_nothing(folder, tmp_path, monkeypatch):
 
 
 def test_whole_or_nothing(tmp_path):
-    with whole_or_nothing(tmp_path / "a/b") as folder:
+    with atomic_folder(tmp_path / "a/b") as folder:
         (folder / "x").write_text("x")
         assert not (tmp_path / "a/b").exists()
     assert (tmp_path / "a/b/x").read_text() == "x"
-    with pytest.raises(KeyError), whole_or_nothing(tmp_path / "c") as folder:
+    with pytest.raises(KeyError), atomic_folder(tmp_path / "c") as folder:
         raise KeyError
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

@@ -300,7 +300,7 @@ class Evaluate:
 
     def _in_floats(self, opened: Opened) -> Transformer | None:
         """The model in float32 that one in int8 is to be measured beside, if there is one."""
-        from clearformer.hub.quantized import FROM
+        from clearformer.hub.quantized import SOURCE_RUN
         from clearformer.runs.load import has_int8, open_run, require_floats
 
         if not has_int8(opened.found):
@@ -310,7 +310,7 @@ class Evaluate:
                     f"it out"
                 )
             return opened.model if self.weights == "int8" else None
-        made_from = self.against or Path(str(opened.found.manifest.get(FROM)))
+        made_from = self.against or Path(str(opened.found.manifest.get(SOURCE_RUN)))
         try:
             other = open_run(made_from)
         except ValueError:

@@ -1,4 +1,4 @@
-"""`clearformer export RUN --to huggingface --out DIR`: a trained model for other tools."""
+"""`clearformer export RUN --to huggingface --out DIR`: write a model for other tools."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """Write a model for other tools; it is opened again and compared before it counts as done."""
+    """Write a model for other tools; the result is opened again and compared with the original."""
 
     run_folder: tyro.conf.Positional[Path]
-    """A run (what --out named), or one of its checkpoints."""
+    """The folder of a run, or one of its checkpoints."""
     out: Path
-    """The folder to write; a file that ends in .safetensors, for --to safetensors."""
+    """The folder to write, or a .safetensors file for --to safetensors."""
     to: Literal["huggingface", "safetensors", "int8"] = "huggingface"
-    """A folder that transformers opens; one file with config and tokenizer in it; or a run with
-    its weights in eight bits, which every verb opens."""
+    """A folder for transformers; one file with config and tokenizer; or a run with int8 weights,
+    which every command opens."""
 
     def run(self) -> None:
         from clearformer.cli.generated import note
@@ -33,19 +33,19 @@ class Export:
         from clearformer.runs.load import open_any, require_floats
 
         if self.to == "int8":
-            self._tell(to_int8(self.run_folder, self.out))
+            self._report(to_int8(self.run_folder, self.out))
             return
         notes: list[str] = []
-        model, config, tokenizer, found = open_any(self.run_folder, say=notes.append)
-        require_floats(found)
+        model, config, tokenizer, checkpoint = open_any(self.run_folder, say=notes.append)
+        require_floats(checkpoint)
         note(*notes)
         write = {"huggingface": to_huggingface, "safetensors": to_safetensors}[self.to]
-        self._tell(write(model, config.model, tokenizer, self.out))
+        self._report(write(model, config.model, tokenizer, self.out))
 
-    def _tell(self, done: Exported) -> None:
-        compared = f"opened again: logits within {done.difference:.1g}"
-        if done.tokens:
-            compared += f", {done.tokens} greedy tokens the same"
-        say(f"{done.path}: {done.form}; {compared}")
-        for note in done.notes:
+    def _report(self, exported: Exported) -> None:
+        compared = f"opened again: logits within {exported.difference:.1g}"
+        if exported.tokens:
+            compared += f", {exported.tokens} greedy tokens the same"
+        say(f"{exported.path}: {exported.form}; {compared}")
+        for note in exported.notes:
             say(f"note: {note}")

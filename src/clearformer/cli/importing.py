@@ -1,4 +1,4 @@
-"""`clearformer import PATH_OR_NAME`: somebody's checkpoint as a run that every verb opens."""
+"""`clearformer import PATH_OR_NAME`: write a checkpoint of another tool as a run."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Import:
-    """Bring in a GPT-2, BERT, Llama- or Marian-shaped checkpoint: folder, file or hub name."""
+    """Import a GPT-2, BERT, Llama-like or Marian checkpoint: a folder, a file or a hub name."""
 
     source: tyro.conf.Positional[str]
     """A Hugging Face folder, a .safetensors file, or a name such as openai-community/gpt2."""
     out: Path | None = None
-    """The run's folder; none: runs/NAME."""
+    """The folder of the run (default: runs/NAME)."""
     tokenizer: str | None = None
-    """A folder to take the tokenizer from, or bytes; none: the checkpoint's own."""
+    """A folder to take the tokenizer from, or bytes (default: the checkpoint's own)."""
     rotary: Literal["halves", "neighbours"] = "halves"
-    """Which components rotary positions pair; Llama's own files pair neighbours."""
+    """Which components rotary positions pair; Meta's original Llama files pair neighbours."""
     revision: str | None = None
-    """Which version of a checkpoint on the hub."""
+    """The revision of a checkpoint on the hub."""
     allow_bin: bool = False
-    """Also read .bin and .pt files: the tensors in them, and nothing else."""
+    """Also read .bin and .pt files: only the tensors in them."""
 
     def run(self) -> None:
-        from clearformer.hub.fetch import find
+        from clearformer.hub.fetch import locate_checkpoint
         from clearformer.hub.importing import import_checkpoint
         from clearformer.hub.write_run import write_run
 
-        place = find(self.source, self.revision, self.allow_bin)
-        name = Path(self.source).resolve().name  # of a folder here or a name on the hub, its last
+        path = locate_checkpoint(self.source, self.revision, self.allow_bin)
+        name = Path(self.source).resolve().name  # of a path or a name on the hub
         out = self.out or Path("runs") / name.removesuffix(".safetensors")
-        found = import_checkpoint(
-            place,
+        imported = import_checkpoint(
+            path,
             tokenizer=self.tokenizer,
             allow_bin=self.allow_bin,
             pairs=self.rotary,
         )
-        write_run(found, out)
-        config, tokenizer = found.config, found.tokenizer
+        write_run(imported, out)
+        config, tokenizer = imported.config, imported.tokenizer
         assert tokenizer is not None
-        count = sum(tensor.numel() for tensor in found.tensors.values())
+        count = sum(tensor.numel() for tensor in imported.tensors.values())
         say(
             f"{config.name}: {count:,} parameters, {config.layers} layers, width {config.width}, "
             f"{config.heads} heads, length {config.length}; {tokenizer.kind} of "
             f"{tokenizer.size:,}; head {type(config.head).__name__}"
         )
-        for note in found.notes:
+        for note in imported.notes:
             say(f"note: {note}")
-        say(f"next: clearformer {_next(config, tokenizer).format(shlex.quote(str(out)))}")
+        say(f"next: clearformer {_example(config, tokenizer).format(shlex.quote(str(out)))}")
 
 
 EXAMPLES = {
@@ -70,8 +70,8 @@ EXAMPLES = {
 }
 
 
-def _next(config: AnyModelConfig, tokenizer: Tokenizer) -> str:
-    """An example of the verb that fits the model's head."""
+def _example(config: AnyModelConfig, tokenizer: Tokenizer) -> str:
+    """An example of a command that fits the model's head."""
     from clearformer.explore.model_info import tasks
 
     verb = tasks(config)[0]

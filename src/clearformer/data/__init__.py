@@ -1,4 +1,4 @@
-"""Data: corpora by name, files of one's own, and batches that depend on (seed, step) alone."""
+"""Data: corpora by name, the user's files, and batches as a function of (seed, step)."""
 
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
 from clearformer.data.corpus_files import DataFolders

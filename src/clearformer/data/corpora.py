@@ -1,7 +1,7 @@
-"""Texts with a name, found in a folder, in the cache, in Python itself, or downloaded.
+"""Corpora by name, from a folder, the cache, Python itself, or a download.
 
-A corpus is the same for everyone: its content is checked against a published hash, wherever
-it was found. One whose hash nobody has published is not downloaded.
+A corpus is the same for everyone: its content is checked against a published hash, wherever it was
+found. A corpus without a published hash is not downloaded.
 """
 
 import os
@@ -9,6 +9,7 @@ import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from clearformer.data.corpus_files import (
     ENWIK8_PARTS,
@@ -25,49 +26,35 @@ from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import TextSource, in_memory
 from clearformer.did_you_mean import nearest
 
+Content = TypeVar("Content")
+
 
 @dataclass(frozen=True)
-class _Named:
+class _Corpus(Generic[Content]):
     name: str
     about: str
     parts: tuple[str, ...]
+    open: Callable[[str, DataFolders], Content]
 
-    def _require(self, part: str) -> str:
+    def read(self, part: str, places: DataFolders) -> Content:
+        """One part, such as "train"."""
         if part not in self.parts:
             raise ValueError(
                 f"{self.name} has no part {part!r}, but there are: {', '.join(self.parts)}"
             )
-        return part
+        return self.open(part, places)
 
 
-@dataclass(frozen=True)
-class TextCorpus(_Named):
-    """A text; where it has no part "validation", some of "train" has to be held back."""
-
-    open: Callable[[str, DataFolders], TextSource]
-
-    def read(self, part: str, places: DataFolders) -> TextSource:
-        return self.open(self._require(part), places)
+class TextCorpus(_Corpus[TextSource]):
+    """A text; if it has no part "validation", some of "train" has to be held back."""
 
 
-@dataclass(frozen=True)
-class LabelledCorpus(_Named):
-    """Many texts, each with a label."""
-
-    open: Callable[[str, DataFolders], Table]
-
-    def read(self, part: str, places: DataFolders) -> Table:
-        return self.open(self._require(part), places)
+class LabelledCorpus(_Corpus[Table]):
+    """Texts with labels."""
 
 
-@dataclass(frozen=True)
-class PairCorpus(_Named):
-    """Many texts, each with its translation."""
-
-    open: Callable[[str, DataFolders], Pairs]
-
-    def read(self, part: str, places: DataFolders) -> Pairs:
-        return self.open(self._require(part), places)
+class PairCorpus(_Corpus[Pairs]):
+    """Texts with translations."""
 
 
 Corpus = TextCorpus | LabelledCorpus | PairCorpus
@@ -97,7 +84,7 @@ def python_code(part: str, places: DataFolders) -> TextSource:
     left_out = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
     found = []
     for here, folders, files in os.walk(folder):
-        folders[:] = set(folders) - left_out  # not entered: other people's packages may be huge
+        folders[:] = set(folders) - left_out  # not entered: installed packages may be huge
         found += [Path(here, file) for file in files if file.endswith(".py")]
     pieces = []
     for inside, path in sorted((path.relative_to(folder).as_posix(), path) for path in found):
@@ -105,7 +92,7 @@ def python_code(part: str, places: DataFolders) -> TextSource:
         try:
             data.decode("utf-8")
         except UnicodeDecodeError:
-            continue  # a few files are there to be in another encoding
+            continue  # a few files test other encodings
         if data and b"\0" not in data:
             pieces.append(in_memory(f"python-code: {inside}", data))
     if not pieces:

@@ -1,4 +1,4 @@
-"""The corpora that are files: where they are, what they must be, how they are read."""
+"""Corpora in files: their locations, hashes and formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clearformer.data.texts import READ, Progress, SourceFile, TextSource
 
 @dataclass(frozen=True)
 class DataFolders:
-    """Where to look: a folder that was given, then the cache, which is also for downloads."""
+    """Folders to search: the given one, then the cache, which also receives downloads."""
 
     folder: Path | None = None
     cache: Path | None = None
@@ -62,7 +62,7 @@ IMDB = Pinned(
         ("sha256", "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"),
     ),
 )
-REVIEW = 2**20  # bytes of the longest review, generously
+REVIEW = 2**20  # bytes of a review at the most
 
 
 def shakespeare(part: str, places: DataFolders) -> TextSource:
@@ -78,13 +78,13 @@ def enwik8(part: str, places: DataFolders) -> TextSource:
     path = _locate(("enwik8", "enwik8.zip", "enwik8.gz"), places) or _download(ENWIK8, places)
     opened = {".zip": partial(zip_chunks, path, "enwik8"), ".gz": partial(gzip_chunks, path)}
     unpack = opened.get(path.suffix, partial(_plain, path))
-    # Its size is known, since what has another is refused where it is read.
+    # The size is known: any other is refused when the file is read.
     piece = SourceFile(str(path), lambda: _verified(unpack(), path), size=ENWIK8_CONTENT[0])
     return TextSource("enwik8", (piece,)).part(*ENWIK8_PARTS[part])
 
 
 def _verified(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Pass everything on; at the end it must have been enwik8."""
+    """Yield all chunks; ValueError at the end unless they were enwik8."""
     size, digest = 0, hashlib.sha256()
     for chunk in chunks:
         size += len(chunk)

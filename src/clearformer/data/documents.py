@@ -1,8 +1,8 @@
-"""Documents: texts cut into sentences, from which hidden words and next sentences are learned.
+"""Documents as sentences, for masked tokens and next-sentence prediction.
 
 A document is a row of a table, or a file of a text. A sentence ends at a line break (`<br />`
-is one too), or after `.`, `!` or `?` and white space. That is coarse on purpose: BERT's
-"sentence" is any stretch of text that ends where a sentence may end.
+too), or after `.`, `!` or `?` and white space. That is coarse on purpose: BERT's "sentence" is any
+span of text that ends where a sentence may end.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from clearformer.text.tokenizer import Tokenizer
 from clearformer.text.utf8 import NotTextError, decode
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n]+|<br\s*/?>")
-TOGETHER = 10_000  # sentences encoded at a time: the library uses all cores
+TOGETHER = 10_000  # sentences encoded together: the library uses all cores
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def file_texts(text: TextSource) -> Iterator[str]:
 
 
 def encode_documents(name: str, texts: Iterable[str], tokenizer: Tokenizer) -> Documents:
-    """Every text as a document of sentences; one without a single token is left out."""
+    """Encode every text as a document of sentences; texts without tokens are left out."""
     owners: list[int] = []  # the document of each sentence
 
     def sentences() -> Iterator[str]:
@@ -82,7 +82,7 @@ def encode_documents(name: str, texts: Iterable[str], tokenizer: Tokenizer) -> D
     sizes = np.array([len(ids) for ids in encoded], dtype=np.int64)
     if not sizes.sum():
         raise ValueError(f"{name}: it has no tokens, but a text is needed")
-    # A sentence of control characters alone has no tokens, and so is none.
+    # A sentence of control characters has no tokens and is dropped.
     document = np.array(owners, dtype=np.int64)[sizes > 0]
     first = np.flatnonzero(np.diff(document, prepend=-1))
     return Documents(

@@ -1,7 +1,7 @@
-"""Downloads: a file whose size and hash are known beforehand, whole or not at all.
+"""Downloads files of known size and hash, and resumes interrupted downloads.
 
-What has arrived waits in `NAME.part`, so that the next attempt goes on where the last one was
-cut; only when size and hash are right does it get its name.
+Partial content is kept in `NAME.part`, so that the next attempt resumes there; the file gets its
+name once size and hash are right.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ PATIENCE = 30.0  # seconds without an answer
 
 @dataclass(frozen=True)
 class Pinned:
-    """A file on the web that must be exactly this one."""
+    """A file on the web with its expected size and hashes."""
 
     name: str
     url: str
@@ -58,7 +58,7 @@ def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Pat
     try:
         require_pinned(part, pinned)
     except ValueError:
-        part.unlink()  # going on from wrong bytes would never end well
+        part.unlink()  # resuming from wrong bytes cannot succeed
         raise ValueError(
             f"{pinned.url} is not the file it was: what came has another size or hash and was "
             f"deleted; fetch the right one elsewhere and put it into {folder} as {pinned.name}"

@@ -1,10 +1,10 @@
-"""Rows for a model that finds hidden tokens: stretches of sentences, alone or in pairs.
+"""Batches for masked-token models: spans of sentences, alone or in pairs.
 
-A document is cut into stretches of as many whole sentences as fit; a sentence longer than a
-row is cut itself, so nothing is lost. Each epoch takes every stretch once, rows of similar
-length together. `SingleSpan` makes `[CLS] stretch [SEP]` of it; `SentencePairs` cuts it in two at a
-sentence end, `[CLS] first [SEP] second [SEP]`, and half of the time the second comes from
-elsewhere. All of this is a pure function of (seed, step).
+A document is split into spans of as many whole sentences as fit; a sentence longer than a row is
+split itself, so nothing is lost. Each epoch takes every span once, rows of similar length together.
+`SingleSpan` makes `[CLS] span [SEP]`; `SentencePairs` splits a span at a sentence end into
+`[CLS] first [SEP] second [SEP]`, and half of the time the second comes from elsewhere. All of this
+is a pure function of (seed, step).
 
 Axes: B batch, T tokens.
 """
@@ -20,24 +20,24 @@ from numpy.typing import NDArray
 from clearformer.data.documents import Documents
 from clearformer.data.masking import MaskingPolicy, TokenMasker
 from clearformer.data.rows import similar_lengths
-from clearformer.data.shuffle import draws
+from clearformer.data.shuffle import draws, epoch_of
 from clearformer.text.tokenizer import Tokenizer
 
-CUT, TRUTH, ELSEWHERE = 5, 6, 7  # purposes of chance, beside those of masking.py
-FOLLOWS, OTHER = 0, 1  # labels of a pair, numbered as published
+CUT, TRUTH, ELSEWHERE = 5, 6, 7  # random streams, besides those of masking.py
+IS_NEXT, NOT_NEXT = 0, 1  # labels of a pair, as in BERT
 
-Parts = tuple[NDArray[np.int32], ...]  # what stands between the marks of a row
+Parts = tuple[NDArray[np.int32], ...]  # the parts of a row, without special tokens
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """Sentences that fit into a row; stretch i has those from first[i] to stop[i]."""
+class Spans:
+    """Sentences that fit into a row; span i has those from first[i] to stop[i]."""
 
     flat: NDArray[np.int32]
     sentences: NDArray[np.int64]  # where each begins in `flat`, and the end
     first: NDArray[np.int64]
     stop: NDArray[np.int64]
-    document: NDArray[np.int64]  # which document each stretch is of
+    document: NDArray[np.int64]  # which document each span is of
     documents: NDArray[np.int64]  # the first sentence of each document, and the end
 
     def __len__(self) -> int:
@@ -48,13 +48,13 @@ class Stretches:
         return self.sentences[self.stop] - self.sentences[self.first]
 
 
-def stretches(source: Documents, room: int) -> Stretches:
-    """Every document in as few stretches of at most `room` tokens as whole sentences allow."""
+def split_spans(source: Documents, room: int) -> Spans:
+    """Every document in as few spans of at most `room` tokens as whole sentences allow."""
     sentences, documents = _fitting(source, room)
     first, stop, owner = [], [], []
     current, ends = documents[:-1], documents[1:]
     which = np.arange(len(ends))
-    while len(which):  # one stretch of each document that is not yet at its end
+    while len(which):  # one span of each document that is not yet at its end
         fits = np.searchsorted(sentences, sentences[current] + room, side="right") - 1
         reached = np.minimum(fits, ends[which])
         first.append(current)
@@ -64,7 +64,7 @@ def stretches(source: Documents, room: int) -> Stretches:
         current, which = reached[left], which[left]
     order = np.argsort(np.concatenate(first), kind="stable")
     begins, ends, owners = (np.concatenate(each)[order] for each in (first, stop, owner))
-    return Stretches(source.flat, sentences, begins, ends, owners, documents)
+    return Spans(source.flat, sentences, begins, ends, owners, documents)
 
 
 def _fitting(source: Documents, room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -77,25 +77,25 @@ def _fitting(source: Documents, room: int) -> tuple[NDArray[np.int64], NDArray[n
 
 
 class Layout(Protocol):
-    """How a row is made of a stretch."""
+    """How a row is made of a span."""
 
     marks: int  # special tokens in a row
-    least: int  # stretches without which there is nothing to learn
+    least: int  # spans without which there is nothing to learn
 
     def parts(
-        self, source: Stretches, ids: NDArray[np.int64], seed: int, step: int
+        self, source: Spans, ids: NDArray[np.int64], seed: int, step: int
     ) -> tuple[list[Parts], NDArray[np.int64] | None]:
         """The parts of each row, and whether the second follows the first, if there are two."""
 
 
 class SingleSpan:
-    """One stretch is one row: hidden tokens are all there is to learn."""
+    """One span is one row: masked tokens are all there is to learn."""
 
     marks = 2
     least = 1
 
     def parts(
-        self, source: Stretches, ids: NDArray[np.int64], seed: int, step: int
+        self, source: Spans, ids: NDArray[np.int64], seed: int, step: int
     ) -> tuple[list[Parts], None]:
         bounds = zip(source.first[ids].tolist(), source.stop[ids].tolist(), strict=True)
         begin = source.sentences
@@ -103,16 +103,16 @@ class SingleSpan:
 
 
 class SentencePairs:
-    """A stretch in two parts; in half of the rows the second is from elsewhere, as long.
+    """A span in two parts; in half of the rows the second is from elsewhere, as long.
 
-    Elsewhere is another document, or another stretch where there is one document only.
+    Elsewhere is another document, or another span where there is one document only.
     """
 
     marks = 3
     least = 2
 
     def parts(
-        self, source: Stretches, ids: NDArray[np.int64], seed: int, step: int
+        self, source: Spans, ids: NDArray[np.int64], seed: int, step: int
     ) -> tuple[list[Parts], NDArray[np.int64]]:
         cuts, elsewhere = (draws(len(ids), seed, step, each) for each in (CUT, ELSEWHERE))
         labels = (draws(len(ids), seed, step, TRUTH) >> np.uint64(63)).astype(np.int64)
@@ -123,19 +123,19 @@ class SentencePairs:
             start, stop = source.sentences[source.first[i]], source.sentences[source.stop[i]]
             middle = self._middle(source, i, cut)
             second = source.flat[middle:stop]
-            if label == OTHER:
+            if label == NOT_NEXT:
                 second = self._elsewhere(source, i, place, len(second))
             rows.append((source.flat[start:middle], second))
         return rows, labels
 
-    def _middle(self, source: Stretches, i: int, chance: int) -> int:
+    def _middle(self, source: Spans, i: int, chance: int) -> int:
         """Where the second part begins: at a sentence, or in the middle of the only one."""
         first, stop = int(source.first[i]), int(source.stop[i])
         if stop - first == 1:
             return int(source.sentences[first] + source.sentences[stop]) // 2
         return int(source.sentences[first + 1 + chance % (stop - first - 1)])
 
-    def _elsewhere(self, source: Stretches, i: int, chance: int, length: int) -> NDArray[np.int32]:
+    def _elsewhere(self, source: Spans, i: int, chance: int, length: int) -> NDArray[np.int32]:
         """About as many tokens from any sentence that is not near."""
         document = int(source.document[i])
         near = int(source.documents[document]), int(source.documents[document + 1])
@@ -151,18 +151,18 @@ class SentencePairs:
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """Rows with hidden tokens, padded on the right."""
+    """Rows with masked tokens, padded on the right."""
 
     tokens: NDArray[np.int64]  # (B, T) as shown
-    targets: NDArray[np.int64]  # (B, T) what was hidden; IGNORE elsewhere
+    targets: NDArray[np.int64]  # (B, T) the masked tokens; IGNORE elsewhere
     keep: NDArray[np.bool_]  # (B, T), True = a real token
     segments: NDArray[np.int64]  # (B, T), 1 = the second part and its [SEP]
-    labels: NDArray[np.int64] | None  # (B,) FOLLOWS or OTHER; none: no pairs
-    ids: NDArray[np.int64]  # (B,) which stretches these are
+    labels: NDArray[np.int64] | None  # (B,) IS_NEXT or NOT_NEXT; None: no pairs
+    ids: NDArray[np.int64]  # (B,) which spans these are
 
 
 class MaskedBatches:
-    """Batches of stretches with hidden tokens; `most` stretches, spread evenly, if that is set."""
+    """Batches of spans with masked tokens; with `limit`, only so many, evenly spread."""
 
     def __init__(
         self,
@@ -173,22 +173,22 @@ class MaskedBatches:
         seed: int,
         layout: Layout,
         masking: MaskingPolicy,
-        most: int | None = None,
+        limit: int | None = None,
     ) -> None:
         if batch < 1:
             raise ValueError(f"the batch is {batch}, but it must be at least 1")
         if length < layout.marks + 2:
             raise ValueError(f"the length is {length}, but a row needs at least {layout.marks + 2}")
-        self.source = stretches(documents, length - layout.marks)
-        # A single token has nothing beside it to find it from.
+        self.source = split_spans(documents, length - layout.marks)
+        # A single token has no context to predict it from.
         chosen = np.flatnonzero(self.source.lengths > 1)
         if len(chosen) < layout.least:
             raise ValueError(
                 f"the text has {len(documents.flat):,} tokens, which make {len(chosen)} rows, "
                 f"but at least {layout.least} are needed: give a longer text"
             )
-        if most is not None and most < len(chosen):
-            chosen = chosen[np.arange(most) * len(chosen) // most]
+        if limit is not None and limit < len(chosen):
+            chosen = chosen[np.arange(limit) * len(chosen) // limit]
         self.chosen = chosen
         self.tokenizer = tokenizer
         self.size = batch
@@ -199,17 +199,15 @@ class MaskedBatches:
         self._plan = lru_cache(maxsize=2)(
             lambda epoch: similar_lengths(lengths, batch, seed, epoch)
         )
-        draws(0, seed, 0)  # a bad seed is said now
+        draws(0, seed, 0)  # refuse a bad seed now
 
     @property
     def steps_per_epoch(self) -> int:
         return -(-len(self.chosen) // self.size)
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
-        """Which stretches are in the batch of this step: (B,)."""
-        if step < 0:
-            raise ValueError(f"the step is {step}, but steps are counted from 0")
-        epoch, place = divmod(step, self.steps_per_epoch)
+        """Which spans are in the batch of this step: (B,)."""
+        epoch, place = epoch_of(step, self.steps_per_epoch)
         return self.chosen[self._plan(epoch)[place]]
 
     def batch(self, step: int) -> MaskedBatch:

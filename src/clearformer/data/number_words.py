@@ -1,4 +1,4 @@
-"""Numbers in words, English and German, by the num2words package: pairs with an exact answer.
+"""Numbers in words, English and German: pairs with one exact answer (by num2words).
 
 All numbers below a thousand and 24,000 up to a million, small ones as often as large ones.
 Which of them are held back depends on the number alone, so no number is on two sides.

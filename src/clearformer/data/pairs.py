@@ -1,7 +1,7 @@
-"""Pairs: a source and a target for each row, as ids, in batches of similar length.
+"""Encoded source-target pairs, in batches of similar length.
 
-A source is closed by `end`; a target is opened by `start` where it goes in, and closed by `end`
-where it is to come out, so that the model learns where to stop.
+A source ends with `end`. A target begins with `start` as input of the decoder, and ends with `end`
+as its expected output, so that the model learns where to stop.
 
 Axes: B batch, S source tokens, T target tokens.
 """
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearformer.data.rows import IGNORE
-from clearformer.data.shuffle import draws, permutation
+from clearformer.data.shuffle import draws, epoch_of, permutation
 from clearformer.data.tables import Pairs
 from clearformer.text.tokenizer import Ids, Tokenizer
 
-ROWS, BATCHES = 0, 1  # purposes of chance
+ROWS, BATCHES = 0, 1  # random streams
 BUCKET = 2  # lengths that count as one
-TELLING = 100  # ids that tell one side from the other
+MAX_DISTINCTIVE = 100  # ids that distinguish one side from the other
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class PaddedPairs:
     """Pairs padded on the right to the longest of them, each side for itself."""
 
     source: NDArray[np.int64]  # (B, S)
-    target: NDArray[np.int64]  # (B, T), what goes in
-    targets: NDArray[np.int64]  # (B, T), what is to come out; IGNORE = padding
+    target: NDArray[np.int64]  # (B, T), decoder input
+    targets: NDArray[np.int64]  # (B, T), expected output; IGNORE = padding
     source_keep: NDArray[np.bool_]  # (B, S), True = a real token
     target_keep: NDArray[np.bool_]  # (B, T)
     ids: NDArray[np.int64]  # (B,) which pairs these are
@@ -85,7 +85,7 @@ class PairBatches:
     """
 
     def __init__(self, pairs: EncodedPairs, batch: int, tokens: int | None, seed: int) -> None:
-        draws(0, seed, 0)  # a bad seed is said now
+        draws(0, seed, 0)  # refuse a bad seed now
         self.pairs = pairs
         self.seed = seed
         self._buckets = -(-pairs.lengths // BUCKET)
@@ -98,9 +98,7 @@ class PairBatches:
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
         """Which pairs are in the batch of this step: (B,)."""
-        if step < 0:
-            raise ValueError(f"the step is {step}, but steps are counted from 0")
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, place = epoch_of(step, self.steps_per_epoch)
         if epoch != self._epoch:  # only a memory: the order depends on the epoch alone
             self._epoch, self._order = epoch, self._batches(epoch)
         return self._order[place]
@@ -161,6 +159,6 @@ def distinctive_tokens(pairs: EncodedPairs) -> tuple[tuple[int, ...], tuple[int,
 
     def own(one: Counter[int], other: Counter[int]) -> tuple[int, ...]:
         ids = [each for each in one if one[each] > 20 * other[each]]
-        return tuple(sorted(ids, key=lambda each: (-one[each], each))[:TELLING])
+        return tuple(sorted(ids, key=lambda each: (-one[each], each))[:MAX_DISTINCTIVE])
 
     return own(*sides), own(*reversed(sides))

@@ -1,4 +1,4 @@
-"""Pairs of one's own: two files that match line by line, or a table of two columns."""
+"""Reads source-target pairs: two parallel files, or a table of two columns."""
 
 from collections.abc import Sequence
 from pathlib import Path

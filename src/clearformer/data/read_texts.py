@@ -1,4 +1,4 @@
-"""Texts to work on, one by one: the lines of a file or of standard input, or a table's column."""
+"""Reads texts one by one: lines of a file or of standard input, or a table's column."""
 
 import os
 from collections.abc import Iterator

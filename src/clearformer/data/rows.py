@@ -1,4 +1,4 @@
-"""Rows: many texts of different lengths, each with a label, and batches of them.
+"""Labelled texts of different lengths, and batches of them.
 
 Axes: B batch, T tokens.
 """
@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clearformer.data.shuffle import draws, permutation
+from clearformer.data.shuffle import draws, epoch_of, permutation
 from clearformer.data.tables import Table
 from clearformer.text.tokenizer import Tokenizer
 
@@ -20,7 +20,7 @@ IGNORE = -100  # the label of a row that has none, as in core.heads
 POOL = 64  # batches that are sorted by length together
 WIDTHS = 8  # a batch is a multiple of this wide, or as wide as a row may be; short ones are exact
 SHORT = 32
-ROWS, BATCHES = 0, 1  # purposes of chance
+ROWS, BATCHES = 0, 1  # random streams
 
 Cut = Literal["head", "tail", "ends"]  # what is kept of a text that is too long
 
@@ -128,7 +128,7 @@ class RowBatches:
         if batch < 1:
             raise ValueError(f"the batch is {batch}, but it must be at least 1")
         _require_room(rows, length, cut)
-        draws(0, seed, 0)  # a bad seed is said now
+        draws(0, seed, 0)  # refuse a bad seed now
         self.rows = rows
         self.size = batch
         self.seed = seed
@@ -150,9 +150,7 @@ class RowBatches:
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
         """Which rows are in the batch of this step: (B,)."""
-        if step < 0:
-            raise ValueError(f"the step is {step}, but steps are counted from 0")
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, place = epoch_of(step, self.steps_per_epoch)
         return self._plan(epoch)[place]
 
     def batch(self, step: int) -> RowBatch:

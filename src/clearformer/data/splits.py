@@ -1,4 +1,4 @@
-"""What is held back to evaluate on: always the same part, and never seen in training."""
+"""Deterministic splits into training and validation data."""
 
 import hashlib
 from collections import defaultdict

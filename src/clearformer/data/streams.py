@@ -1,4 +1,4 @@
-"""Batches out of one long row of tokens, as a pure function of (seed, step).
+"""Batches from one long stream of tokens, as a pure function of (seed, step).
 
 Axes: B batch, T tokens.
 """
@@ -10,11 +10,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from clearformer.data.shuffle import draws, permutation
+from clearformer.data.shuffle import draws, epoch_of, permutation
 from clearformer.data.tokens import Tokens
 
 IGNORE = -100  # the target of a place that has none, as in core.heads
-ORDER, OFFSET = 0, 1  # purposes of chance
+ORDER, OFFSET = 0, 1  # random streams
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,22 @@ class StreamBatch:
     starts: NDArray[np.int64]  # (B,) where each row begins in the stream
 
 
-class StreamBatches:
-    """Windows of `length` tokens, each once per epoch, in an order of its own for each epoch.
+def _require_positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"the {name} is {value}, but it must be at least 1")
 
-    An epoch cuts the stream at an offset of its own, so that a model does not always meet the
-    same beginnings; windows never overlap. Every batch is full: one may end an epoch and begin
+
+class StreamBatches:
+    """Windows of `length` tokens, each once per epoch, in a random order.
+
+    Every epoch splits the stream at a random offset, so that windows do not always begin at the
+    same places; windows never overlap. Every batch is full: one may end an epoch and begin
     the next, so sample number `step * batch + row` alone says where it is.
     """
 
     def __init__(self, tokens: Tokens, length: int, batch: int, seed: int) -> None:
-        for name, value in (("length", length), ("batch", batch)):
-            if value < 1:
-                raise ValueError(f"the {name} is {value}, but it must be at least 1")
+        _require_positive(length=length, batch=batch)
         if len(tokens) <= length:
             raise ValueError(
                 f"the text has {len(tokens):,} tokens, but a context of {length} needs "
@@ -49,7 +53,7 @@ class StreamBatches:
         self.seed = seed
         # One window less than fit, so that any offset below `length` leaves them all whole.
         self.windows = max(1, len(tokens) // length - 1)
-        draws(0, seed, 0)  # a bad seed is said now
+        draws(0, seed, 0)  # refuse a bad seed now
         # A batch reaches over two epochs at most, unless there are very few windows.
         self._epoch = lru_cache(maxsize=2)(self._cut)
 
@@ -83,17 +87,15 @@ class StreamBatches:
 
 
 class SegmentBatches:
-    """Segments of `length` tokens that go on: row i of a batch continues row i of the one before.
+    """Consecutive segments of `length` tokens: row i of a batch continues row i of the last.
 
-    The text is cut into as many stretches as a batch has rows, and each row reads its own from
-    the beginning to the end, an epoch after the other. An epoch begins at an offset of its own,
-    so that segments are not always cut at the same places; what was remembered ends with it.
+    The text is split into as many streams as a batch has rows, and each row reads its stream from
+    beginning to end in every epoch. An epoch begins at a random offset, so that segments do not
+    always begin at the same places; the memory ends with the epoch.
     """
 
     def __init__(self, tokens: Tokens, length: int, batch: int, seed: int) -> None:
-        for name, value in (("length", length), ("batch", batch)):
-            if value < 1:
-                raise ValueError(f"the {name} is {value}, but it must be at least 1")
+        _require_positive(length=length, batch=batch)
         if len(tokens) <= length * batch:
             raise ValueError(
                 f"the text has {len(tokens):,} tokens, but {batch} streams of segments of {length} "
@@ -107,7 +109,7 @@ class SegmentBatches:
         self.stretch = (len(tokens) - 1) // batch  # tokens that a row reads in an epoch
         # One segment less than fit, so that an offset leaves them all whole, if there are two.
         self.steps_per_epoch = max(1, self.stretch // length - 1)
-        draws(0, seed, 0)  # a bad seed is said now
+        draws(0, seed, 0)  # refuse a bad seed now
 
     def fresh(self, step: int) -> bool:
         """Whether the rows of this step continue nothing."""
@@ -115,9 +117,7 @@ class SegmentBatches:
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
         """Where each row of the batch begins in the text: (B,)."""
-        if step < 0:
-            raise ValueError(f"the step is {step}, but steps are counted from 0")
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, place = epoch_of(step, self.steps_per_epoch)
         slack = self.stretch - self.steps_per_epoch * self.length
         offset = int(draws(1, self.seed, epoch, OFFSET)[0] % np.uint64(slack + 1))
         return offset + place * self.length + self.stretch * np.arange(self.size)

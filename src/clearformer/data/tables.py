@@ -1,4 +1,4 @@
-"""Tables of one's own: texts with labels, from .csv, .tsv, .jsonl and .json, packed or not."""
+"""Reads tables of texts with labels: .csv, .tsv, .jsonl and .json, also with .gz."""
 
 import contextlib
 import csv

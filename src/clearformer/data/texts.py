@@ -1,8 +1,8 @@
-"""A text: bytes that can be read again from the start, and never all have to be in memory.
+"""TextSource: a text of any size as a stream of bytes that can be read repeatedly.
 
-It may be one file or a thousand, packed or not, or a part of them; whoever reads it sees one
-stream. What it is (its size and sha256) is found by reading it once. A date tells nothing: a
-copy may keep it, and a tool may set it.
+It may be one file or many, compressed or not, or a part of them; the reader sees one stream. Its
+fingerprint (size and sha256) is computed by reading it once. File dates are not used: a copy may
+keep them, and a tool may set them.
 """
 
 import hashlib

@@ -1,11 +1,11 @@
-"""Token files: a text encoded once, then mapped into memory, whatever its size.
+"""Token files: a text encoded once, then memory-mapped.
 
-Beside `NAME.bin` (the ids, little endian, as small as the vocabulary allows) lies `NAME.json`,
-which says what they are. A token file is known by the sha256 of its text and of its tokenizer,
-never by the name or the date of a file: the text is read again at every start.
+`NAME.bin` holds the ids (little endian, the smallest integer type that fits the vocabulary) and
+`NAME.json` describes them. A token file is identified by the sha256 of its text and of its
+tokenizer, never by a file name or date: the text is read again at every start.
 
-Both files are checked when they are opened. Reading a mapped file that was cut meanwhile would
-end the process without a word (SIGBUS), so its size is asked for again before every read.
+Both files are checked when they are opened. Reading a mapped file that was truncated meanwhile
+would kill the process (SIGBUS), so its size is checked before every read.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Tables written by the ending of their name: .csv, .tsv, .jsonl and .json."""
+"""Writes tables as .csv, .tsv, .jsonl or .json, by the file extension."""
 
 import csv
 import io

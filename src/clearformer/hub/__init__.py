@@ -1,1 +1,1 @@
-"""Checkpoints of other tools, in and out: one reversible table of names for each family."""
+"""Checkpoints of other tools: import and export, one reversible table of names per family."""

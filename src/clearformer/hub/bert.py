@@ -1,4 +1,4 @@
-"""BERT: its names and settings, for each of the heads that it is published with."""
+"""BERT: names and settings, for each of its published heads."""
 
 from __future__ import annotations
 
@@ -24,45 +24,52 @@ from clearformer.config import (
 )
 from clearformer.hub import heads
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name, norm_epsilon
-from clearformer.hub.tensor_names import PROJECTIONS, Row
+from clearformer.hub.hf_config import (
+    ACTIVATIONS,
+    SIZE_KEYS,
+    HFConfig,
+    hf_activation,
+    norm_epsilon,
+    write_sizes,
+)
+from clearformer.hub.tensor_names import QKV, Rename
 
 OURS, THEIRS = "stack.blocks.{}.", "bert.encoder.layer.{}."
 SELF = THEIRS + "attention.self."
 
-ROWS = (
-    Row("embedding.token.weight", "bert.embeddings.word_embeddings.weight"),
-    Row("embedding.position.table.weight", "bert.embeddings.position_embeddings.weight"),
-    Row("embedding.segment.weight", "bert.embeddings.token_type_embeddings.weight"),
-    Row("embedding.norm.{}", "bert.embeddings.LayerNorm.{}"),
-    Row(
+RENAMES = (
+    Rename("embedding.token.weight", "bert.embeddings.word_embeddings.weight"),
+    Rename("embedding.position.table.weight", "bert.embeddings.position_embeddings.weight"),
+    Rename("embedding.segment.weight", "bert.embeddings.token_type_embeddings.weight"),
+    Rename("embedding.norm.{}", "bert.embeddings.LayerNorm.{}"),
+    Rename(
         OURS + "attention.project.{}",
         (SELF + "query.{}", SELF + "key.{}", SELF + "value.{}"),
-        PROJECTIONS,
+        QKV,
     ),
-    Row(OURS + "attention.output.{}", THEIRS + "attention.output.dense.{}"),
-    Row(OURS + "attention_norm.{}", THEIRS + "attention.output.LayerNorm.{}"),
-    Row(OURS + "feed_forward.up.{}", THEIRS + "intermediate.dense.{}"),
-    Row(OURS + "feed_forward.down.{}", THEIRS + "output.dense.{}"),
-    Row(OURS + "feed_forward_norm.{}", THEIRS + "output.LayerNorm.{}"),
-    # Pretraining: hidden tokens and next sentence.
-    Row("head.masked.transform.{}", "cls.predictions.transform.dense.{}"),
-    Row("head.masked.norm.{}", "cls.predictions.transform.LayerNorm.{}"),
-    Row("head.masked.project.weight", "cls.predictions.decoder.weight"),
-    Row("head.masked.project.bias", "cls.predictions.bias"),
-    Row("head.sentence.pool.transform.{}", "bert.pooler.dense.{}"),
-    Row("head.sentence.project.{}", "cls.seq_relationship.{}"),
+    Rename(OURS + "attention.output.{}", THEIRS + "attention.output.dense.{}"),
+    Rename(OURS + "attention_norm.{}", THEIRS + "attention.output.LayerNorm.{}"),
+    Rename(OURS + "feed_forward.up.{}", THEIRS + "intermediate.dense.{}"),
+    Rename(OURS + "feed_forward.down.{}", THEIRS + "output.dense.{}"),
+    Rename(OURS + "feed_forward_norm.{}", THEIRS + "output.LayerNorm.{}"),
+    # Pretraining: masked tokens and next sentence.
+    Rename("head.masked.transform.{}", "cls.predictions.transform.dense.{}"),
+    Rename("head.masked.norm.{}", "cls.predictions.transform.LayerNorm.{}"),
+    Rename("head.masked.project.weight", "cls.predictions.decoder.weight"),
+    Rename("head.masked.project.bias", "cls.predictions.bias"),
+    Rename("head.sentence.pool.transform.{}", "bert.pooler.dense.{}"),
+    Rename("head.sentence.project.{}", "cls.seq_relationship.{}"),
     # Features and a classifier, both on the pooled first token.
-    Row("head.pool.transform.{}", "bert.pooler.dense.{}"),
-    # Hidden tokens alone; after the two before, which are about the same places.
-    Row("head.transform.{}", "cls.predictions.transform.dense.{}"),
-    Row("head.norm.{}", "cls.predictions.transform.LayerNorm.{}"),
+    Rename("head.pool.transform.{}", "bert.pooler.dense.{}"),
+    # Masked tokens only; after Pretraining, whose names match first.
+    Rename("head.transform.{}", "cls.predictions.transform.dense.{}"),
+    Rename("head.norm.{}", "cls.predictions.transform.LayerNorm.{}"),
 )
 MASKED = (
-    Row("head.project.weight", "cls.predictions.decoder.weight"),
-    Row("head.project.bias", "cls.predictions.bias"),
+    Rename("head.project.weight", "cls.predictions.decoder.weight"),
+    Rename("head.project.bias", "cls.predictions.bias"),
 )
-PROJECTS: dict[type[Head], str] = {  # what we call `head.project` in all the other heads
+PROJECT_NAMES: dict[type[Head], str] = {  # what `head.project` is called in the other heads
     Classifier: "classifier.{}",
     TokenClassifier: "classifier.{}",
     MultipleChoice: "classifier.{}",
@@ -82,26 +89,21 @@ ARCHITECTURES: dict[str, type[Head]] = {
 EPSILON = 1e-12
 
 
-def read(settings: Settings, names: Collection[str]) -> ModelConfig:
-    settings.only("position_embedding_type", "absolute")
+def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
+    settings.require("position_embedding_type", "absolute")
     norm = LayerNorm(epsilon=settings.number("layer_norm_eps", EPSILON))
     dropout = settings.number("hidden_dropout_prob", 0.1)
     config = ModelConfig(
         name="bert",
-        vocabulary=settings.whole("vocab_size", limits.MAX_VOCABULARY),
-        length=settings.whole("max_position_embeddings", limits.MAX_LENGTH),
-        layers=settings.whole("num_hidden_layers", limits.MAX_LAYERS),
-        width=settings.whole("hidden_size", limits.MAX_WIDTH),
-        heads=settings.whole("num_attention_heads", limits.MAX_HEADS),
-        hidden=settings.whole("intermediate_size", limits.MAX_HIDDEN),
+        **settings.sizes(SIZE_KEYS),
         residual="post",
-        activation=settings.choice("hidden_act", ACTIVATIONS, "gelu"),  # type: ignore[arg-type]
+        activation=settings.choice("hidden_act", ACTIVATIONS, "gelu"),
         position=Learned(),
         patterns=(Full(),),
         head=_head(settings, names),
         norm=norm,
         embedding_norm=norm,
-        segments=settings.whole("type_vocab_size", limits.MAX_SEGMENTS, 2),
+        segments=settings.integer("type_vocab_size", limits.MAX_SEGMENTS, 2),
         dropout=Dropout(
             embedding=dropout,
             attention=settings.number("attention_probs_dropout_prob", 0.1),
@@ -109,12 +111,12 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         ),
         init="normal",
     )
-    settings.close({"tie_word_embeddings"})
+    settings.finish({"tie_word_embeddings"})
     return config
 
 
-def _head(settings: Settings, names: Collection[str]) -> Head:
-    """By the architecture; then by the tensors, since many a checkpoint has more than it says."""
+def _head(settings: HFConfig, names: Collection[str]) -> Head:
+    """By the architecture, then by the tensors: many checkpoints have more than they say."""
     named = heads.architecture(settings) or "BertModel"
     if named not in ARCHITECTURES:
         settings.refuse("architectures", named, f"known: {', '.join(ARCHITECTURES)}")
@@ -126,48 +128,43 @@ def _head(settings: Settings, names: Collection[str]) -> Head:
     if kind is Features:
         return Features(pool="pooler" if "bert.pooler.dense.weight" in names else "mean")
     if kind in (MaskedToken, Pretraining):
-        settings.only("tie_word_embeddings", True)
+        settings.require("tie_word_embeddings", True)
         return Pretraining() if "cls.seq_relationship.weight" in names else kind()
     return kind()
 
 
-def write(config: ModelConfig) -> dict[str, Any]:
+def write_config(config: ModelConfig) -> dict[str, Any]:
     names_of = {head: name for name, head in ARCHITECTURES.items()}
     settings: dict[str, Any] = {
         "model_type": "bert",
         "architectures": [names_of.get(type(config.head), "BertModel")],
-        "vocab_size": config.vocabulary,
-        "max_position_embeddings": config.length,
-        "num_hidden_layers": config.layers,
-        "hidden_size": config.width,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden,
-        "hidden_act": activation_name(config.activation, "gelu"),
+        **write_sizes(config, SIZE_KEYS),
+        "hidden_act": hf_activation(config.activation, "gelu"),
         "layer_norm_eps": norm_epsilon(config.norm),
         "type_vocab_size": config.segments or 1,
         "hidden_dropout_prob": config.dropout.residual,
         "attention_probs_dropout_prob": config.dropout.attention,
     }
-    return settings | heads.written_classes(config.head)
+    return settings | heads.write_classes(config.head)
 
 
-def rows(config: ModelConfig) -> tuple[Row, ...]:
-    """The table; what we call `head.project` depends on the head."""
-    theirs = PROJECTS.get(type(config.head))
-    return ROWS + (MASKED if theirs is None else (Row("head.project.{}", theirs),))
+def renames(config: ModelConfig) -> tuple[Rename, ...]:
+    """The table of names; what `head.project` is called depends on the head."""
+    theirs = PROJECT_NAMES.get(type(config.head))
+    return RENAMES + (MASKED if theirs is None else (Rename("head.project.{}", theirs),))
 
 
 BERT = Family(
     name="bert",
     model_types=("bert",),
     prefix="bert.",
-    rows=rows,
-    read=read,
-    write=write,
+    renames=renames,
+    read_config=read_config,
+    write_config=write_config,
     heads=r"cls\.|classifier\.|qa_outputs\.",
     buffers=r"bert\.embeddings\.(position_ids|token_type_ids)",
     unused=r"cls\..*|classifier\..*|qa_outputs\..*|bert\.pooler\..*",
-    # TensorFlow's names, which the first published files still have.
-    renames={".gamma": ".weight", ".beta": ".bias"},
+    # TensorFlow's names, which the first published files have.
+    old_suffixes={".gamma": ".weight", ".beta": ".bias"},
     aliases={"cls.predictions.decoder.bias": "cls.predictions.bias"},
 )

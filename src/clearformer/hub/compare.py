@@ -1,4 +1,4 @@
-"""Whether two models are one: the same logits, then the same fifty greedy tokens."""
+"""Compares an exported model with the original: logits, then fifty greedy tokens."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from clearformer.generate.translate import decode
 from clearformer.hub.importing import import_checkpoint
 from clearformer.inference.modes import evaluating
 
-GREEDY = 50  # tokens that must come out alike
-MOST_LIKELY = Sampling(temperature=0)
-NEAR = 1e-5
+GREEDY_TOKENS = 50  # tokens that must be equal
+GREEDY_SAMPLING = Sampling(temperature=0)
+TOLERANCE = 1e-5
 
 Model = Transformer | Seq2Seq
 
 
 def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, int]:
-    """Open what was written and let both speak; ValueError if they do not agree."""
-    again = import_checkpoint(path).model()
+    """Import what was written and compare; ValueError if logits or tokens differ."""
+    copy = import_checkpoint(path).model()
     with evaluating(model):
-        apart = difference(model, again, config)
-        if not apart <= NEAR:
+        distance = difference(model, copy, config)
+        if not distance <= TOLERANCE:
             raise ValueError(
-                f"what was written to {path} gives other logits (by {apart:.2g}): nothing is "
+                f"what was written to {path} gives other logits (by {distance:.2g}): nothing is "
                 f"kept; please report this"
             )
-        return apart, _same_tokens(model, again, config, path)
+        return distance, _same_tokens(model, copy, config, path)
 
 
-def difference(model: Model, again: Model, config: AnyModelConfig) -> float:
-    """The largest between two models' logits of a few tokens of chance, padding included."""
+def difference(model: Model, copy: Model, config: AnyModelConfig) -> float:
+    """The largest difference between two models' logits on random tokens with padding."""
     tokens, keep = _example(config)
     device = next(iter(model.state_dict().values())).device
     with torch.inference_mode():
         before = _logits(model, tokens.to(device), keep.to(device))
-        after = _logits(again, tokens, keep)
+        after = _logits(copy, tokens, keep)
     pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (before, after)), strict=True)
     return max(float((one.float().cpu() - other).abs().max()) for one, other in pairs)
 
 
 def _example(config: AnyModelConfig) -> tuple[Tensor, Tensor]:
-    """Two rows of chance, one of them padded: tokens and keep, each (B, T)."""
+    """Two random rows, one of them padded: tokens and keep, each (B, T)."""
     generator = torch.Generator().manual_seed(0)
     length = min(config.length, 16)
     tokens = torch.randint(config.vocabulary, (2, length), generator=generator)
@@ -63,8 +63,8 @@ def _logits(model: Model, tokens: Tensor, keep: Tensor) -> Any:
     return model(tokens, keep)
 
 
-def _same_tokens(model: Model, again: Model, config: AnyModelConfig, path: Path) -> int:
-    texts = [_greedy(each, config) for each in (model, again)]
+def _same_tokens(model: Model, copy: Model, config: AnyModelConfig, path: Path) -> int:
+    texts = [_greedy(each, config) for each in (model, copy)]
     if texts[0] != texts[1]:
         raise ValueError(
             f"what was written to {path} goes on with other tokens: nothing is kept; please report "
@@ -74,15 +74,15 @@ def _same_tokens(model: Model, again: Model, config: AnyModelConfig, path: Path)
 
 
 def _greedy(model: Model, config: AnyModelConfig) -> list[int]:
-    """What a model writes; nothing if it is none that writes."""
+    """The greedy tokens of a model; empty if it does not generate."""
     if isinstance(model, Seq2Seq):
         assert isinstance(config, Seq2SeqConfig)
         if config.marks is None:
             return []
         rows = _example(config)[0].tolist()
-        found = decode(model, config, rows, Beam(width=1), GREEDY)
-        return [token for several in found for token in several[0].tokens]
+        hypotheses = decode(model, config, rows, Beam(width=1), GREEDY_TOKENS)
+        return [token for several in hypotheses for token in several[0].tokens]
     if not isinstance(config.head, NextToken) or config.past is None:
         return []
-    drawn = stream(LanguageModel(model, config), [0], MOST_LIKELY, max_tokens=GREEDY)
+    drawn = stream(LanguageModel(model, config), [0], GREEDY_SAMPLING, max_tokens=GREEDY_TOKENS)
     return [token.id for token in drawn]

@@ -1,5 +1,4 @@
-"""Which tokens end a text: a checkpoint tells their numbers, in one of two files, beside how its
-makers write."""
+"""End-of-text tokens of a checkpoint, from config.json or generation_config.json."""
 
 from __future__ import annotations
 
@@ -9,42 +8,50 @@ from typing import Any
 
 from clearformer.config import ModelConfig, NextToken
 from clearformer.hub import generation_defaults
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import HFConfig
 from clearformer.safe_json import read_json
 
-GENERATION = "generation_config.json"
-NAME = "eos_token_id"
+GENERATION_CONFIG = "generation_config.json"
+KEY = "eos_token_id"
 
 
-def gather(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
-    """The settings; where there is a file about writing, what config.json says of it is old."""
-    path = folder / GENERATION
+def read_generation_config(folder: Path) -> dict[str, Any] | None:
+    """The object in generation_config.json; None if there is no such file."""
+    path = folder / GENERATION_CONFIG
     if not path.exists():
-        return data
-    beside = read_json(path)
-    if not isinstance(beside, dict):
+        return None
+    data = read_json(path)
+    if not isinstance(data, dict):
         raise ValueError(f"{path} is no object")
-    about = {NAME, *generation_defaults.NAMES}
+    return data
+
+
+def merge_files(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
+    """config.json, with the generation settings of generation_config.json if there is one."""
+    generation = read_generation_config(folder)
+    if generation is None:
+        return data
+    keys = {KEY, *generation_defaults.NAMES}
     return {
-        **{name: value for name, value in data.items() if name not in about},
-        **{name: value for name, value in beside.items() if name in about},
-        NAME: beside.get(NAME),
+        **{name: value for name, value in data.items() if name not in keys},
+        **{name: value for name, value in generation.items() if name in keys},
+        KEY: generation.get(KEY),
     }
 
 
-def read(settings: Settings, vocabulary: int, silent: Collection[int] = ()) -> tuple[int, ...]:
-    """One number, several or none; `silent` are those that hold where nothing is said at all."""
-    said = settings.anything(NAME) if NAME in settings.data else list(silent)
-    found = said if isinstance(said, list) else [] if said is None else [said]
-    if any(type(each) is not int or each < 0 for each in found):
-        settings.refuse(NAME, said, "it must be the number of a token, or a list of numbers")
-    # Numbers that no token has are left over from a larger model, and end nothing.
-    return tuple(dict.fromkeys(each for each in found if each < vocabulary))
+def read_eos(settings: HFConfig, vocabulary: int, default: Collection[int] = ()) -> tuple[int, ...]:
+    """The ids that end a text: one, several or none; `default` if the key is absent."""
+    value = settings.get(KEY) if KEY in settings.data else list(default)
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if any(type(each) is not int or each < 0 for each in ids):
+        settings.refuse(KEY, value, "it must be the number of a token, or a list of numbers")
+    # Ids outside the vocabulary are left over from a larger model.
+    return tuple(dict.fromkeys(each for each in ids if each < vocabulary))
 
 
-def written(config: ModelConfig) -> dict[str, Any]:
-    """As config.json has it; nothing, and so the tokenizer's word, where no number is known."""
+def write_eos(config: ModelConfig) -> dict[str, Any]:
+    """The entry for config.json; none if unknown, so that the tokenizer decides."""
     head = config.head
     if not isinstance(head, NextToken) or head.ends is None:
         return {}
-    return {NAME: head.ends[0] if len(head.ends) == 1 else list(head.ends) or None}
+    return {KEY: head.ends[0] if len(head.ends) == 1 else list(head.ends) or None}

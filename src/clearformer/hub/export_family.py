@@ -1,5 +1,6 @@
-"""Which family's form fits a model: found by trying. Settings are written and read again, and
-what comes back must be the same model.
+"""Chooses the family for an export by trial: a config is written and read again.
+
+What comes back must describe the same model.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from clearformer.config import (
     TokenClassifier,
     to_json,
 )
-from clearformer.hub import tensor_names
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.registry import FAMILIES
+from clearformer.hub.tensor_names import their_names
 
-# What says nothing about the function a model computes.
-BESIDE = {"name", "init", "dropout", "past", "sides"}
+# Fields that do not change the function of a model.
+NOT_COMPARED = {"name", "init", "dropout", "past", "sides"}
 
 
-def fitting(
+def choose_family(
     config: ModelConfig, tensors: Mapping[str, Tensor] = MappingProxyType({})
 ) -> tuple[Family, ModelConfig, dict[str, Tensor], dict[str, Any]]:
-    """The family that can express a model, config and tensors in its form, and its settings."""
+    """A family that can express the model; config and tensors in its form; its config.json."""
     families = [family for family in FAMILIES if family.shape is type(config)]
-    tried = [Fit(family, *family.reform(config, tensors)) for family in families]
-    nearest = min(tried, key=lambda fit: (fit.far, len(fit.differences)))
+    fits = [Fit(family, *family.to_family_form(config, tensors)) for family in families]
+    nearest = min(fits, key=lambda fit: (fit.distance, len(fit.differences)))
     if nearest.differences:
         shown = "; ".join(nearest.differences[:3])
         raise ValueError(
@@ -47,46 +48,46 @@ def fitting(
 
 
 class Fit:
-    """What would be lost by writing a config as a family does and reading it again."""
+    """What is lost if a config is written as a family does and read again."""
 
     def __init__(self, family: Family, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
         self.family, self.config, self.tensors = family, config, tensors
-        self.settings = family.write(config)
-        rows = family.rows(config)
-        there: set[str] = set()
+        self.settings = family.write_config(config)
+        renames = family.renames(config)
+        names: set[str] = set()
         nameless = []
         for name, _ in outline(config).named_parameters():
             try:
-                there.update(tensor_names.find(rows, name)[0])
+                names.update(their_names(renames, name)[0])
             except KeyError:
                 nameless.append(name)
         try:
-            again = family.read(Settings(self.settings, "config.json"), there)
+            again = family.read_config(HFConfig(self.settings, "config.json"), names)
         except ValueError as problem:
-            self.far, self.differences = 2, [str(problem)]
+            self.distance, self.differences = 2, [str(problem)]
             return
-        # Another kind of head is never near, however few numbers differ.
-        self.far = int(type(again.head) is not type(config.head))
-        before, after = to_json(_plain(config)), to_json(_plain(again))
+        # Another kind of head is worse than any number of other differences.
+        self.distance = int(type(again.head) is not type(config.head))
+        before, after = to_json(_normalized(config)), to_json(_normalized(again))
         self.differences = [
             f"its {name} is {_shown(after[name])} and not {_shown(before[name])}"
-            for name in fields_of(config)
+            for name in compared_fields(config)
             if before[name] != after[name]
         ]
         if nameless and not self.differences:
             self.differences = [f"it has no {nameless[0]}"]
 
 
-def fields_of(config: ModelConfig) -> list[str]:
-    return [each.name for each in fields(config) if each.name not in BESIDE]
+def compared_fields(config: ModelConfig) -> list[str]:
+    return [each.name for each in fields(config) if each.name not in NOT_COMPARED]
 
 
-def _plain(config: ModelConfig) -> ModelConfig:
-    """Two ways of writing one thing, as one."""
+def _normalized(config: ModelConfig) -> ModelConfig:
+    """One form for equivalent configs."""
     head = config.head
     if isinstance(head, Classifier | TokenClassifier) and head.names is None:
         head = replace(head, names=tuple(f"LABEL_{i}" for i in range(head.classes)))
-    if isinstance(head, NextToken):  # what ends a text is no part of the function
+    if isinstance(head, NextToken):  # the eos tokens do not change the function
         head = replace(head, ends=None)
     if isinstance(config, Seq2SeqConfig):
         config = replace(config, rules=config.target_rules)
@@ -94,7 +95,7 @@ def _plain(config: ModelConfig) -> ModelConfig:
 
 
 def _shown(value: Any) -> str:
-    """A value of a config in a few words."""
+    """A value of a config for a message."""
     match value:
         case list():
             return ", ".join(map(_shown, value))

@@ -1,7 +1,7 @@
-"""A model of ours as others open it: a Hugging Face folder, or one safetensors file.
+"""Exports a model as a Hugging Face folder, or as one safetensors file.
 
-What was written is opened again by our own importer and compared, logits first and then fifty
-greedy tokens, before it gets its name.
+What was written is imported again and compared (logits, then fifty greedy tokens) before it gets
+its final name.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clearformer.config import AnyModelConfig, ModelConfig, Seq2SeqConfig, to_json
-from clearformer.hub import tensor_names
 from clearformer.hub.compare import Model, compare
-from clearformer.hub.export_family import fitting
+from clearformer.hub.export_family import choose_family
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import Settings
-from clearformer.hub.importing import OWN
+from clearformer.hub.hf_config import HFConfig
+from clearformer.hub.importing import METADATA_KEY
 from clearformer.hub.safetensors_files import WEIGHTS
+from clearformer.hub.tensor_names import their_names
 from clearformer.hub.tokenizer_files import write_tokenizer
-from clearformer.hub.write_run import whole_or_nothing, write_json
+from clearformer.hub.write_run import atomic_folder, require_unused, write_json
 from clearformer.runs import state
 from clearformer.text import Tokenizer
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how it was found to agree."""
+    """What was written, and how it compares with the original."""
 
     path: Path
-    form: str  # an architecture of theirs, or safetensors
-    difference: float  # the largest between logits before and after
-    tokens: int  # greedy tokens that came out alike; 0 of a model that generates none
+    form: str  # an architecture of transformers, or safetensors
+    difference: float  # largest difference of logits
+    tokens: int  # equal greedy tokens; 0 if the model does not generate
     notes: tuple[str, ...] = ()
 
 
 def to_huggingface(
     model: Model, config: AnyModelConfig, tokenizer: Tokenizer, out: Path
 ) -> Exported:
-    """A folder that `AutoModel` and `AutoTokenizer` open."""
-    require_free(out)
-    family, config, tensors, settings = fitting(config, state.weights(model))
-    rows = family.rows(config)
+    """Write a folder that `AutoModel` and `AutoTokenizer` open."""
+    require_unused(out)
+    family, config, tensors, settings = choose_family(config, state.weights(model))
+    renames = family.renames(config)
     theirs: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        found, layout = tensor_names.find(rows, name)
-        cut = layout.cut(tensor.float().cpu(), config)
-        theirs |= {each: part.contiguous() for each, part in zip(found, cut, strict=True)}
-    with whole_or_nothing(out) as folder:
+        names, layout = their_names(renames, name)
+        parts = layout.split(tensor.float().cpu(), config)
+        theirs |= {each: part.contiguous() for each, part in zip(names, parts, strict=True)}
+    with atomic_folder(out) as folder:
         marks = config.marks if isinstance(config, Seq2SeqConfig) else None
         ids = write_tokenizer(tokenizer, folder, config.length, marks)
         write_json(folder / "config.json", {**ids, **settings, "dtype": "float32"})
@@ -61,27 +61,26 @@ def to_huggingface(
         if generation is not None:
             write_json(folder / "generation_config.json", generation)
         save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
-        _open_mode(folder / WEIGHTS)
+        _apply_umask(folder / WEIGHTS)
         difference, tokens = compare(model, folder, config)
-    return Exported(
-        out, settings["architectures"][0], difference, tokens, _unsaid(config, family, settings)
-    )
+    notes = _notes(config, family, settings)
+    return Exported(out, settings["architectures"][0], difference, tokens, notes)
 
 
 def to_safetensors(
     model: Model, config: AnyModelConfig, tokenizer: Tokenizer, out: Path
 ) -> Exported:
-    """One file under our own names, with config and tokenizer in it."""
+    """Write one file with our names, and config and tokenizer in its metadata."""
     if out.suffix != ".safetensors":
         raise ValueError(f"{out} must end in .safetensors")
-    require_free(out)
-    about = {"model": to_json(config), "tokenizer": tokenizer.to_json()}
+    require_unused(out)
+    metadata = {"model": to_json(config), "tokenizer": tokenizer.to_json()}
     tensors = {name: t.float().cpu().contiguous() for name, t in state.weights(model).items()}
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.stem}-{os.getpid()}.safetensors")
     try:
-        save_file(tensors, temporary, metadata={OWN: json.dumps(about), "format": "pt"})
-        _open_mode(temporary)
+        save_file(tensors, temporary, metadata={METADATA_KEY: json.dumps(metadata), "format": "pt"})
+        _apply_umask(temporary)
         difference, tokens = compare(model, temporary, config)
         temporary.rename(out)
     finally:
@@ -89,10 +88,10 @@ def to_safetensors(
     return Exported(out, "safetensors", difference, tokens)
 
 
-def _unsaid(config: ModelConfig, family: Family, settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(config: ModelConfig, family: Family, settings: Mapping[str, Any]) -> tuple[str, ...]:
     notes = []
-    if family.read(Settings(settings, "config.json"), ()).dropout != config.dropout:
-        notes.append("its dropout in training cannot be told there; outputs do not depend on it")
+    if family.read_config(HFConfig(settings, "config.json"), ()).dropout != config.dropout:
+        notes.append("its dropout cannot be expressed there; outputs do not depend on it")
     if settings["model_type"] == "qwen2":
         notes.append(
             "AutoTokenizer gives every Qwen2 the tokenizer of Qwen2: open this one with "
@@ -101,13 +100,8 @@ def _unsaid(config: ModelConfig, family: Family, settings: Mapping[str, Any]) ->
     return tuple(notes)
 
 
-def require_free(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is there already: choose another --out")
-
-
-def _open_mode(path: Path) -> None:
-    """The mode that the umask asks for: safetensors makes its files private."""
+def _apply_umask(path: Path) -> None:
+    """Apply the umask: safetensors makes its files private."""
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)

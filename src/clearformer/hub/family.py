@@ -1,4 +1,4 @@
-"""What the hub knows of one family: its names, and its settings in both directions."""
+"""Family: how one Hugging Face model family maps to ours, in both directions."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.config import ModelConfig
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.safetensors_files import Weights
-from clearformer.hub.tensor_names import Row
+from clearformer.hub.tensor_names import Rename
 
-Reform = Callable[
+ToFamilyForm = Callable[
     [ModelConfig, Mapping[str, Tensor]], tuple[ModelConfig, dict[str, Tensor]]
-]  # the same model, as this family writes it
+]  # the same model in the form that this family can express
 
 
 def nothing_to_verify(config: ModelConfig, weights: Weights) -> None:
-    """All tensors of a file have names in the rows, or are computed in one way only."""
+    """Most families store no tensors beyond the named parameters."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """One way of writing a model down."""
+    """Names, settings and conversions of one family."""
 
-    name: str  # how our configs of this family begin
+    name: str  # first part of our configs' names
     model_types: tuple[str, ...]
-    prefix: str  # of every tensor but the head's; a checkpoint without a head leaves it out
-    rows: Callable[[ModelConfig], tuple[Row, ...]]
-    read: Callable[[Settings, Collection[str]], ModelConfig]  # settings, tensors that are there
-    write: Callable[[ModelConfig], dict[str, Any]]
-    heads: str  # pattern of tensors that stand without the prefix
-    buffers: str  # pattern of tensors that are computed and not learned
+    prefix: str  # of all tensors except the head's; a checkpoint without a head omits it
+    renames: Callable[[ModelConfig], tuple[Rename, ...]]
+    read_config: Callable[[HFConfig, Collection[str]], ModelConfig]  # config.json, tensor names
+    write_config: Callable[[ModelConfig], dict[str, Any]]
+    heads: str  # pattern of tensors without the prefix
+    buffers: str  # pattern of tensors that are computed, not learned
     unused: str  # pattern of tensors that other heads of this family have
-    older_prefix: str | None = None  # another that means the same
-    renames: Mapping[str, str] = field(default_factory=dict)  # endings of older checkpoints
-    aliases: Mapping[str, str] = field(default_factory=dict)  # second names of one tensor
-    shape: type[ModelConfig] = ModelConfig  # one stack, or two
-    gather: Callable[[Path, dict[str, Any]], dict[str, Any]] = lambda folder, data: data
+    old_prefix: str | None = None  # another prefix with the same meaning
+    old_suffixes: Mapping[str, str] = field(default_factory=dict)  # of older checkpoints
+    aliases: Mapping[str, str] = field(default_factory=dict)  # second names of a tensor
+    shape: type[ModelConfig] = ModelConfig  # one stack, or encoder and decoder
+    merge_files: Callable[[Path, dict[str, Any]], dict[str, Any]] = lambda folder, data: data
     verify: Callable[[ModelConfig, Weights], None] = nothing_to_verify
     notes: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda data: ()
     generation: Callable[[ModelConfig], dict[str, Any] | None] = lambda config: None
-    reform: Reform = lambda config, tensors: (config, dict(tensors))
+    to_family_form: ToFamilyForm = lambda config, tensors: (config, dict(tensors))
 
     def canonical(self, names: Collection[str]) -> dict[str, str]:
-        """The names as the rows have them, each with the one in the file; buffers are gone."""
-        older = self.older_prefix
+        """Tensor names as in `renames`, each with its name in the file; without buffers."""
+        older = self.old_prefix
         bare = not any(name.startswith((self.prefix, older or self.prefix)) for name in names)
         found: dict[str, str] = {}
         for name in names:
             full = self.prefix + name if bare and not re.match(self.heads, name) else name
             if older is not None and full.startswith(older):
                 full = self.prefix + full.removeprefix(older)
-            for old, new in self.renames.items():
+            for old, new in self.old_suffixes.items():
                 if full.endswith(old):
                     full = full.removesuffix(old) + new
             if not re.fullmatch(self.buffers, full):

@@ -1,4 +1,4 @@
-"""A checkpoint by its name on the hub, through `huggingface_hub` if it is installed."""
+"""Locate a checkpoint: a local path, or a name on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TRANSLATOR = ("source.spm", "target.spm", "generation_config.json")
 FILES = ("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors", *TOKENIZER, *TRANSLATOR)
 
 
-def find(name: str, revision: str | None = None, allow_bin: bool = False) -> Path:
-    """A folder or file here, or the hub's checkpoint of that name, downloaded or from its cache."""
-    here = Path(os.path.expanduser(name))
-    if name and here.exists():
-        return here
+def locate_checkpoint(name: str, revision: str | None = None, allow_bin: bool = False) -> Path:
+    """A local folder or file, or the hub's checkpoint of that name, downloaded or cached."""
+    local = Path(os.path.expanduser(name))
+    if name and local.exists():
+        return local
     if not NAME.fullmatch(name):
         raise ValueError(f"there is no folder or file {name or repr(name)}")
     try:
@@ -31,7 +31,7 @@ def find(name: str, revision: str | None = None, allow_bin: bool = False) -> Pat
     wanted = [*FILES, PICKLED] if allow_bin else list(FILES)
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
-    except Exception as problem:  # of its network library too, which is not ours to know
+    except Exception as problem:  # including those of its network library
         reason = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
         raise ValueError(
             f"there is no folder or file {name}, and the hub did not give it: {reason:.200}"

@@ -1,7 +1,7 @@
-"""How the makers of a checkpoint write with it: told, never followed unasked.
+"""Reports a checkpoint's generation defaults without applying them.
 
-transformers writes by these settings without a word, so whoever compares texts, or wonders why
-they differ, has to know of them. What there is a flag for is told as that flag.
+transformers applies the settings of generation_config.json silently, so outputs may differ. A
+setting that has a flag here is reported as that flag.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Each with the values that wish for nothing, and the flag that does the same.
-WISHES: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
+# Each with its neutral values, and the equivalent flag.
+DEFAULTS: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
     "num_beams": ((1,), "--beam"),
     "length_penalty": ((1,), "--length-penalty"),
     "repetition_penalty": ((1,), "--repetition-penalty"),
@@ -33,8 +33,8 @@ WISHES: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
     "sequence_bias": (({}, []), None),
     "suppress_tokens": (([],), None),
 }
-# What counts only where tokens are drawn.
-DRAWN: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
+# Settings that matter only with sampling.
+SAMPLING_DEFAULTS: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
     "temperature": ((), "--temperature"),
     "top_k": ((0,), "--top-k"),
     "top_p": ((1,), "--top-p"),
@@ -43,15 +43,15 @@ DRAWN: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
     "epsilon_cutoff": ((0,), None),
     "eta_cutoff": ((0,), None),
 }
-NAMES = frozenset({*WISHES, *DRAWN, "do_sample"})
+NAMES = frozenset({*DEFAULTS, *SAMPLING_DEFAULTS, "do_sample"})
 
 
 def notes(
     data: Mapping[str, Any], verb: str = "write", followed: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
-    """What is asked for, but for what is `followed`: in flags, then in their own words."""
-    known = {**WISHES, **(DRAWN if data.get("do_sample") is True else {})}
-    flags, words = [], []
+    """The settings that are on, except those `followed`: as flags, then the ones without a flag."""
+    known = {**DEFAULTS, **(SAMPLING_DEFAULTS if data.get("do_sample") is True else {})}
+    flags, others = [], []
     for name, (neutral, flag) in known.items():
         value = data.get(name)
         if value is None or value in neutral or name in followed:
@@ -59,8 +59,8 @@ def notes(
         if flag is not None and type(value) in (int, float):
             flags.append(f"{flag} {value}")
         else:
-            words.append(f"{name}={value!r:.20}")
-    found = [f"its makers {verb} with {' '.join(flags)}"] if flags else []
-    if words:
-        found.append(f"its makers also ask for {', '.join(words)}, which is not done")
-    return tuple(found)
+            others.append(f"{name}={value!r:.20}")
+    sentences = [f"its makers {verb} with {' '.join(flags)}"] if flags else []
+    if others:
+        sentences.append(f"its makers also ask for {', '.join(others)}, which is not done")
+    return tuple(sentences)

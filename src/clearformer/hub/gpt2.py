@@ -1,4 +1,4 @@
-"""GPT-2: its names, with matrices that act from the right, and its settings."""
+"""GPT-2: names, with transposed matrices, and settings."""
 
 from __future__ import annotations
 
@@ -17,34 +17,47 @@ from clearformer.config import (
 )
 from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name, norm_epsilon
-from clearformer.hub.tensor_names import TURNED, Row
+from clearformer.hub.hf_config import (
+    ACTIVATIONS,
+    HFConfig,
+    hf_activation,
+    norm_epsilon,
+    write_sizes,
+)
+from clearformer.hub.tensor_names import TRANSPOSED, Rename
 
 OURS, THEIRS = "stack.blocks.{}.", "transformer.h.{}."
 
-ROWS = (
-    Row("embedding.token.weight", "transformer.wte.weight"),
-    Row("embedding.position.table.weight", "transformer.wpe.weight"),
-    Row(OURS + "attention_norm.{}", THEIRS + "ln_1.{}"),
-    Row(OURS + "attention.project.weight", THEIRS + "attn.c_attn.weight", TURNED),
-    Row(OURS + "attention.project.bias", THEIRS + "attn.c_attn.bias"),
-    Row(OURS + "attention.output.weight", THEIRS + "attn.c_proj.weight", TURNED),
-    Row(OURS + "attention.output.bias", THEIRS + "attn.c_proj.bias"),
-    Row(OURS + "feed_forward_norm.{}", THEIRS + "ln_2.{}"),
-    Row(OURS + "feed_forward.up.weight", THEIRS + "mlp.c_fc.weight", TURNED),
-    Row(OURS + "feed_forward.up.bias", THEIRS + "mlp.c_fc.bias"),
-    Row(OURS + "feed_forward.down.weight", THEIRS + "mlp.c_proj.weight", TURNED),
-    Row(OURS + "feed_forward.down.bias", THEIRS + "mlp.c_proj.bias"),
-    Row("stack.norm.{}", "transformer.ln_f.{}"),
+RENAMES = (
+    Rename("embedding.token.weight", "transformer.wte.weight"),
+    Rename("embedding.position.table.weight", "transformer.wpe.weight"),
+    Rename(OURS + "attention_norm.{}", THEIRS + "ln_1.{}"),
+    Rename(OURS + "attention.project.weight", THEIRS + "attn.c_attn.weight", TRANSPOSED),
+    Rename(OURS + "attention.project.bias", THEIRS + "attn.c_attn.bias"),
+    Rename(OURS + "attention.output.weight", THEIRS + "attn.c_proj.weight", TRANSPOSED),
+    Rename(OURS + "attention.output.bias", THEIRS + "attn.c_proj.bias"),
+    Rename(OURS + "feed_forward_norm.{}", THEIRS + "ln_2.{}"),
+    Rename(OURS + "feed_forward.up.weight", THEIRS + "mlp.c_fc.weight", TRANSPOSED),
+    Rename(OURS + "feed_forward.up.bias", THEIRS + "mlp.c_fc.bias"),
+    Rename(OURS + "feed_forward.down.weight", THEIRS + "mlp.c_proj.weight", TRANSPOSED),
+    Rename(OURS + "feed_forward.down.bias", THEIRS + "mlp.c_proj.bias"),
+    Rename("stack.norm.{}", "transformer.ln_f.{}"),
 )
+KEYS = {
+    "vocabulary": "vocab_size",
+    "length": "n_positions",
+    "layers": "n_layer",
+    "width": "n_embd",
+    "heads": "n_head",
+}
 OTHER_NAMES = {  # which the reference reads as well
     "n_embd": "hidden_size",
     "n_head": "num_attention_heads",
     "n_layer": "num_hidden_layers",
     "n_positions": "max_position_embeddings",
 }
-# Of a head that sums a sequence up, which no generator has.
-HARMLESS = {
+# The summary_ keys are for a head that no generator has.
+IGNORED_KEYS = {
     "is_decoder",  # true or not, a GPT-2 is one
     "n_ctx",  # the older name of n_positions, always the same number
     "summary_activation",
@@ -55,32 +68,27 @@ HARMLESS = {
 }
 
 
-def read(settings: Settings, names: Collection[str]) -> ModelConfig:
+def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     for name, other in OTHER_NAMES.items():
         settings.rename(other, name)
-    width = settings.whole("n_embd", limits.MAX_WIDTH)
-    settings.only("scale_attn_weights", True)
-    settings.only("scale_attn_by_inverse_layer_idx", False)
-    settings.only("is_causal", True)
-    settings.anything("reorder_and_upcast_attn")  # another order of the same products
-    vocabulary = settings.whole("vocab_size", limits.MAX_VOCABULARY)
+    sizes = settings.sizes(KEYS)
+    settings.require("scale_attn_weights", True)
+    settings.require("scale_attn_by_inverse_layer_idx", False)
+    settings.require("is_causal", True)
+    settings.get("reorder_and_upcast_attn")  # the same products in another order
     generator = NextToken(
-        tied=settings.flag("tie_word_embeddings", True),
-        ends=eos_tokens.read(settings, vocabulary, silent=(50_256,)),
+        tied=settings.boolean("tie_word_embeddings", True),
+        ends=eos_tokens.read_eos(settings, sizes["vocabulary"], default=(50_256,)),
     )
     config = ModelConfig(
         name="gpt2",
-        vocabulary=vocabulary,
-        length=settings.whole("n_positions", limits.MAX_LENGTH),
-        layers=settings.whole("n_layer", limits.MAX_LAYERS),
-        width=width,
-        heads=settings.whole("n_head", limits.MAX_HEADS),
-        hidden=settings.whole("n_inner", limits.MAX_HIDDEN, 4 * width),
+        **sizes,
+        hidden=settings.integer("n_inner", limits.MAX_HIDDEN, 4 * sizes["width"]),
         residual="pre",
-        activation=settings.choice("activation_function", ACTIVATIONS, "gelu_new"),  # type: ignore[arg-type]
+        activation=settings.choice("activation_function", ACTIVATIONS, "gelu_new"),
         position=Learned(),
         patterns=(Causal(),),
-        head=heads.of_decoder(settings, names, generator, "GPT2Model"),
+        head=heads.decoder_head(settings, names, generator, "GPT2Model"),
         past=KVCache(),
         norm=LayerNorm(epsilon=settings.number("layer_norm_epsilon", 1e-5)),
         dropout=Dropout(
@@ -90,29 +98,25 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         ),
         init="gpt2",
     )
-    settings.close(HARMLESS)
+    settings.finish(IGNORED_KEYS)
     return config
 
 
-def write(config: ModelConfig) -> dict[str, Any]:
+def write_config(config: ModelConfig) -> dict[str, Any]:
     head = config.head
     return {
         "model_type": "gpt2",
-        "architectures": [heads.decoder_class(head, "GPT2", "LMHeadModel")],
-        "vocab_size": config.vocabulary,
-        "n_positions": config.length,
-        "n_layer": config.layers,
-        "n_embd": config.width,
-        "n_head": config.heads,
+        "architectures": [heads.decoder_architecture(head, "GPT2", "LMHeadModel")],
+        **write_sizes(config, KEYS),
         "n_inner": config.hidden,
-        "activation_function": activation_name(config.activation, "gelu_new"),
+        "activation_function": hf_activation(config.activation, "gelu_new"),
         "layer_norm_epsilon": norm_epsilon(config.norm),
         "embd_pdrop": config.dropout.embedding,
         "attn_pdrop": config.dropout.attention,
         "resid_pdrop": config.dropout.residual,
         "tie_word_embeddings": isinstance(head, NextToken) and head.tied,
-        **eos_tokens.written(config),
-        **heads.written_classes(head),
+        **eos_tokens.write_eos(config),
+        **heads.write_classes(head),
     }
 
 
@@ -120,12 +124,12 @@ GPT2 = Family(
     name="gpt2",
     model_types=("gpt2",),
     prefix="transformer.",
-    rows=lambda config: ROWS + heads.decoder_rows(config.head, "classifier"),
-    read=read,
-    write=write,
+    renames=lambda config: RENAMES + heads.decoder_renames(config.head, "classifier"),
+    read_config=read_config,
+    write_config=write_config,
     heads=r"lm_head\.|score\.|classifier\.|qa_outputs\.|multiple_choice_head\.",
     buffers=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
     unused=r"lm_head\.weight|score\..*|classifier\..*|qa_outputs\..*|multiple_choice_head\..*",
-    gather=eos_tokens.gather,
+    merge_files=eos_tokens.merge_files,
     notes=generation_defaults.notes,
 )

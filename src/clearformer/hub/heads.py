@@ -1,4 +1,4 @@
-"""Heads that a config.json names by its architecture, and the names of its classes."""
+"""Heads by the architecture that a config.json names, and the names of classes."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from clearformer.config import (
     NextToken,
     TokenClassifier,
 )
-from clearformer.hub.hf_config import Settings
-from clearformer.hub.tensor_names import Row
+from clearformer.hub.hf_config import HFConfig
+from clearformer.hub.tensor_names import Rename
 
-# What follows a family's name in the name of a class of transformers.
+# Suffixes of class names in transformers.
 SEQUENCE, TOKENS = "ForSequenceClassification", "ForTokenClassification"
 ANSWER = "ForQuestionAnswering"
 
 
-def architecture(settings: Settings) -> str | None:
-    """The first of the classes that a config.json names."""
-    named = settings.anything("architectures")
+def architecture(settings: HFConfig) -> str | None:
+    """The first class that a config.json names."""
+    named = settings.get("architectures")
     first = named[0] if isinstance(named, list) and named else named or None
     if first is not None and not isinstance(first, str):
         settings.refuse("architectures", named, "it must name a class")
     return first
 
 
-def class_names(settings: Settings) -> tuple[str, ...]:
-    """The classes by id2label, by num_labels, or the two that hold where nothing is said."""
-    labels = settings.anything("id2label")
+def class_names(settings: HFConfig) -> tuple[str, ...]:
+    """The names of classes from id2label or num_labels; two classes by default."""
+    labels = settings.get("id2label")
     named = len(labels) if isinstance(labels, dict) and labels else 2
-    count = settings.whole("num_labels", limits.MAX_CLASSES, named)
+    count = settings.integer("num_labels", limits.MAX_CLASSES, named)
     if labels is None:
         return tuple(f"LABEL_{i}" for i in range(count))
     found = [labels.get(str(i)) for i in range(count)] if isinstance(labels, dict) else []
@@ -47,31 +47,31 @@ def class_names(settings: Settings) -> tuple[str, ...]:
 
 
 def _writable(text: str) -> bool:
-    """Half of a surrogate pair is no text that any file could hold."""
+    """Whether a text has no lone surrogates, which no file can hold."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def classifier(settings: Settings, pool: Any, bias: bool = True) -> Classifier:
-    """One class for a whole text; several at once, or a number, are read in another way."""
-    settings.only("problem_type", "single_label_classification")
-    names = _several(settings)
+def classifier(settings: HFConfig, pool: Any, bias: bool = True) -> Classifier:
+    """A classifier with one label per text; multi-label and regression are refused."""
+    settings.require("problem_type", "single_label_classification")
+    names = _at_least_two(settings)
     return Classifier(classes=len(names), pool=pool, names=names, bias=bias)
 
 
-def token_classifier(settings: Settings, bias: bool = True) -> TokenClassifier:
-    names = _several(settings)
+def token_classifier(settings: HFConfig, bias: bool = True) -> TokenClassifier:
+    names = _at_least_two(settings)
     return TokenClassifier(classes=len(names), names=names, bias=bias)
 
 
-def _several(settings: Settings) -> tuple[str, ...]:
+def _at_least_two(settings: HFConfig) -> tuple[str, ...]:
     names = class_names(settings)
     if len(names) < 2:
         settings.refuse("id2label", list(names), "a classifier has two classes or more here")
     return names
 
 
-def written_classes(head: Head) -> dict[str, Any]:
-    """id2label and its inverse, of a head that has classes."""
+def write_classes(head: Head) -> dict[str, Any]:
+    """id2label and its inverse, if the head has classes."""
     if not isinstance(head, Classifier | TokenClassifier):
         return {}
     names = head.names or tuple(f"LABEL_{i}" for i in range(head.classes))
@@ -84,16 +84,16 @@ def written_classes(head: Head) -> dict[str, Any]:
 # --- heads on a decoder --------------------------------------------------------------------
 
 
-def of_decoder(
-    settings: Settings,
+def decoder_head(
+    settings: HFConfig,
     names: Collection[str],
     generator: NextToken,
     body: str,
     token_bias: bool = True,
 ) -> Head:
-    """The head of a GPT-2, a Llama or one of its relatives; `generator` where none is named.
+    """The head of a GPT-2, a Llama or a similar model; `generator` if none is named.
 
-    A body alone is a generator too where the head's weight is the embedding's.
+    A body alone is also a generator if the head's weight is tied to the embedding.
     """
     named = architecture(settings) or body
     if named.endswith(SEQUENCE):
@@ -107,21 +107,21 @@ def of_decoder(
     return generator
 
 
-def decoder_rows(head: Head, tokens: str) -> tuple[Row, ...]:
-    """Where such a head lies; `tokens` is the family's name for that of a token classifier."""
+def decoder_renames(head: Head, tokens: str) -> tuple[Rename, ...]:
+    """Names of such a head; `tokens` is the family's name for that of a token classifier."""
     match head:
         case Classifier():
-            return (Row("head.project.{}", "score.{}"),)
+            return (Rename("head.project.{}", "score.{}"),)
         case TokenClassifier():
-            return (Row("head.project.{}", tokens + ".{}"),)
+            return (Rename("head.project.{}", tokens + ".{}"),)
         case AnswerSpan():
-            return (Row("head.project.{}", "qa_outputs.{}"),)
+            return (Rename("head.project.{}", "qa_outputs.{}"),)
         case _:
-            return (Row("head.project.weight", "lm_head.weight"),)
+            return (Rename("head.project.weight", "lm_head.weight"),)
 
 
-def decoder_class(head: Head, family: str, generator: str) -> str:
-    """The class of transformers that has such a head."""
+def decoder_architecture(head: Head, family: str, generator: str) -> str:
+    """The class in transformers that has such a head."""
     endings: Mapping[type, str] = {
         Classifier: SEQUENCE,
         TokenClassifier: TOKENS,

@@ -1,13 +1,15 @@
-"""From somebody's checkpoint to a config, a tokenizer and tensors of ours.
+"""Imports a checkpoint of another tool as a config, a tokenizer and tensors.
 
-Settings, names, shapes and the size of the vocabulary are all checked before a single number is
-read. Nothing is written here, and nothing in a checkpoint is run.
+Settings, names, shapes and the size of the vocabulary are checked before any data is read. Nothing
+is written here, and no code in a checkpoint is run.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,11 +25,11 @@ from clearformer.config import (
     model_from_json,
 )
 from clearformer.core.model import Seq2Seq, Transformer
-from clearformer.hub.convert import convert, few, floats, make_plan
+from clearformer.hub.convert import convert, first_few, plan_conversion, to_float32
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import Settings
+from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.pickle_files import PickleFile
-from clearformer.hub.registry import family_of, with_model_type
+from clearformer.hub.registry import family_of, guess_model_type
 from clearformer.hub.safetensors_files import (
     INDEX,
     PICKLED,
@@ -51,14 +53,30 @@ class Imported:
     source: str
     config: AnyModelConfig
     tokenizer: Tokenizer | None
-    tensors: dict[str, Tensor]  # under our names, each shared one once
+    tensors: dict[str, Tensor]  # under our names, tied ones once
     notes: tuple[str, ...]  # what the user should know
 
     def model(self) -> Transformer | Seq2Seq:
-        """The model itself, in evaluation mode; its weights are these very tensors."""
+        """The model in evaluation mode; it uses these tensors without a copy."""
         model = outline(self.config)
         state.adopt_weights(model, self.tensors, self.source)
         return model.eval()
+
+
+METADATA_KEY = "clearformer"  # in the metadata of our own files: their config and tokenizer
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A checkpoint with its settings, before its data is read."""
+
+    folder: Path
+    weights: Weights
+    family: Family
+    settings: HFConfig
+    names: dict[str, str]  # canonical tensor names, and those in the file
+    config: ModelConfig
+    notes: tuple[str, ...]
 
 
 def import_checkpoint(
@@ -68,23 +86,49 @@ def import_checkpoint(
     allow_bin: bool = False,
     pairs: Literal["halves", "neighbours"] = "halves",
 ) -> Imported:
-    """A Hugging Face folder, or one file of weights with its config.json beside it.
+    """Read a Hugging Face folder, or one file of weights with its config.json beside it.
 
-    `tokenizer` names another folder to take it from, or is "bytes"; `pairs` says how rotary
-    components lie, which no config.json tells.
+    `tokenizer` is another folder to take the tokenizer from, or "bytes". `pairs` is the layout of
+    rotary components, which no config.json tells.
     """
-    if path.is_file():
-        weights = _weights_of_file(path, allow_bin)
-        folder = path.parent
-        if isinstance(weights, SafetensorsFile) and OWN in weights.metadata:
-            return _own(weights, str(path))
-    elif path.is_dir():
-        folder = path
-        if (folder / "checkpoints").is_dir():
-            raise _already_ours(folder)
-        weights = _weights_of_folder(path, allow_bin)
-    else:
-        raise ValueError(f"there is no folder or file {path}")
+    weights = _open_weights(path, allow_bin)
+    if isinstance(weights, SafetensorsFile) and METADATA_KEY in weights.metadata:
+        return _import_own(weights, str(path))
+    with _naming(path):
+        opened = _open(path, weights)
+        family, settings, config = opened.family, opened.settings, opened.config
+        if isinstance(config.position, Rotary):
+            config = replace(config, position=replace(config.position, pairs=pairs))
+        plan, unused = plan_conversion(family, config, weights, opened.names)
+        family.verify(config, weights)
+        found = _read_tokenizer(opened.folder, tokenizer, config)
+        tensors, changes = convert(plan, weights)
+    notes = (*opened.notes, *unused, *changes, *family.notes(settings.data))
+    return Imported(str(path), config, found, tensors, notes)
+
+
+def read_model_config(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
+    """The config of a checkpoint, by its settings and tensor names; no data is read."""
+    weights = _open_weights(path, allow_bin)
+    if isinstance(weights, SafetensorsFile) and METADATA_KEY in weights.metadata:
+        return model_from_json(json.loads(weights.metadata[METADATA_KEY])["model"])
+    with _naming(path):
+        return _open(path, weights).config
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Add the folder to an error that does not name it."""
+    folder = path.parent if path.is_file() else path
+    try:
+        yield
+    except ValueError as problem:
+        sentence = str(problem)
+        raise ValueError(sentence if str(folder) in sentence else f"{folder}: {sentence}") from None
+
+
+def _open(path: Path, weights: Weights) -> _Opened:
+    folder = path.parent if path.is_file() else path
     config_path = folder / "config.json"
     if not config_path.exists():
         raise ValueError(f"{folder} has no config.json, which says what the weights mean")
@@ -92,68 +136,36 @@ def import_checkpoint(
     if not isinstance(data, dict):
         raise ValueError(f"{config_path} is no object")
     if data.get("kind") == "RunConfig":
-        raise _already_ours(folder)
-    data, assumed = with_model_type(data)
+        raise _is_a_run(folder)
+    data, notes = guess_model_type(data)
     family = family_of(data, str(config_path))
-    try:
-        settings = Settings(family.gather(folder, data), str(config_path))
-        present = family.canonical(list(weights.names()))
-        config = family.read(settings, present)
-        if isinstance(config.position, Rotary):
-            config = replace(config, position=replace(config.position, pairs=pairs))
-        config = replace(config, name=_name(family, folder))
-        plan, notes = make_plan(family, config, weights, present)
-        family.verify(config, weights)
-        found = _tokenizer(folder, tokenizer, config)
-        tensors, more = convert(plan, weights)
-    except ValueError as problem:
-        sentence = str(problem)
-        raise ValueError(sentence if str(folder) in sentence else f"{folder}: {sentence}") from None
-    told = (*assumed, *_ignored(settings), *notes, *more, *family.notes(settings.data))
-    return Imported(str(path), config, found, tensors, told)
+    settings = HFConfig(family.merge_files(folder, data), str(config_path))
+    names = family.canonical(list(weights.names()))
+    config = replace(family.read_config(settings, names), name=_name(family, folder))
+    if settings.ignored:
+        what = "a setting" if len(settings.ignored) == 1 else "settings"
+        keys = first_few(settings.ignored)
+        notes += (f"ignored, {what} that this kind of model does not have: {keys}",)
+    return _Opened(folder, weights, family, settings, names, config, notes)
 
 
-def _ignored(settings: Settings) -> list[str]:
-    """What is said of keys that change no number, since the reference does not read them."""
-    keys = settings.ignored
-    what = "a setting" if len(keys) == 1 else "settings"
-    return [f"ignored, {what} that this kind of model does not have: {few(keys)}"] if keys else []
-
-
-def _already_ours(folder: Path) -> ValueError:
+def _is_a_run(folder: Path) -> ValueError:
     return ValueError(f"{folder} is a run of clearformer already: use it as it is")
 
 
-def read_model_config(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
-    """What a checkpoint is, by its settings and the names of its tensors; no number is read."""
+def _open_weights(path: Path, allow_bin: bool) -> Weights:
     if path.is_file():
-        file = SafetensorsFile(path)
-        if OWN in file.metadata:
-            return model_from_json(json.loads(file.metadata[OWN])["model"])
-    folder = path.parent if path.is_file() else path
-    data = read_json(folder / "config.json")
-    if not isinstance(data, dict):
-        raise ValueError(f"{folder / 'config.json'} is no object")
-    data, _ = with_model_type(data)
-    family = family_of(data, str(folder / "config.json"))
-    weights = SafetensorsFile(path) if path.is_file() else _weights_of_folder(path, allow_bin)
-    present = family.canonical(list(weights.names()))
-    config = family.read(Settings(data, str(folder / "config.json")), present)
-    return replace(config, name=_name(family, folder))
-
-
-# --- what is there -------------------------------------------------------------------------
-
-OWN = "clearformer"  # the key under which our own files carry their config and tokenizer
-
-
-def _weights_of_folder(folder: Path, allow_bin: bool) -> Weights:
-    weights = open_weights(folder)
+        return _weights_of_file(path, allow_bin)
+    if not path.is_dir():
+        raise ValueError(f"there is no folder or file {path}")
+    if (path / "checkpoints").is_dir():
+        raise _is_a_run(path)
+    weights = open_weights(path)
     if weights is not None:
         return weights
-    if (folder / PICKLED).exists():
-        return _weights_of_file(inside(folder, PICKLED), allow_bin)
-    raise ValueError(f"{folder} has no weights: neither {WEIGHTS}, nor {INDEX}, nor {PICKLED}")
+    if (path / PICKLED).exists():
+        return _weights_of_file(inside(path, PICKLED), allow_bin)
+    raise ValueError(f"{path} has no weights: neither {WEIGHTS}, nor {INDEX}, nor {PICKLED}")
 
 
 def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
@@ -169,10 +181,10 @@ def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
     return PickleFile(path)
 
 
-def _own(file: SafetensorsFile, where: str) -> Imported:
-    """What `export --to safetensors` wrote: everything in one file."""
+def _import_own(file: SafetensorsFile, where: str) -> Imported:
+    """Read a file that `export --to safetensors` wrote."""
     try:
-        about = json.loads(file.metadata[OWN])
+        about = json.loads(file.metadata[METADATA_KEY])
         if not isinstance(about, dict):
             raise ValueError("they are no object")
         config = model_from_json(about["model"])
@@ -183,30 +195,30 @@ def _own(file: SafetensorsFile, where: str) -> Imported:
     if shapes != {name: file.shape(name) for name in file.names()}:
         wrong = [n for n in shapes if n not in file.entries or file.shape(n) != shapes[n]]
         extra = [n for n in file.names() if n not in shapes]
-        raise ValueError(f"{where} does not hold its own model: see {few(wrong + extra)}")
+        raise ValueError(f"{where} does not hold its own model: see {first_few(wrong + extra)}")
     _require_size(tokenizer, config, where)
-    tensors = {name: floats(name, file.tensor(name)) for name in shapes}
+    tensors = {name: to_float32(name, file.tensor(name)) for name in shapes}
     return Imported(where, config, tokenizer, tensors, ())
 
 
 def _name(family: Family, folder: Path) -> str:
     place = folder.resolve()
-    # The hub's own cache: models--OWNER--NAME/snapshots/REVISION.
+    # The hub's cache: models--OWNER--NAME/snapshots/REVISION.
     cached = place.parent.name == "snapshots"
-    called = place.parents[1].name.rpartition("--")[2] if cached else place.name
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", called).strip("-") or "imported"
-    own = name == family.name or name.startswith(f"{family.name}-")
-    return name if own else f"{family.name}-{name}"
+    title = place.parents[1].name.rpartition("--")[2] if cached else place.name
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-") or "imported"
+    has_family = name == family.name or name.startswith(f"{family.name}-")
+    return name if has_family else f"{family.name}-{name}"
 
 
-def _tokenizer(folder: Path, asked: str | None, config: ModelConfig) -> Tokenizer | None:
-    if asked == "bytes":
+def _read_tokenizer(folder: Path, source: str | None, config: ModelConfig) -> Tokenizer | None:
+    if source == "bytes":
         tokenizer: Tokenizer | None = Bytes()
-    elif asked is not None:
-        tokenizer = read_tokenizer(Path(asked))
+    elif source is not None:
+        tokenizer = read_tokenizer(Path(source))
         if tokenizer is None:
             raise ValueError(
-                f"{asked} has no tokenizer: no tokenizer.json, source.spm, vocab.json or vocab.txt"
+                f"{source} has no tokenizer: no tokenizer.json, source.spm, vocab.json or vocab.txt"
             )
     else:
         tokenizer = read_tokenizer(folder)
@@ -218,7 +230,7 @@ def _tokenizer(folder: Path, asked: str | None, config: ModelConfig) -> Tokenize
 def _require_size(tokenizer: Tokenizer, config: AnyModelConfig, where: str) -> None:
     size = tokenizer.size
     if isinstance(config, Seq2SeqConfig) and config.marks is not None:
-        # The marks of a translator that was trained here come after its tokenizer's ids.
+        # A translator that was trained here has its start and end tokens after the tokenizer's ids.
         size += sum(mark >= size for mark in {config.marks.start, config.marks.end})
     if size != config.vocabulary:
         raise ValueError(

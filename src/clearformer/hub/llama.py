@@ -1,4 +1,4 @@
-"""Llama and its relatives, which differ in a bias, a norm or a window: what `modern` is made of."""
+"""Llama, Mistral, Qwen2 and Qwen3: names and settings of the `modern` family."""
 
 from __future__ import annotations
 
@@ -31,83 +31,75 @@ from clearformer.config import (
 from clearformer.core.positions import Scaling
 from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
-from clearformer.hub.hf_config import Settings, norm_epsilon
-from clearformer.hub.tensor_names import GATED, PROJECTIONS, Row, queries_keys_values
+from clearformer.hub.hf_config import SIZE_KEYS, HFConfig, norm_epsilon, write_sizes
+from clearformer.hub.tensor_names import GATE_UP, QKV, Rename, qkv_rows
 
 OURS, THEIRS = "stack.blocks.{}.", "model.layers.{}."
 SELF = THEIRS + "self_attn."
 
-ROWS = (
-    Row("embedding.token.weight", "model.embed_tokens.weight"),
-    Row(OURS + "attention_norm.weight", THEIRS + "input_layernorm.weight"),
-    Row(
+RENAMES = (
+    Rename("embedding.token.weight", "model.embed_tokens.weight"),
+    Rename(OURS + "attention_norm.weight", THEIRS + "input_layernorm.weight"),
+    Rename(
         OURS + "attention.project.{}",
         (SELF + "q_proj.{}", SELF + "k_proj.{}", SELF + "v_proj.{}"),
-        PROJECTIONS,
+        QKV,
     ),
-    Row(OURS + "attention.query_norm.weight", SELF + "q_norm.weight"),
-    Row(OURS + "attention.key_norm.weight", SELF + "k_norm.weight"),
-    Row(OURS + "attention.output.{}", SELF + "o_proj.{}"),
-    Row(OURS + "feed_forward_norm.weight", THEIRS + "post_attention_layernorm.weight"),
-    Row(
+    Rename(OURS + "attention.query_norm.weight", SELF + "q_norm.weight"),
+    Rename(OURS + "attention.key_norm.weight", SELF + "k_norm.weight"),
+    Rename(OURS + "attention.output.{}", SELF + "o_proj.{}"),
+    Rename(OURS + "feed_forward_norm.weight", THEIRS + "post_attention_layernorm.weight"),
+    Rename(
         OURS + "feed_forward.up.{}",
         (THEIRS + "mlp.gate_proj.{}", THEIRS + "mlp.up_proj.{}"),
-        GATED,
+        GATE_UP,
     ),
-    Row(OURS + "feed_forward.down.{}", THEIRS + "mlp.down_proj.{}"),
-    Row("stack.norm.weight", "model.norm.weight"),
+    Rename(OURS + "feed_forward.down.{}", THEIRS + "mlp.down_proj.{}"),
+    Rename("stack.norm.weight", "model.norm.weight"),
 )
 CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 SCALINGS = {name: name for name in ("default", "linear", "llama3")}  # of rotary positions
-ENDS = {"llama": (2,), "mistral": (2,)}  # of a text, where a config.json is silent
-PER_HEAD = {"qwen3": 128}  # width of a head, where a config.json is silent
-HARMLESS = {
+DEFAULT_EOS = {"llama": (2,), "mistral": (2,)}  # if config.json does not name one
+DEFAULT_HEAD_DIM = {"qwen3": 128}  # width of a head, if config.json does not give it
+IGNORED_KEYS = {
     "is_decoder",  # true or not, a Llama is one
-    "pretraining_tp",  # cuts a product into parts
+    "pretraining_tp",  # splits a product into parts
 }
 FULL, SLIDING = "full_attention", "sliding_attention"
-WINDOW, FIRST_WINDOW = 4096, 28  # tokens, and the first layer, where a config.json is silent
+WINDOW, FIRST_WINDOW = 4096, 28  # defaults: tokens, and the first layer with a window
 
 
-def read(settings: Settings, names: Collection[str]) -> ModelConfig:
-    kind = settings.anything("model_type")
-    width = settings.whole("hidden_size", limits.MAX_WIDTH)
-    count = settings.whole("num_attention_heads", limits.MAX_HEADS)
-    vocabulary = settings.whole("vocab_size", limits.MAX_VOCABULARY)
-    layers = settings.whole("num_hidden_layers", limits.MAX_LAYERS)
-    length = settings.whole("max_position_embeddings", limits.MAX_LENGTH)
-    silent = PER_HEAD.get(kind, max(1, width // count))
-    head_width = settings.whole("head_dim", limits.MAX_WIDTH, silent)
-    settings.only("is_causal", True)
-    settings.only("attention_chunk_size")
-    settings.only("hidden_act", "silu", "swish")
+def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
+    kind = settings.get("model_type")
+    sizes = settings.sizes(SIZE_KEYS)
+    width, count = sizes["width"], sizes["heads"]
+    default = DEFAULT_HEAD_DIM.get(kind, max(1, width // count))
+    head_width = settings.integer("head_dim", limits.MAX_WIDTH, default)
+    settings.require("is_causal", True)
+    settings.require("attention_chunk_size")
+    settings.require("hidden_act", "silu", "swish")
     norm = RMSNorm(epsilon=settings.number("rms_norm_eps", 1e-6))
-    # Of the others, the reference reads no such key.
-    biased = kind in ("llama", "qwen3") and settings.flag("attention_bias", False)
+    # For the others, the reference does not read this key.
+    biased = kind in ("llama", "qwen3") and settings.boolean("attention_bias", False)
     generator = NextToken(
-        tied=settings.flag("tie_word_embeddings", False),
-        ends=eos_tokens.read(settings, vocabulary, ENDS.get(kind, ())),
+        tied=settings.boolean("tie_word_embeddings", False),
+        ends=eos_tokens.read_eos(settings, sizes["vocabulary"], DEFAULT_EOS.get(kind, ())),
     )
     config = ModelConfig(
         name="modern",
-        vocabulary=vocabulary,
-        length=length,
-        layers=layers,
-        width=width,
-        heads=count,
-        key_heads=settings.whole("num_key_value_heads", count, count),
+        **sizes,
+        key_heads=settings.integer("num_key_value_heads", count, count),
         head_width=None if head_width * count == width else head_width,
-        hidden=settings.whole("intermediate_size", limits.MAX_HIDDEN),
         residual="pre",
         activation="swiglu",
         position=_rotary(settings),
-        patterns=_patterns(settings, kind, layers, length),
-        head=heads.of_decoder(
+        patterns=_patterns(settings, kind, sizes["layers"], sizes["length"]),
+        head=heads.decoder_head(
             settings,
             names,
             generator,
             f"{CLASSES[kind]}Model",
-            settings.flag("token_classification_bias", True),
+            settings.boolean("token_classification_bias", True),
         ),
         past=KVCache(),
         norm=norm,
@@ -115,42 +107,42 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         biases=Biases(
             attention=biased or kind == "qwen2",
             attention_output=biased,
-            feed_forward=kind == "llama" and settings.flag("mlp_bias", False),
+            feed_forward=kind == "llama" and settings.boolean("mlp_bias", False),
         ),
         dropout=Dropout(attention=settings.number("attention_dropout", 0.0)),
         init="modern",
     )
-    settings.close(HARMLESS)
+    settings.finish(IGNORED_KEYS)
     return config
 
 
-def _rotary(settings: Settings) -> Rotary:
-    """The base and what scales it, from where they stand in old files or in new ones."""
+def _rotary(settings: HFConfig) -> Rotary:
+    """The base and its scaling, from the keys of older or newer files."""
     base = settings.number("rope_theta", 10_000.0, 1.0, 1e12)
     found: list[tuple[float, LinearScaling | Llama3Scaling | None]] = []
     for name in ("rope_scaling", "rope_parameters"):
-        given = settings.anything(name)
+        given = settings.get(name)
         if given is None:
             continue
-        inner = Settings(
+        inner = HFConfig(
             given if isinstance(given, dict) else {name: given}, f"{settings.where}: {name}"
         )
-        inner.only("partial_rotary_factor", 1.0)
+        inner.require("partial_rotary_factor", 1.0)
         found.append((inner.number("rope_theta", base, 1.0, 1e12), _scaling(inner)))
         for key, value in inner.data.items():
             if key not in inner.asked and value is not None:
                 settings.refuse(
                     f"{name}.{key}", value, "clearformer computes default, linear and llama3"
                 )
-    settings.only("partial_rotary_factor", 1.0)
+    settings.require("partial_rotary_factor", 1.0)
     if len(set(found)) > 1:
-        given = settings.anything("rope_scaling")
+        given = settings.get("rope_scaling")
         settings.refuse("rope_scaling", given, "rope_parameters says something else: keep one")
     base, scaling = found[0] if found else (base, None)
     return Rotary(base=base, scaling=scaling)
 
 
-def _scaling(inner: Settings) -> LinearScaling | Llama3Scaling | None:
+def _scaling(inner: HFConfig) -> LinearScaling | Llama3Scaling | None:
     older = inner.choice("type", SCALINGS, "default")
     kind = inner.choice("rope_type", SCALINGS, older)
     if kind == "default":
@@ -162,21 +154,19 @@ def _scaling(inner: Settings) -> LinearScaling | Llama3Scaling | None:
     high = inner.number("high_freq_factor", 0.0, 1e-6, 1e6)
     if high <= low:
         inner.refuse("high_freq_factor", high, f"it must be above low_freq_factor, {low}")
-    length = inner.whole("original_max_position_embeddings", limits.MAX_LENGTH)
+    length = inner.integer("original_max_position_embeddings", limits.MAX_LENGTH)
     return Llama3Scaling(factor=factor, low=low, high=high, length=length)
 
 
-def _patterns(settings: Settings, kind: str, layers: int, length: int) -> tuple[Pattern, ...]:
-    """What every layer sees: all before it, or a window. The relatives differ in what holds where
-    config.json is silent.
-    """
+def _patterns(settings: HFConfig, kind: str, layers: int, length: int) -> tuple[Pattern, ...]:
+    """The pattern of every layer: causal, or a causal window. Defaults differ by model type."""
     window = settings.data.get("sliding_window", WINDOW if kind != "llama" else None)
     if kind == "llama":
-        settings.only("sliding_window")
-        settings.only("use_sliding_window", False)
-    elif kind != "mistral" and not settings.flag("use_sliding_window", False):
+        settings.require("sliding_window")
+        settings.require("use_sliding_window", False)
+    elif kind != "mistral" and not settings.boolean("use_sliding_window", False):
         window = None
-    settings.anything("sliding_window")
+    settings.get("sliding_window")
     if window is not None and (type(window) is not int or window < 1):
         settings.refuse("sliding_window", window, "it must be a whole number from 1 on")
     slides = _sliding(settings, kind, layers, window is not None)
@@ -185,10 +175,10 @@ def _patterns(settings: Settings, kind: str, layers: int, length: int) -> tuple[
     return found[:1] if len(set(found)) == 1 else found
 
 
-def _sliding(settings: Settings, kind: str, layers: int, windowed: bool) -> list[bool]:
-    """Which layers see a window only: told one by one, or all from a certain one on."""
-    first = settings.anything("max_window_layers")
-    types = settings.anything("layer_types")
+def _sliding(settings: HFConfig, kind: str, layers: int, windowed: bool) -> list[bool]:
+    """Which layers have a window: listed one by one, or all from a certain layer on."""
+    first = settings.get("max_window_layers")
+    types = settings.get("layer_types")
     if kind in ("llama", "mistral"):
         if types is not None and types != [SLIDING if windowed else FULL] * layers:
             settings.refuse("layer_types", types, f"a {kind} has one kind of attention in all")
@@ -204,7 +194,7 @@ def _sliding(settings: Settings, kind: str, layers: int, windowed: bool) -> list
     return [each == SLIDING for each in types]
 
 
-def write(config: ModelConfig) -> dict[str, Any]:
+def write_config(config: ModelConfig) -> dict[str, Any]:
     window = _window(config)
     kind = "llama"
     if config.query_key_norm is not None:
@@ -216,27 +206,25 @@ def write(config: ModelConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "model_type": kind,
         "architectures": [_class(config, kind)],
-        "vocab_size": config.vocabulary,
-        "max_position_embeddings": config.length,
-        "num_hidden_layers": config.layers,
-        "hidden_size": config.width,
-        "num_attention_heads": config.heads,
+        **write_sizes(config, SIZE_KEYS),
         "num_key_value_heads": config.key_heads or config.heads,
         "head_dim": config.resolved_head_width,
-        "intermediate_size": config.hidden,
         "hidden_act": "silu",
         "rms_norm_eps": norm_epsilon(config.norm),
         "attention_dropout": config.dropout.attention,
         "tie_word_embeddings": isinstance(config.head, NextToken) and config.head.tied,
-        **eos_tokens.written(config),
-        **heads.written_classes(config.head),
+        **eos_tokens.write_eos(config),
+        **heads.write_classes(config.head),
     }
     if isinstance(config.head, TokenClassifier) and not config.head.bias:
         settings["token_classification_bias"] = False
     if isinstance(config.position, Rotary):
-        # The first for today's readers, the second for those of some years.
+        # The first for current readers, the second for older ones.
         base = config.position.base
-        settings["rope_parameters"] = {"rope_theta": base, **_written(config.position.scaling)}
+        settings["rope_parameters"] = {
+            "rope_theta": base,
+            **_write_scaling(config.position.scaling),
+        }
         settings["rope_theta"] = base
     if kind in ("llama", "qwen3"):
         settings["attention_bias"] = config.biases.attention
@@ -256,14 +244,14 @@ def write(config: ModelConfig) -> dict[str, Any]:
 
 
 def _class(config: ModelConfig, kind: str) -> str:
-    """The class that opens it. Those for answers call the body by another name, so they are read
-    and not written: named as a body alone, it is found not to fit.
+    """The class that opens it. Classes for question answering name the body differently, so they
+    are read but not written: as a body alone, the model does not fit.
     """
     head = Features() if isinstance(config.head, AnswerSpan) else config.head
-    return heads.decoder_class(head, CLASSES[kind], "ForCausalLM")
+    return heads.decoder_architecture(head, CLASSES[kind], "ForCausalLM")
 
 
-def _written(scaling: Scaling | None) -> dict[str, Any]:
+def _write_scaling(scaling: Scaling | None) -> dict[str, Any]:
     match scaling:
         case LinearScaling(factor=factor):
             return {"rope_type": "linear", "factor": factor}
@@ -286,7 +274,7 @@ def _by_layer(config: ModelConfig) -> list[Pattern]:
 
 
 def _window(config: ModelConfig) -> int | None:
-    """The first that any layer has; none if all see everything."""
+    """The first window of any layer; None if no layer has one."""
     return next((window for each in _by_layer(config) if (window := _local(each))), None)
 
 
@@ -301,36 +289,36 @@ def _local(pattern: Pattern) -> int | None:
 def in_halves(
     config: ModelConfig, tensors: Mapping[str, Tensor]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The same model with the pairs of its rotary positions in halves, as Llama's readers have
-    them: the components of a head in another order, in queries and keys alike.
+    """The same model with rotary pairs in halves, as Hugging Face expects them: the components of
+    each head are reordered, in queries and keys alike.
     """
-    position, found = config.position, dict(tensors)
+    position, reordered = config.position, dict(tensors)
     if not isinstance(position, Rotary) or position.pairs == "halves":
-        return config, found
+        return config, reordered
     width = config.resolved_head_width
     order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
     for name, tensor in tensors.items():
         if ".attention.project." in name:
-            q, k, v = tensor.split(queries_keys_values(config))
+            q, k, v = tensor.split(qkv_rows(config))
             q, k = (x.unflatten(0, (-1, width))[:, order].flatten(0, 1) for x in (q, k))
-            found[name] = torch.cat((q, k, v))
+            reordered[name] = torch.cat((q, k, v))
         elif name.endswith((".query_norm.weight", ".key_norm.weight")):
-            found[name] = tensor[order]
-    return replace(config, position=replace(position, pairs="halves")), found
+            reordered[name] = tensor[order]
+    return replace(config, position=replace(position, pairs="halves")), reordered
 
 
 LLAMA = Family(
     name="modern",
     model_types=tuple(CLASSES),
     prefix="model.",
-    rows=lambda config: ROWS + heads.decoder_rows(config.head, "score"),
-    read=read,
-    write=write,
+    renames=lambda config: RENAMES + heads.decoder_renames(config.head, "score"),
+    read_config=read_config,
+    write_config=write_config,
     heads=r"lm_head\.|score\.|qa_outputs\.",
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
     unused=r"lm_head\.weight|score\..*|qa_outputs\..*",
-    older_prefix="transformer.",  # of Llama's and Qwen's classes for answers
-    gather=eos_tokens.gather,
+    old_prefix="transformer.",  # of Llama's and Qwen's classes for answers
+    merge_files=eos_tokens.merge_files,
     notes=generation_defaults.notes,
-    reform=in_halves,
+    to_family_form=in_halves,
 )

@@ -1,7 +1,7 @@
-"""Marian's translators: the original encoder-decoder as Hugging Face's MarianMTModel has it.
+"""Marian's translators: the original encoder-decoder as Hugging Face's MarianMTModel.
 
 Post-norm, sines before cosines, one embedding for source, target and output, a bias on every
-matrix and on the logits. What its makers say about writing (generation_config.json) comes along.
+matrix and on the logits. The rules of generation_config.json are imported too.
 """
 
 from __future__ import annotations
@@ -31,28 +31,27 @@ from clearformer.config import (
 )
 from clearformer.hub import family as f
 from clearformer.hub import generation_defaults
-from clearformer.hub.convert import floats
-from clearformer.hub.eos_tokens import GENERATION
-from clearformer.hub.hf_config import ACTIVATIONS, Settings, activation_name
+from clearformer.hub.convert import to_float32
+from clearformer.hub.eos_tokens import read_generation_config
+from clearformer.hub.hf_config import ACTIVATIONS, HFConfig, hf_activation, write_sizes
 from clearformer.hub.safetensors_files import Weights
-from clearformer.hub.tensor_names import ONE_ROW, PROJECTIONS, Row
-from clearformer.safe_json import read_json
+from clearformer.hub.tensor_names import QKV, ROW_VECTOR, Rename
 
 
-def _block(ours: str, theirs: str) -> tuple[Row, ...]:
-    """What a block of either stack has; `theirs` may have more."""
-    own = theirs + "self_attn."
+def _block(ours: str, theirs: str) -> tuple[Rename, ...]:
+    """Names in a block of either stack; the decoder has more."""
+    attention = theirs + "self_attn."
     return (
-        Row(
+        Rename(
             ours + "attention.project.{}",
-            (own + "q_proj.{}", own + "k_proj.{}", own + "v_proj.{}"),
-            PROJECTIONS,
+            (attention + "q_proj.{}", attention + "k_proj.{}", attention + "v_proj.{}"),
+            QKV,
         ),
-        Row(ours + "attention.output.{}", own + "out_proj.{}"),
-        Row(ours + "attention_norm.{}", theirs + "self_attn_layer_norm.{}"),
-        Row(ours + "feed_forward.up.{}", theirs + "fc1.{}"),
-        Row(ours + "feed_forward.down.{}", theirs + "fc2.{}"),
-        Row(ours + "feed_forward_norm.{}", theirs + "final_layer_norm.{}"),
+        Rename(ours + "attention.output.{}", attention + "out_proj.{}"),
+        Rename(ours + "attention_norm.{}", theirs + "self_attn_layer_norm.{}"),
+        Rename(ours + "feed_forward.up.{}", theirs + "fc1.{}"),
+        Rename(ours + "feed_forward.down.{}", theirs + "fc2.{}"),
+        Rename(ours + "feed_forward_norm.{}", theirs + "final_layer_norm.{}"),
     )
 
 
@@ -60,28 +59,36 @@ DECODER, THEIRS = "decoder.blocks.{}.", "model.decoder.layers.{}."
 CROSS = THEIRS + "encoder_attn."
 SHARED = "model.shared.weight"
 
-ROWS = (
-    Row("source_embedding.token.weight", SHARED),
+RENAMES = (
+    Rename("source_embedding.token.weight", SHARED),
     *_block("encoder.blocks.{}.", "model.encoder.layers.{}."),
-    Row("target_embedding.token.weight", "model.decoder.embed_tokens.weight"),
+    Rename("target_embedding.token.weight", "model.decoder.embed_tokens.weight"),
     *_block(DECODER, THEIRS),
-    Row(
+    Rename(
         DECODER + "cross_attention.project.{}",
         (CROSS + "q_proj.{}", CROSS + "k_proj.{}", CROSS + "v_proj.{}"),
-        PROJECTIONS,
+        QKV,
     ),
-    Row(DECODER + "cross_attention.output.{}", CROSS + "out_proj.{}"),
-    Row(DECODER + "cross_attention_norm.{}", THEIRS + "encoder_attn_layer_norm.{}"),
-    Row("head.project.weight", "lm_head.weight"),
-    Row("head.project.bias", "final_logits_bias", ONE_ROW),
+    Rename(DECODER + "cross_attention.output.{}", CROSS + "out_proj.{}"),
+    Rename(DECODER + "cross_attention_norm.{}", THEIRS + "encoder_attn_layer_norm.{}"),
+    Rename("head.project.weight", "lm_head.weight"),
+    Rename("head.project.bias", "final_logits_bias", ROW_VECTOR),
 )
-HARMLESS = {
+KEYS = {
+    "vocabulary": "vocab_size",
+    "length": "max_position_embeddings",
+    "layers": "encoder_layers",
+    "width": "d_model",
+    "heads": "encoder_attention_heads",
+    "hidden": "encoder_ffn_dim",
+}
+IGNORED_KEYS = {
     "_from_model_config",
     "_num_labels",
-    "add_bias_logits",  # the bias is there or not, as its tensor tells
+    "add_bias_logits",  # whether there is a bias is seen from its tensor
     "classif_dropout",
     "classifier_dropout",
-    "decoder_layerdrop",  # of training alone
+    "decoder_layerdrop",  # for training only
     "encoder_layerdrop",
     "id2label",
     "init_std",
@@ -89,65 +96,57 @@ HARMLESS = {
     "num_hidden_layers",  # a second name of encoder_layers
 }
 POSITIONS = re.compile(r"(model\.)?(encoder|decoder)\.embed_positions\.weight")
-# How to write: where there is a file about it, what config.json says of it is old.
-WRITING = {"bad_words_ids", "forced_eos_token_id", "max_length", "num_beams", "renormalize_logits"}
+# Generation settings: generation_config.json takes precedence over config.json.
+FOLLOWED = {"bad_words_ids", "forced_eos_token_id", "max_length", "renormalize_logits"}
+GENERATION_KEYS = {*FOLLOWED, "num_beams"}
 
 
 # --- in ------------------------------------------------------------------------------------
 
 
-def gather(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
-    """The settings, with those for writing from the file of their own if there is one."""
-    path = folder / GENERATION
-    if not path.exists():
-        return {"forced_eos_token_id": 0, **data}  # their default, there alone
-    beside = read_json(path)
-    if not isinstance(beside, dict):
-        raise ValueError(f"{path} is no object")
+def merge_files(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
+    """config.json, with the generation settings of generation_config.json if there is one."""
+    generation = read_generation_config(folder)
+    if generation is None:
+        return {"forced_eos_token_id": 0, **data}  # the reference's default in this case only
     return {
         **{
             name: value
             for name, value in data.items()
-            if name not in WRITING | generation_defaults.NAMES
+            if name not in GENERATION_KEYS | generation_defaults.NAMES
         },
-        **{name: value for name, value in beside.items() if value is not None},
+        **{name: value for name, value in generation.items() if value is not None},
     }
 
 
-def read(settings: Settings, names: Collection[str]) -> ModelConfig:
+def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     settings.rename("hidden_size", "d_model")
     settings.rename("num_attention_heads", "encoder_attention_heads")
-    settings.only("is_encoder_decoder", True)
-    settings.only("share_encoder_decoder_embeddings", True)
-    settings.only("tie_word_embeddings", True)
-    settings.only("static_position_embeddings", True)
-    settings.only("normalize_before", False)
-    settings.only("normalize_embedding", False)
-    settings.only("add_final_layer_norm", False)
-    vocabulary = settings.whole("vocab_size", limits.MAX_VOCABULARY)
-    settings.only("decoder_vocab_size", vocabulary)
-    settings.only("extra_pos_embeddings", vocabulary, 0, settings.anything("pad_token_id"))
-    heads = settings.whole("encoder_attention_heads", limits.MAX_HEADS)
-    settings.only("decoder_attention_heads", heads)
-    hidden = settings.whole("encoder_ffn_dim", limits.MAX_HIDDEN)
-    settings.only("decoder_ffn_dim", hidden)
+    settings.require("is_encoder_decoder", True)
+    settings.require("share_encoder_decoder_embeddings", True)
+    settings.require("tie_word_embeddings", True)
+    settings.require("static_position_embeddings", True)
+    settings.require("normalize_before", False)
+    settings.require("normalize_embedding", False)
+    settings.require("add_final_layer_norm", False)
+    sizes = settings.sizes(KEYS)
+    vocabulary = sizes["vocabulary"]
+    settings.require("decoder_vocab_size", vocabulary)
+    settings.require("extra_pos_embeddings", vocabulary, 0, settings.get("pad_token_id"))
+    settings.require("decoder_attention_heads", sizes["heads"])
+    settings.require("decoder_ffn_dim", sizes["hidden"])
     dropout = settings.number("dropout", 0.1)
-    scaled = settings.flag("scale_embedding", False)
+    scaled = settings.boolean("scale_embedding", False)
     marks = Marks(
         start=_id(settings, "decoder_start_token_id", vocabulary),
         end=_id(settings, "eos_token_id", vocabulary),
     )
     config = Seq2SeqConfig(
         name="marian",
-        vocabulary=vocabulary,
-        length=settings.whole("max_position_embeddings", limits.MAX_LENGTH),
-        layers=settings.whole("encoder_layers", limits.MAX_LAYERS),
-        decoder_layers=settings.whole("decoder_layers", limits.MAX_LAYERS),
-        width=settings.whole("d_model", limits.MAX_WIDTH),
-        heads=heads,
-        hidden=hidden,
+        **sizes,
+        decoder_layers=settings.integer("decoder_layers", limits.MAX_LAYERS),
         residual="post",
-        activation=settings.choice("activation_function", ACTIVATIONS, "gelu"),  # type: ignore[arg-type]
+        activation=settings.choice("activation_function", ACTIVATIONS, "gelu"),
         position=Sinusoidal(order="halves"),
         patterns=(Causal(),),
         head=NextToken(tied=True),
@@ -165,55 +164,55 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
         marks=marks,
         rules=_rules(settings, marks, vocabulary),
     )
-    settings.close(HARMLESS)
+    settings.finish(IGNORED_KEYS)
     return config
 
 
-def _id(settings: Settings, name: str, vocabulary: int) -> int:
-    value = settings.anything(name)
+def _id(settings: HFConfig, name: str, vocabulary: int) -> int:
+    value = settings.get(name)
     if type(value) is not int or not 0 <= value < vocabulary:
         settings.refuse(name, value, f"it must be an id from 0 to {vocabulary - 1}")
     return int(value)
 
 
-def _rules(settings: Settings, marks: Marks, vocabulary: int) -> TargetRules:
-    forced = settings.anything("forced_eos_token_id")
+def _rules(settings: HFConfig, marks: Marks, vocabulary: int) -> TargetRules:
+    forced = settings.get("forced_eos_token_id")
     if forced is not None and forced != marks.end:
         settings.refuse("forced_eos_token_id", forced, f"it must be the end mark, {marks.end}")
-    banned = settings.anything("bad_words_ids") or []
+    banned = settings.get("bad_words_ids") or []
     words = banned if isinstance(banned, list) else [banned]
     for word in words:
         single = isinstance(word, list) and len(word) == 1 and type(word[0]) is int
         if not single or not 0 <= word[0] < vocabulary:
             settings.refuse("bad_words_ids", banned, "clearformer bans single ids of its own")
-    most = settings.whole("max_length", limits.MAX_LENGTH, limits.MAX_LENGTH)
+    max_length = settings.integer("max_length", limits.MAX_LENGTH, limits.MAX_LENGTH)
     return TargetRules(
         never=tuple(sorted({word[0] for word in words})),
-        share="given" if settings.flag("renormalize_logits", False) else "kept",
+        share="given" if settings.boolean("renormalize_logits", False) else "kept",
         limit="cut" if forced is None else "closed",
-        # They count the start mark, too.
-        most=None if most == limits.MAX_LENGTH else max(1, most - 1),
+        # They count the start token, too.
+        most=None if max_length == limits.MAX_LENGTH else max(1, max_length - 1),
     )
 
 
 def notes(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """How its makers translate, where that is not what `translate` does unasked."""
-    return generation_defaults.notes(data, "translate", followed=frozenset(WRITING - {"num_beams"}))
+    """Generation defaults that `translate` does not follow."""
+    return generation_defaults.notes(data, "translate", followed=frozenset(FOLLOWED))
 
 
 def verify(config: ModelConfig, weights: Weights) -> None:
-    """Positions that lie in a file must be the ones that are computed here."""
+    """Refuse stored positions that are not the sinusoidal ones computed here."""
     for name in weights.names():
         if not POSITIONS.fullmatch(name):
             continue
-        table = floats(name, weights.tensor(name))
+        table = to_float32(name, weights.tensor(name))
         if tuple(table.shape) != (config.length, config.width):
             raise ValueError(
                 f"{name} has shape {tuple(table.shape)}, but its config.json makes it "
                 f"{(config.length, config.width)}"
             )
         waves = Sinusoidal(order="halves").added(torch.arange(config.length), config.width)
-        # Half precision is exact to about a thousandth here.
+        # The precision of float16 is about a thousandth here.
         if not (table - waves).abs().max() < 2e-3:
             raise ValueError(
                 f"{name} is not the table of sines and cosines: learned positions of a "
@@ -224,24 +223,19 @@ def verify(config: ModelConfig, weights: Weights) -> None:
 # --- out -----------------------------------------------------------------------------------
 
 
-def write(config: ModelConfig) -> dict[str, Any]:
+def write_config(config: ModelConfig) -> dict[str, Any]:
     assert isinstance(config, Seq2SeqConfig)
     marks = config.marks
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
-        "vocab_size": config.vocabulary,
+        **write_sizes(config, KEYS),
         "decoder_vocab_size": config.vocabulary,
-        "max_position_embeddings": config.length,
-        "encoder_layers": config.layers,
         "decoder_layers": config.decoder_layers,
-        "d_model": config.width,
-        "encoder_attention_heads": config.heads,
         "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": config.hidden,
         "decoder_ffn_dim": config.hidden,
-        "activation_function": activation_name(config.activation, "gelu"),
+        "activation_function": hf_activation(config.activation, "gelu"),
         "scale_embedding": config.embedding_scale == "sqrt_width",
         "share_encoder_decoder_embeddings": True,
         "tie_word_embeddings": True,
@@ -250,17 +244,17 @@ def write(config: ModelConfig) -> dict[str, Any]:
         "attention_dropout": config.dropout.attention,
         "activation_dropout": config.dropout.hidden,
         **({} if marks is None else _ids(marks)),
-        **_wishes(config.target_rules, marks),
+        **_write_rules(config.target_rules, marks),
     }
 
 
 def generation(config: ModelConfig) -> dict[str, Any] | None:
-    """What stands in generation_config.json: how targets are written."""
+    """The content of generation_config.json."""
     assert isinstance(config, Seq2SeqConfig)
     assert config.marks is not None
     rules = config.target_rules
     rules = replace(rules, most=rules.most or config.length)
-    return {**_ids(config.marks), **_wishes(rules, config.marks), "num_beams": 4}
+    return {**_ids(config.marks), **_write_rules(rules, config.marks), "num_beams": 4}
 
 
 def _ids(marks: Marks) -> dict[str, int]:
@@ -271,7 +265,7 @@ def _ids(marks: Marks) -> dict[str, int]:
     }
 
 
-def _wishes(rules: TargetRules, marks: Marks | None) -> dict[str, Any]:
+def _write_rules(rules: TargetRules, marks: Marks | None) -> dict[str, Any]:
     found: dict[str, Any] = {"renormalize_logits": rules.share == "given"}
     if rules.never:
         found["bad_words_ids"] = [[each] for each in rules.never]
@@ -282,11 +276,11 @@ def _wishes(rules: TargetRules, marks: Marks | None) -> dict[str, Any]:
     return found
 
 
-def as_marian(
+def to_marian(
     config: Seq2SeqConfig, tensors: Mapping[str, Tensor]
 ) -> tuple[Seq2SeqConfig, dict[str, Tensor]]:
-    """The same model with a bias on every matrix, zero where it had none, and with its positions'
-    sines before the cosines: the components of the width in another order, everywhere.
+    """The same model with a bias on every matrix (zero where it had none), and with sines before
+    cosines: the components of the width are reordered everywhere.
     """
     found = {name: tensor.detach().float().cpu() for name, tensor in tensors.items()}
     for name, tensor in list(found.items()):
@@ -299,9 +293,9 @@ def as_marian(
         return config, found
     order = torch.cat((torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)))
     for name, tensor in found.items():
-        if re.search(r"(token|project|up)\.weight$", name):  # reads or is a vector of the model
+        if re.search(r"(token|project|up)\.weight$", name):  # columns of the model width
             found[name] = tensor[:, order].contiguous()
-        elif re.search(r"(_norm|output|down)\.(weight|bias)$", name):  # writes one
+        elif re.search(r"(_norm|output|down)\.(weight|bias)$", name):  # rows of the model width
             found[name] = tensor[order].contiguous()
     return replace(config, position=Sinusoidal(order="halves")), found
 
@@ -310,9 +304,9 @@ MARIAN = f.Family(
     name="marian",
     model_types=("marian",),
     prefix="model.",
-    rows=lambda config: ROWS,
-    read=read,
-    write=write,
+    renames=lambda config: RENAMES,
+    read_config=read_config,
+    write_config=write_config,
     heads=r"lm_head\.|final_logits_bias",
     buffers=r"model\.(encoder|decoder)\.embed_positions\.weight",
     unused=r"",
@@ -322,9 +316,9 @@ MARIAN = f.Family(
         "lm_head.weight": SHARED,
     },
     shape=Seq2SeqConfig,
-    gather=gather,
+    merge_files=merge_files,
     verify=verify,
     notes=notes,
     generation=generation,
-    reform=cast(f.Reform, as_marian),
+    to_family_form=cast(f.ToFamilyForm, to_marian),
 )

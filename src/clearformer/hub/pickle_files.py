@@ -1,7 +1,7 @@
-"""PyTorch's older weight files (.bin, .pt), on request only: they are pickles.
+"""PyTorch's pickle files of weights (.bin, .pt), read on request only.
 
 `torch.load` with `weights_only=True` builds tensors and plain containers and refuses all else;
-there is no way here to turn that off. What is read is written again as safetensors.
+there is no way to turn that off here. What is read is written again as safetensors.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ class PickleFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         size = path.stat().st_size
-        if not path.is_file():  # a pipe would keep us waiting for ever
+        if not path.is_file():  # a pipe would block
             raise ValueError(f"{path} is no file")
         if size > limits.MAX_PICKLE_BYTES:
             raise ValueError(
                 f"{path} has {size:,} bytes, but {limits.MAX_PICKLE_BYTES:,} are the most "
                 f"(MAX_PICKLE_BYTES)"
             )
-        modern = zipfile.is_zipfile(path)
+        is_zip = zipfile.is_zipfile(path)
         try:
-            if modern and _unpacked(path) > size:
+            if is_zip and _unpacked_bytes(path) > size:
                 raise OverflowError("it is packed, but torch writes its weights unpacked")
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about what it is going to refuse
-                found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
-        except Exception as problem:  # of a dozen kinds, whatever a forged file can provoke
+                warnings.simplefilter("ignore")  # warnings about what it is going to refuse
+                loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        except Exception as problem:  # a forged file can provoke many kinds
             raise ValueError(
                 f"{path} does not hold weights alone, and nothing else is read from a pickle "
                 f"({type(problem).__name__}): ask its maker for safetensors"
             ) from None
-        if not isinstance(found, dict) or not all(
-            isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()
+        if not isinstance(loaded, dict) or not all(
+            isinstance(name, str) and isinstance(value, Tensor) for name, value in loaded.items()
         ):
             raise ValueError(f"{path} is no plain table from names to tensors")
-        for name, value in found.items():
-            _require_whole(value, f"{path}: {printable(name)}")
-        self.tensors: dict[str, Tensor] = found
+        for name, value in loaded.items():
+            _require_stored(value, f"{path}: {printable(name)}")
+        self.tensors: dict[str, Tensor] = loaded
 
     def names(self) -> Iterable[str]:
         return self.tensors
@@ -61,11 +61,11 @@ class PickleFile:
         return self.tensors[name].contiguous()
 
     def release(self, name: str) -> None:
-        """The file is mapped by torch, which keeps it whole."""
+        """Nothing to do: torch maps the file as a whole."""
 
 
-def _require_whole(tensor: Tensor, where: str) -> None:
-    """Numbers that lie in memory, each once: others promise more than the file holds."""
+def _require_stored(tensor: Tensor, where: str) -> None:
+    """Refuse sparse and expanded tensors, which claim more numbers than the file holds."""
     if tensor.layout != torch.strided or tensor.device.type != "cpu":
         raise ValueError(f"{where} is sparse, or without numbers: weights are plain tensors")
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
@@ -75,6 +75,6 @@ def _require_whole(tensor: Tensor, where: str) -> None:
         )
 
 
-def _unpacked(path: Path) -> int:
+def _unpacked_bytes(path: Path) -> int:
     with zipfile.ZipFile(path) as archive:
         return sum(member.file_size for member in archive.infolist())

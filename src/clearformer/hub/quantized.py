@@ -1,7 +1,7 @@
-"""A run with its weights in eight bits, which every verb opens as it is: a quarter of the size.
+"""Exports a run with int8 weights: a quarter of the size, for inference only.
 
-It is a run like any other, with config and tokenizer, but for use alone: nothing trains in whole
-numbers. Where it came from is written down, so that `evaluate` can tell what it costs.
+It is a run like any other, with config and tokenizer, but cannot be trained. The manifest names the
+original, so that `evaluate` can report the loss in quality.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch import nn
 
 from clearformer.config import Seq2SeqConfig, to_json
 from clearformer.hub.compare import difference
-from clearformer.hub.exporting import Exported, require_free
-from clearformer.hub.write_run import whole_or_nothing, write_json
+from clearformer.hub.exporting import Exported
+from clearformer.hub.write_run import atomic_folder, require_unused, write_json
 from clearformer.inference.int8 import int8_tensors, quantize
 from clearformer.runs import checkpoint, state
 from clearformer.runs.load import INT8, open_any, require_floats
 
-FROM = "quantized_from"  # in the manifest: the folder of the run in float32
+SOURCE_RUN = "quantized_from"  # in the manifest: the folder of the run in float32
 
 
 def to_int8(run: Path, out: Path) -> Exported:
-    """Quantize the model of a run, write it, and open it again: the same logits, to the bit."""
-    require_free(out)
+    """Quantize the model of a run, write it, and check that it opens with bitwise equal logits."""
+    require_unused(out)
     notes: list[str] = []
     model, config, _, found = open_any(run, say=notes.append)
     require_floats(found)
@@ -37,13 +37,13 @@ def to_int8(run: Path, out: Path) -> Exported:
     quantize(model)
     tensors = int8_tensors(model)
     after = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    # What is used is the average, if there was one; it is what was quantized.
+    # The averaged weights were quantized, if there were any.
     config = replace(config, train=replace(config.train, ema=None))
     facts = {
         name: value for name, value in found.manifest.items() if name not in ("format", "step")
     }
-    facts |= {FROM: str(run.absolute())}
-    with whole_or_nothing(out) as folder:
+    facts |= {SOURCE_RUN: str(run.absolute())}
+    with atomic_folder(out) as folder:
         checkpoint.write(
             folder / "checkpoints",
             found.step,
@@ -57,13 +57,13 @@ def to_int8(run: Path, out: Path) -> Exported:
         )
         write_json(folder / "config.json", to_json(config))
         write_json(folder / "tokenizer.json", found.json("tokenizer.json"))
-        again = open_any(folder)[0]
+        copy = open_any(folder)[0]
         with torch.inference_mode():
-            apart = difference(model, again, config.model)
-        if apart != 0.0:
+            distance = difference(model, copy, config.model)
+        if distance != 0.0:
             raise ValueError(
-                f"what was written to {out} gives other logits (by {apart:.2g}): nothing is kept; "
-                f"please report this"
+                f"what was written to {out} gives other logits (by {distance:.2g}): nothing is "
+                f"kept; please report this"
             )
     note = f"{before / 2**20:.1f} MiB became {after / 2**20:.1f} MiB"
-    return Exported(out, "int8", apart, 0, (note, *notes))
+    return Exported(out, "int8", distance, 0, (note, *notes))

@@ -1,4 +1,4 @@
-"""The families that can be read and written, by the model_type of a config.json."""
+"""The supported families, by the model_type of a config.json."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from typing import Any
 from clearformer.hub.bert import BERT
 from clearformer.hub.family import Family
 from clearformer.hub.gpt2 import GPT2
-from clearformer.hub.hf_config import HARMLESS, NEUTRAL
+from clearformer.hub.hf_config import IGNORED_KEYS, NEUTRAL_VALUES
 from clearformer.hub.llama import CLASSES, LLAMA
 from clearformer.hub.marian import MARIAN
 
 FAMILIES = (GPT2, BERT, LLAMA, MARIAN)
-KINDS: Mapping[str, Family] = {kind: each for each in FAMILIES for kind in each.model_types}
-# How the classes of transformers are called, which `architectures` lists.
-PREFIXES = {"gpt2": "GPT2", "bert": "Bert", "marian": "Marian", **CLASSES}
+MODEL_TYPES: Mapping[str, Family] = {kind: each for each in FAMILIES for kind in each.model_types}
+# Prefixes of the class names in `architectures`.
+CLASS_PREFIXES = {"gpt2": "GPT2", "bert": "Bert", "marian": "Marian", **CLASSES}
 # Keys by which a config.json without a model_type is recognized.
-BERTS = frozenset(
+BERT_KEYS = frozenset(
     """
     attention_probs_dropout_prob hidden_act hidden_dropout_prob hidden_size initializer_range
     intermediate_size max_position_embeddings num_attention_heads num_hidden_layers
     type_vocab_size vocab_size
     """.split()  # noqa: SIM905
 )
-MORE_OF_BERT = frozenset({"layer_norm_eps", "position_embedding_type", "tie_word_embeddings"})
-GPT2S = frozenset({"n_embd", "n_head", "n_layer", "n_positions"})
+OPTIONAL_BERT_KEYS = frozenset({"layer_norm_eps", "position_embedding_type", "tie_word_embeddings"})
+GPT2_KEYS = frozenset({"n_embd", "n_head", "n_layer", "n_positions"})
 
 
 def family_of(settings: Mapping[str, Any], where: str) -> Family:
-    """The family that a config.json speaks of."""
+    """The family of a config.json; unsupported ones are refused."""
     kind = settings.get("model_type")
-    if not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
         raise ValueError(
             f"{where} is of a model_type {kind!r:.60}, which clearformer cannot read: known are "
-            f"{', '.join(KINDS)}"
+            f"{', '.join(MODEL_TYPES)}"
         )
     if settings.get("quantization_config") is not None:
         raise ValueError(f"{where} is of quantized weights: take the ones that it was made from")
     if settings.get("auto_map") is not None:
         raise ValueError(f"{where} asks for code of its own (auto_map), and no code is run from it")
-    return KINDS[kind]
+    return MODEL_TYPES[kind]
 
 
-def with_model_type(settings: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The settings with a model_type where they have none, and what was assumed, in a sentence."""
+def guess_model_type(settings: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Add a missing model_type, and return a note that says what was assumed."""
     if settings.get("model_type") is not None:
         return settings, ()
     named = settings.get("architectures")
     first = named[0] if isinstance(named, list) and named else None
     if isinstance(first, str):
-        kind = next((k for k, p in PREFIXES.items() if _is_class_of(first, p)), None)
+        kind = next((k for k, p in CLASS_PREFIXES.items() if _is_class_of(first, p)), None)
         reason = f"by its architecture, {first}"
     else:
-        kind, reason = _by_keys(settings), "by its keys"
+        kind, reason = _guess_by_keys(settings), "by its keys"
     if kind is None:
         return settings, ()
     note = f"its config.json has no model_type; it was read as {kind}, {reason}"
@@ -61,19 +61,19 @@ def with_model_type(settings: dict[str, Any]) -> tuple[dict[str, Any], tuple[str
 
 
 def _is_class_of(name: str, prefix: str) -> bool:
-    """Whether transformers has the class `name` in the family whose classes begin so."""
+    """Whether `name` is a class of the family with this prefix."""
     rest = name.removeprefix(prefix)
     return rest != name and rest.startswith(("For", "Model", "LMHead", "DoubleHeads", "MTModel"))
 
 
-def _by_keys(settings: Mapping[str, Any]) -> str | None:
-    """GPT-2 or BERT, if it can be no other. RoBERTa has BERT's keys, but one kind of segments."""
+def _guess_by_keys(settings: Mapping[str, Any]) -> str | None:
+    """GPT-2 or BERT, if unambiguous. RoBERTa has BERT's keys, but only one segment."""
     found = {name for name, value in settings.items() if value is not None}
-    if found >= GPT2S:
+    if found >= GPT2_KEYS:
         return "gpt2"
-    known = BERTS | MORE_OF_BERT | HARMLESS | set(NEUTRAL)
+    known = BERT_KEYS | OPTIONAL_BERT_KEYS | IGNORED_KEYS | set(NEUTRAL_VALUES)
     segments = settings.get("type_vocab_size")
     two = type(segments) is int and segments > 1
-    if BERTS <= found <= known and two and settings.get("pad_token_id", 0) == 0:
+    if BERT_KEYS <= found <= known and two and settings.get("pad_token_id", 0) == 0:
         return "bert"
     return None

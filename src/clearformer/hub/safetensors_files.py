@@ -137,6 +137,8 @@ def _entry(name: str, fields: dict[str, Any], data_start: int) -> Entry:
             f"{printable(name)} has the type {kind!r:.20}, which clearformer does not read; it "
             f"reads {', '.join(DTYPES)}"
         )
+    if len(fields["shape"]) > 8:
+        raise ValueError(f"{printable(name)} has {len(fields['shape'])} axes, but 8 are the most")
     start, end = fields["data_offsets"]
     return Entry(DTYPES[kind], tuple(fields["shape"]), data_start + start, data_start + end)
 

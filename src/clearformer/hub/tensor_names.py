@@ -1,9 +1,8 @@
-"""Tables of names, read in both directions: which of their tensors are which of ours.
+"""Tables of tensor names, used in both directions: theirs to ours and ours to theirs.
 
-A row says that one of our tensors is one of theirs, or several of theirs in one (`{}` stands
-for the same word on both sides, a layer's number most often), and how they lie in it. Reading
-and writing use the same rows, so the two cannot drift apart. Since rows are matched by name, a
-model of two stacks needs no more than a second set of them.
+A `Rename` maps one of our tensors to one or several of theirs (`{}` matches the same word on both
+sides, usually the number of a layer) and says how theirs are laid out in ours. Import and export
+use the same table. Entries are matched by name, so an encoder-decoder needs no special handling.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ Shape = tuple[int, ...]
 
 
 class Layout(Protocol):
-    """How their tensors lie in one of ours."""
+    """How their tensors are laid out in one of ours."""
 
     def shapes(self, ours: Shape, config: ModelConfig) -> list[Shape]:
-        """The shapes that theirs must have."""
+        """The shapes that their tensors must have."""
 
     def join(self, theirs: Sequence[Tensor]) -> Tensor: ...
 
-    def cut(self, ours: Tensor, config: ModelConfig) -> list[Tensor]: ...
+    def split(self, ours: Tensor, config: ModelConfig) -> list[Tensor]: ...
 
 
 class Same:
-    """One of theirs, as it is."""
+    """One tensor, unchanged."""
 
     def shapes(self, ours: Shape, config: ModelConfig) -> list[Shape]:
         return [ours]
@@ -41,12 +40,12 @@ class Same:
     def join(self, theirs: Sequence[Tensor]) -> Tensor:
         return theirs[0]
 
-    def cut(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
+    def split(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
         return [ours]
 
 
-class Turned(Same):
-    """One of theirs, with its two axes exchanged: a matrix that acts from the right."""
+class Transposed(Same):
+    """One matrix, transposed: theirs multiplies from the right."""
 
     def shapes(self, ours: Shape, config: ModelConfig) -> list[Shape]:
         return [ours[::-1]]
@@ -54,12 +53,12 @@ class Turned(Same):
     def join(self, theirs: Sequence[Tensor]) -> Tensor:
         return theirs[0].T.contiguous()
 
-    def cut(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
+    def split(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
         return [ours.T.contiguous()]
 
 
-class OneRow(Same):
-    """One of theirs, a matrix of a single row."""
+class RowVector(Same):
+    """One vector, theirs with a leading axis of size 1."""
 
     def shapes(self, ours: Shape, config: ModelConfig) -> list[Shape]:
         return [(1, *ours)]
@@ -67,13 +66,13 @@ class OneRow(Same):
     def join(self, theirs: Sequence[Tensor]) -> Tensor:
         return theirs[0][0]
 
-    def cut(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
+    def split(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
         return [ours[None]]
 
 
 @dataclass(frozen=True)
 class Stacked:
-    """Several of theirs, one below the other; `rows` says how many each has."""
+    """Several tensors, concatenated along axis 0; `rows` gives the size of each."""
 
     rows: Callable[[ModelConfig], Sequence[int]]
 
@@ -83,34 +82,34 @@ class Stacked:
     def join(self, theirs: Sequence[Tensor]) -> Tensor:
         return torch.cat(list(theirs))
 
-    def cut(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
+    def split(self, ours: Tensor, config: ModelConfig) -> list[Tensor]:
         return [part.contiguous() for part in ours.split(list(self.rows(config)))]
 
 
-def queries_keys_values(config: ModelConfig) -> tuple[int, int, int]:
-    """Rows of the three matrices that we keep as one."""
+def qkv_rows(config: ModelConfig) -> tuple[int, int, int]:
+    """Rows of the query, key and value matrices in our fused projection."""
     keys = (config.key_heads or config.heads) * config.resolved_head_width
     return config.heads * config.resolved_head_width, keys, keys
 
 
-def gate_and_value(config: ModelConfig) -> tuple[int, int]:
+def gate_rows(config: ModelConfig) -> tuple[int, int]:
     return config.hidden, config.hidden
 
 
-SAME, TURNED, ONE_ROW = Same(), Turned(), OneRow()
-PROJECTIONS, GATED = Stacked(queries_keys_values), Stacked(gate_and_value)
+SAME, TRANSPOSED, ROW_VECTOR = Same(), Transposed(), RowVector()
+QKV, GATE_UP = Stacked(qkv_rows), Stacked(gate_rows)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a table."""
+class Rename:
+    """One entry of a table of names."""
 
     ours: str
     theirs: str | tuple[str, ...]
     layout: Layout = SAME
 
     def match(self, name: str) -> tuple[str, ...] | None:
-        """Their names for one of ours, if this row is about it."""
+        """Their names for one of ours, or None if this entry is about another tensor."""
         pattern = re.escape(self.ours).replace(r"\{\}", r"([^.]+)")
         found = re.fullmatch(pattern, name)
         if found is None:
@@ -119,10 +118,10 @@ class Row:
         return tuple(each.format(*found.groups()) for each in theirs)
 
 
-def find(rows: Sequence[Row], name: str) -> tuple[tuple[str, ...], Layout]:
-    """Their names for one of ours, and how they lie in it."""
-    for row in rows:
-        theirs = row.match(name)
+def their_names(renames: Sequence[Rename], name: str) -> tuple[tuple[str, ...], Layout]:
+    """Their names for one of our tensors, and their layout in it."""
+    for rename in renames:
+        theirs = rename.match(name)
         if theirs is not None:
-            return theirs, row.layout
-    raise KeyError(f"no row of the table is about {name}")
+            return theirs, rename.layout
+    raise KeyError(f"the table has no entry for {name}")

@@ -1,4 +1,4 @@
-"""An imported model as a run that every verb opens, written whole or not at all."""
+"""Writes an imported model as a run at step 0, atomically."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from clearformer.text import sha256 as tokenizer_identity
 
 
 def write_run(imported: Imported, out: Path) -> Path:
-    """A run at step 0: weights, tokenizer and config; nothing was trained, so no optimizer."""
+    """Write weights, tokenizer and config; there is no optimizer state."""
     if imported.tokenizer is None:
         raise ValueError(
             f"{imported.source} has no tokenizer, and a model without one cannot be used: "
             f"give --tokenizer a folder that has it, or bytes"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is there already: choose another --out")
-    # How this family is trained unless told otherwise; nothing here has been trained with it.
+    require_unused(out)
+    # The family's default recipe, as a starting point for training.
     data, train = recipe(imported.config)
     data = replace(data, tokenizer=imported.tokenizer.kind, vocabulary=None)  # type: ignore[arg-type]
     config = RunConfig(model=imported.config, data=data, train=train)
@@ -42,7 +41,7 @@ def write_run(imported: Imported, out: Path) -> Path:
         "tied": state.tied(outline(imported.config)),
         "imported": {"from": Path(imported.source).name, "notes": list(imported.notes)},
     }
-    with whole_or_nothing(out) as temporary:
+    with atomic_folder(out) as temporary:
         checkpoint.write(
             temporary / "checkpoints",
             0,
@@ -59,16 +58,21 @@ def write_run(imported: Imported, out: Path) -> Path:
     return out
 
 
+def require_unused(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is there already: choose another --out")
+
+
 @contextmanager
-def whole_or_nothing(out: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `out` at the end, or goes if anything goes wrong."""
+def atomic_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to `out` at the end, or removed after an error."""
     out = out.absolute()
     temporary = out.with_name(f".{out.name}-{os.getpid()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
         yield temporary
-        temporary.rename(out)  # onto an empty folder, or none
+        temporary.rename(out)  # replaces an empty folder
     except OSError as problem:
         raise ValueError(f"{out} cannot be written: {problem.strerror or problem}") from None
     finally:

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clearformer import limits
 from clearformer.text.tokenizer import Ids, Tokenizer, require_strings
 from clearformer.text.utf8 import decode, require_unicode
 
-MAX_SPM_BYTES = 64 * 2**20  # published files have about one million
 MAX_PIECES = 2**22
 UNKNOWN, END, PAD = "<unk>", "</s>", "<pad>"
 UNKNOWN_TYPE = 2  # among the types of pieces; the library needs exactly one such piece
@@ -122,8 +122,10 @@ CHARACTERS = 2  # of a normalizer: its table
 
 def verify(file: bytes) -> None:
     """ValueError unless every offset in the model points inside the file."""
-    if len(file) > MAX_SPM_BYTES:
-        raise ValueError(f"it has {len(file):,} bytes, but {MAX_SPM_BYTES:,} are the most")
+    if len(file) > limits.MAX_SPM_BYTES:
+        raise ValueError(
+            f"it has {len(file):,} bytes, but {limits.MAX_SPM_BYTES:,} are the most (MAX_SPM_BYTES)"
+        )
     pieces = unknown = 0
     for field, value in fields(file):
         if field == PIECE:
