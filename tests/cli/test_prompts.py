@@ -50,5 +50,7 @@ def test_a_token_is_its_text_or_its_number():
     assert token_id("a", Bytes()) == 97
     assert token_id("#97", Bytes()) == 97
     assert token_id("#", Bytes()) == 35
-    with pytest.raises(ValueError, match=r"'ab' is no token of this tokenizer \(bytes\), which sp"):
+    with pytest.raises(
+        ValueError, match=r"'ab' is no token of this tokenizer \(bytes\), which enc"
+    ):
         token_id("ab", Bytes())
