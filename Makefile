@@ -83,7 +83,7 @@ soak: .venv/ready-dev
 	@$(BIN)/python benchmarks/controls.py
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist docs/reference/api docs/reference/commands .pytest_cache .mypy_cache .ruff_cache
 
 # A step of its own for each set of packages, so that `make run` waits for no test package.
 .venv/python:
