@@ -282,17 +282,12 @@ class Generate:
 
     def writer(self, folder: Path) -> Writer:
         from clearformer.cli.generated import note
-        from clearformer.config import NextToken
-        from clearformer.explore.about import tasks
         from clearformer.generate.writer import Writer
         from clearformer.inference.int8 import quantize
         from clearformer.inference.packed_linear import pack, quicken
         from clearformer.runs.load import open_run
 
-        opened = open_run(folder)
-        if not isinstance(opened.config.model.head, NextToken):
-            verb = tasks(opened.config.model)[0]
-            raise ValueError(f"{folder} is no generator: use clearformer {verb}")
+        opened = open_run(folder, verb="generate")
         note(opened.note)
         # One text at a time reads each weight once for a single vector, several for a batch.
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)

@@ -15,11 +15,9 @@ from clearformer.cli import train as train_verb
 from clearformer.cli.output import say
 from clearformer.cli.overrides import at, kinds, name
 from clearformer.config import (
-    Classifier,
     DataConfig,
     ModelConfig,
     RunConfig,
-    Seq2SeqConfig,
     TrainConfig,
 )
 
@@ -137,12 +135,11 @@ class Plan:
 
 def memory(found: Found, limit: int | None) -> list[str]:
     """By part, and the seed's arithmetic for the tables of scores (eq. 28)."""
-    from clearformer.config import HiddenMemory
     from clearformer.plan.planner import shown
     from clearformer.train import recompute
 
     model, counted, train = found.config.model, found.counted, found.config.train
-    past = model.past.length if isinstance(model.past, HiddenMemory) else 0
+    past = model.memory or 0
     table = 4 * found.rows * model.heads * model.length * (model.length + past)
     of = "" if limit is None else f" of {shown(limit)}"
     return [
@@ -203,12 +200,11 @@ def work(found: Found, data_dir: Path | None) -> list[str]:
 def known_sides(config: RunConfig, data_dir: Path | None) -> tuple[Sides, Sides, list[str]]:
     """Tokens of a pair in the largest batch and in the usual one, as the data has them."""
     from clearformer.plan.footprint import ASSUMED
-    from clearformer.tasks import translation
+    from clearformer.tasks.registry import task_of
 
-    if not isinstance(config.model, Seq2SeqConfig):
-        return ASSUMED, ASSUMED, []
     try:
-        return *translation.sides(config, train_verb.places(data_dir)), []
+        known = task_of(config.model).sides(config, train_verb.places(data_dir))
+        return *(known or (ASSUMED, ASSUMED)), []
     except (ValueError, OSError) as problem:
         source, target = ASSUMED
         return ASSUMED, ASSUMED, [f"pairs of {source} and {target} tokens are assumed: {problem}"]
@@ -220,17 +216,18 @@ def at_usual_length(
     """The plan for the batches that most of the time goes into, where rows have their own
     lengths: memory is for the longest, time for the usual."""
     from clearformer.plan import footprint
-    from clearformer.plan.planner import lengths_differ, micro_rows
-    from clearformer.tasks import objectives
+    from clearformer.plan.planner import micro_rows
+    from clearformer.tasks.registry import task_of
 
     config, train = found.config, found.config.train
-    if not lengths_differ(config):
+    task = task_of(config.model)
+    if not task.padded:
         return found, []
-    if isinstance(config.model.head, Classifier):
-        try:
-            length = objectives.mean_length(config, train_verb.places(data_dir))
-        except (ValueError, OSError) as problem:
-            return found, [f"times are for texts of {config.model.length} tokens: {problem}"]
+    try:
+        length = task.usual_length(config, train_verb.places(data_dir))
+    except (ValueError, OSError) as problem:
+        return found, [f"times are for texts of {config.model.length} tokens: {problem}"]
+    if length is not None:
         config = replace(config, model=replace(config.model, length=length))
     rows = micro_rows(config, usual_sides)
     counted = footprint.footprint(
@@ -242,10 +239,10 @@ def at_usual_length(
 
 def epoch_steps(config: RunConfig, data_dir: Path | None) -> int:
     """Steps of a budget in epochs: only the data itself can tell."""
-    from clearformer.tasks import objectives
+    from clearformer.tasks import registry
 
     assert config.train.epochs is not None
-    task = objectives.load(config, train_verb.places(data_dir))
+    task = registry.load(config, train_verb.places(data_dir))
     return max(1, round(config.train.epochs * task.steps_per_epoch))
 
 
@@ -253,26 +250,26 @@ def known(
     config: RunConfig, data_dir: Path | None, exact: bool = False
 ) -> tuple[RunConfig, list[str]]:
     """The config with the vocabulary that its data will have, without reading all of it."""
-    from clearformer.tasks import objectives
+    from clearformer.tasks import sources
 
     data = config.data
     notes: list[str] = []
     if exact:  # a run has written it down
         return config, notes
     vocabulary = config.model.vocabulary
-    largest = objectives.LARGEST_VOCABULARY.get(data.tokenizer)
+    largest = sources.LARGEST_VOCABULARY.get(data.tokenizer)
     if data.tokenizer == "bytes":
         vocabulary = 256
     elif data.vocabulary is not None:
         vocabulary = data.vocabulary
     elif largest is not None:
         try:
-            text, _ = objectives.texts(data, train_verb.places(data_dir), config.model.length)
+            text, _ = sources.texts(data, train_verb.places(data_dir), config.model.length)
         except (ValueError, OSError) as problem:
             notes.append(f"a vocabulary of {vocabulary:,} is assumed: {problem}")
         else:
-            suited = text.size // objectives.BYTES_PER_TOKEN
-            vocabulary = min(largest, max(objectives.SMALLEST_VOCABULARY, suited))
+            suited = text.size // sources.BYTES_PER_TOKEN
+            vocabulary = min(largest, max(sources.SMALLEST_VOCABULARY, suited))
     return replace(config, model=replace(config.model, vocabulary=vocabulary)), notes
 
 

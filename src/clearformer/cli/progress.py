@@ -36,7 +36,7 @@ class Reporter:
         output.tell(f"clearformer: {sentence}")
 
     def start(self, run: Run) -> None:
-        self.figure, self.counted = run.task.figure, run.task.counted
+        self.figure, self.counted = run.task.metric, run.task.counted
         minutes = run.config.train.minutes
         self.pace = Pace(None if minutes is None else 60 * minutes)
         for note in run.task.notes:
@@ -232,7 +232,7 @@ def result(run: Run) -> str:
     weights = "averaged weights (train.ema)" if now.average is not None else "weights as trained"
     protocol = f"; {run.protocol}" if run.protocol else ""
     return (
-        f"validation {run.task.figure.replace('_', ' ')} {value:.4f} at step {chosen.step}, "
+        f"validation {run.task.metric.replace('_', ' ')} {value:.4f} at step {chosen.step}, "
         f"{chosen.why} ({weights}{protocol})"
     )
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
-SAMPLE = 120  # tokens of a sample at each evaluation
 BUDGETS = ("steps", "epochs", "minutes")
 
 
@@ -238,32 +237,8 @@ def found_from_anywhere(data: DataConfig) -> DataConfig:
 
 
 def sample(run: Run, model: Model) -> str | None:
-    """A few words of a generator in training, a translation; nothing of a classifier."""
-    from clearformer.config import NextToken
-    from clearformer.core.model import Seq2Seq, Transformer
-    from clearformer.generate.sampling import Sampling
-    from clearformer.generate.stream import stream
-    from clearformer.generate.writer import Writer
-    from clearformer.tasks.objectives import Stream
-    from clearformer.tasks.translation import Translation
-
-    if isinstance(run.task, Translation):
-        assert isinstance(model, Seq2Seq)
-        return run.task.sample(model)
-    if not isinstance(run.config.model.head, NextToken):
-        return None
-    assert isinstance(model, Transformer)
-    assert isinstance(run.task, Stream)
-    tokenizer = run.task.tokenizer
-    writer = Writer(model, run.config.model, tokenizer)
-    try:
-        prompt, begun = writer.encode("\n"), ""
-    except ValueError:
-        # Words and pieces of them know no line break, and no token that begins a text.
-        prompt = run.task.validation.read(0, 1).tolist()
-        begun = tokenizer.decode(prompt)
-    drawn = stream(writer, prompt, Sampling(temperature=0.5), most=SAMPLE, seed=0)
-    return begun + "".join(token.text for token in drawn)
+    """What a model in training writes."""
+    return run.task.sample(model)
 
 
 def picture(run: Run) -> None:
@@ -283,7 +258,7 @@ def _picture(run: Run) -> None:
 
     records = read(run.folder / "metrics.jsonl")
     if any(record["event"] == "step" for record in records):
-        drawing = figures.curve(records, run.task.figure, run.config.model.name)
+        drawing = figures.curve(records, run.task.metric, run.config.model.name)
         safe_files.replace(run.folder / "loss.png", figures.png(drawing))
     safe_files.replace(run.folder / "README.md", card(run).encode())
 
@@ -362,14 +337,7 @@ def defaults(words: Sequence[str]) -> Train:
 
 def beginning(name: str | None, source: Path) -> Train:
     """The model of `source`, going on as it is, or with the head of a classifier."""
-    from clearformer.config import (
-        Classifier,
-        Features,
-        MultipleChoice,
-        NextSentence,
-        NextToken,
-        Pretraining,
-    )
+    from clearformer.config import Classifier
     from clearformer.families.recipes import going_on
     from clearformer.runs import finetune
 
@@ -379,14 +347,8 @@ def beginning(name: str | None, source: Path) -> Train:
         )
     found = finetune.read(source)
     model = found.config.model
-    if name == CLASSIFY and not isinstance(model.head, Classifier):
-        # BERT learned what its pooled first token is for; behind a generator's first token
-        # there is nothing yet.
-        pooled = (Pretraining, NextSentence, MultipleChoice)
-        pools = {NextToken: "mean", **dict.fromkeys(pooled, "pooler")}
-        usual = "first" if model.past is None else "mean"
-        own = model.head.pool if isinstance(model.head, Features) else usual
-        pool: Any = pools.get(type(model.head), own)
+    if name == CLASSIFY and "classify" not in model.verbs:
+        pool = model.head.classifier_pool(causal=model.past is not None)
         model = replace(model, head=Classifier(pool=pool))
     data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
     return Train(preset=name or model.name, model=model, data=data, train=train)

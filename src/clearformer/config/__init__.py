@@ -18,6 +18,7 @@ from clearformer.config.heads import (
     Pretraining,
     TokenClassifier,
     UntrainedHead,
+    Verb,
 )
 from clearformer.config.model import (
     ALiBi,
@@ -88,6 +89,6 @@ __all__ = [
     "Origin", "Past", "Pattern", "PerHead", "Position", "Pretraining", "RMSNorm", "Region",
     "RelativeXL", "Rotary", "Row", "RunConfig", "Schedule", "Seq2SeqConfig", "Shifted", "Sides",
     "Sinusoidal", "Slower", "SlowerBelow", "StableThenDecay", "Strided", "TargetRules",
-    "TokenClassifier", "TrainConfig", "UntrainedHead", "model_from_json", "run_from_json",
+    "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "model_from_json", "run_from_json",
     "strides", "to_json",
 ]  # fmt: skip

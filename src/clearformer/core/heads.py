@@ -41,6 +41,13 @@ class Head(nn.Module):
         return self.vocabulary_loss(project, rows, targets, smoothing, cap)
 
 
+def set_smoothing(model: nn.Module, smoothing: float) -> None:
+    """Smooth the targets of every head of a model in training."""
+    for head in model.modules():
+        if isinstance(head, Head):
+            head.smoothing = smoothing
+
+
 class NextToken(Head):
     """A score for each word of the vocabulary; `project` may share the embedding's weight.
 
@@ -51,6 +58,10 @@ class NextToken(Head):
         super().__init__()
         self.project = project
         self.cap = cap
+
+    @property
+    def token_head(self) -> nn.Module:
+        return self
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.capped(self.project(hidden))  # (B, T, V)
@@ -76,6 +87,10 @@ class MaskedToken(Head):
         self.activation = activation
         self.norm = norm
         self.project = project
+
+    @property
+    def token_head(self) -> nn.Module:
+        return self
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self._transformed(hidden))  # (..., V)
@@ -223,6 +238,10 @@ class Pretraining(nn.Module):
         super().__init__()
         self.masked = masked
         self.sentence = sentence
+
+    @property
+    def token_head(self) -> nn.Module:
+        return self.masked
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.masked(hidden, keep), self.sentence(hidden, keep)  # (B, T, V), (B, 2)

@@ -8,24 +8,9 @@ from typing import Any
 import torch
 
 from clearformer.build import pattern
-from clearformer.config import (
-    AnswerSpan,
-    AnyModelConfig,
-    Classifier,
-    Features,
-    Head,
-    HiddenMemory,
-    MaskedToken,
-    MultipleChoice,
-    NextSentence,
-    NextToken,
-    Pretraining,
-    Seq2SeqConfig,
-    TokenClassifier,
-)
+from clearformer.config import AnyModelConfig
 from clearformer.explore.entries import Entry
 from clearformer.explore.safe_text import clean
-from clearformer.explore.views import family
 
 POSITIONS = {
     "Learned": "learned",
@@ -48,14 +33,12 @@ SAMPLES = {
 def model(entry: Entry) -> dict[str, Any]:
     """One row of the list of models."""
     config = entry.config
-    does = tasks(config)
-    two = isinstance(config, Seq2SeqConfig)
-    head = config.head
+    names = config.head.names if "classify" in config.verbs else None
     return {
         "id": entry.id,
         "name": entry.name,
-        "family": family(config.name),
-        "tasks": does,
+        "family": config.family or config.name,
+        "tasks": [config.verbs[0]],
         "n_layers": config.layers,
         "n_heads": config.heads,
         "n_key_heads": config.key_heads or config.heads,
@@ -68,36 +51,15 @@ def model(entry: Entry) -> dict[str, Any]:
         "tokenizer": entry.tokenizer_kind,
         "norm": config.residual,
         "causal": causal(config),
-        "parts": ["encoder", "decoder", "cross"] if two else ["self"],
-        "labels": _labels(head),
-        "memory": config.past.length if isinstance(config.past, HiddenMemory) else None,
+        "parts": list(config.parts),
+        "labels": [clean(name) for name in names] if names else None,
+        "memory": config.memory,
         "n_params": sum(math.prod(shape) for _, shape in entry.parameters),
         "checkpoints": entry.checkpoints(),
         "default_checkpoint": entry.default_checkpoint(),
-        "sample": SAMPLES[does[0]],
+        "sample": SAMPLES[config.verbs[0]],
         "sample_target": None,
     }
-
-
-def _labels(head: Head) -> list[str] | None:
-    """What a classifier tells apart, if it says so."""
-    names = head.names if isinstance(head, Classifier) else None
-    return [clean(name) for name in names] if names else None
-
-
-def tasks(config: AnyModelConfig) -> list[str]:
-    """What the model is for, by its head."""
-    if isinstance(config, Seq2SeqConfig):
-        return ["translate"]
-    match config.head:
-        case NextToken():
-            return ["generate"]
-        case Classifier():
-            return ["classify"]
-        case MaskedToken() | Pretraining():
-            return ["fill"]
-        case Features() | TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
-            return ["embed"]
 
 
 def causal(config: AnyModelConfig) -> bool:

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearformer.config import Classifier
 from clearformer.core.model import Transformer
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import bad_field, wrong_kind
@@ -36,8 +35,8 @@ def attribute(
     opened: Opened, text: str, method: str, label: int | str | None, limits: Limits
 ) -> dict[str, Any]:
     """Probabilities of all classes, and each token's part in the one that is asked about."""
-    model, head = opened.subject.model, opened.config.head
-    if not isinstance(model, Transformer) or not isinstance(head, Classifier):
+    model, head = opened.subject.transformer, opened.config.head
+    if "classify" not in opened.config.verbs:
         raise wrong_kind(f"{opened.entry.name} tells no classes: choose a classifier")
     ids = own_ids(opened, text, None, limits)
     tokens = torch.tensor([ids], device=opened.subject.device)
@@ -118,7 +117,7 @@ def occlusion(score: Score, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def pool(model: Transformer, x: Tensor, kind: str) -> dict[str, Any]:
+def pool(model: Transformer, x: Tensor, kind: str | None) -> dict[str, Any]:
     """How much each token counts where all become one: shares that sum to 1."""
     hidden = model.stack(x)[0]  # (T, E)
     length = hidden.shape[0]
@@ -127,7 +126,7 @@ def pool(model: Transformer, x: Tensor, kind: str) -> dict[str, Any]:
     won = torch.bincount(winners, minlength=length) / len(winners)
     first = torch.zeros(length)
     first[0] = 1
-    shares = {"mean": even, "max": won, "mean_max": (even + won) / 2}.get(kind, first)
+    shares = {"mean": even, "max": won, "mean_max": (even + won) / 2}.get(kind or "", first)
     return {"kind": kind, "values": arrays.floats(shares)}
 
 

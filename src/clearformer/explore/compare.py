@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import wrong_kind
 from clearformer.explore.inputs import own_ids, own_target
@@ -36,7 +35,7 @@ def look(opened: Opened, text: str, target: list[int] | None, limits: Limits) ->
     """One model on the text; to be called on its own worker."""
     ids = own_ids(opened, text, None, limits)
     given: Any = ids
-    if isinstance(opened.subject.model, Seq2Seq):
+    if "translate" in opened.config.verbs:
         # Both are told the same target, or they could not be compared.
         target = own_target(opened, ids, None, limits) if target is None else target
         given = (ids, target)

@@ -10,7 +10,7 @@ from typing import Any
 
 from clearformer import safe_files
 from clearformer.build import outline
-from clearformer.config import AnyModelConfig, NextToken, RunConfig, Seq2SeqConfig, run_from_json
+from clearformer.config import AnyModelConfig, RunConfig, run_from_json
 from clearformer.explore.jobs import Worker
 from clearformer.explore.runs import is_finite
 from clearformer.explore.safe_text import clean
@@ -78,7 +78,7 @@ class Entry:
             known = ("tokenizer.json", "vocab.json", "vocab.txt")
             if self.path.is_dir() and not any((self.path / name).is_file() for name in known):
                 return None
-            return {"bert": "wordpiece"}.get(self.config.name.partition("-")[0], "bpe")
+            return "wordpiece" if self.config.family == "bert" else "bpe"
         return clean(kind, 60) if isinstance(kind, str) else None
 
     def checkpoints(self) -> list[dict[str, Any]]:
@@ -127,8 +127,7 @@ class Entry:
             return self._open_weights()
         path = self.path / "checkpoints" / checkpoint_id
         model, config, tokenizer, _ = load.open_any(path)
-        two_stacks = isinstance(config.model, Seq2SeqConfig)
-        if isinstance(config.model.head, NextToken) and not two_stacks:
+        if "generate" in config.model.verbs:
             quicken(model)  # as `clearformer generate` has it, for the same text to the last bit
         return Subject(model, config.model, tokenizer, self.name)
 

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.config import HiddenMemory, Seq2SeqConfig
 from clearformer.explore import arrays, token_display
 from clearformer.explore.inputs import one_token, own_ids, permuted
 from clearformer.explore.library import Opened
@@ -81,7 +80,7 @@ def states(
         positions=positions,
         # In one segment, and nothing remembered: all tokens are before our eyes.
         segment=len(ids),
-        memory=0 if isinstance(opened.config.past, HiddenMemory) else None,
+        memory=None if opened.config.memory is None else 0,
     )
     part = found.parts[0]
     return _stage(found, part, 0, "resid_pre"), _stage(found, part, layers - 1, "resid_post")
@@ -89,7 +88,7 @@ def states(
 
 def _one_sequence(opened: Opened, ids: Sequence[int]) -> Any:
     row = torch.tensor([list(ids)])
-    return (row, row) if isinstance(opened.config, Seq2SeqConfig) else row
+    return (row, row) if "translate" in opened.config.verbs else row
 
 
 def _stage(found: Trace, part: str, layer: int, stage: str) -> Tensor:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.core.model import Transformer
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import Problem, bad_field, wrong_kind
 from clearformer.explore.inputs import require_ids, require_text
@@ -60,10 +59,10 @@ class Text:
 
     def __init__(self, opened: Opened, asked: GenerateAsked, limits: Limits) -> None:
         config, subject = opened.config, opened.subject
-        if not isinstance(subject.model, Transformer):
+        if "translate" in config.verbs:
             raise wrong_kind("an encoder-decoder writes its translation: use the Tasks page")
         try:
-            writer = Writer(subject.model, config, subject.tokenizer)
+            writer = Writer(subject.transformer, config, subject.tokenizer)
         except ValueError as problem:
             raise wrong_kind(str(problem)) from None
         require_text(asked.prompt, limits)

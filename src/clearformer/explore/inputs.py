@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clearformer.config import Grid, Learned, Seq2SeqConfig
-from clearformer.core.model import Seq2Seq
+from clearformer.config import Grid, Learned
 from clearformer.explore.errors import bad_field, too_long, wrong_kind
 from clearformer.explore.library import Opened
 from clearformer.explore.limits import MOST_TOKENS, Limits
 from clearformer.explore.subject import Subject, ids, source_ids, target_ids
 from clearformer.generate.beam import Beam
-from clearformer.generate.translate import Translator
+from clearformer.tasks.translation import TranslationTask
 
 
 def own_ids(opened: Opened, text: str | None, tokens: Sequence[int] | None, limits: Limits) -> Any:
@@ -24,8 +23,8 @@ def own_ids(opened: Opened, text: str | None, tokens: Sequence[int] | None, limi
         require_text(text, limits)
         if subject.tokenizer is None:
             raise wrong_kind("this model has no tokenizer, so give tokens and not text")
-        two_stacks = isinstance(subject.model, Seq2Seq)
-        found = source_ids(subject, text) if two_stacks else ids(subject, text)
+        pairs = "translate" in opened.config.verbs
+        found = source_ids(subject, text) if pairs else ids(subject, text)
     else:
         assert tokens is not None
         found = require_ids(opened, tokens, "tokens")
@@ -38,15 +37,14 @@ def own_target(
 ) -> list[int]:
     """What a decoder is told that it wrote: the given text, or its own translation."""
     subject, config = opened.subject, opened.config
-    assert isinstance(config, Seq2SeqConfig)
-    assert isinstance(subject.model, Seq2Seq)
-    if config.marks is None or subject.tokenizer is None:
+    marks = getattr(config, "marks", None)
+    if marks is None or subject.tokenizer is None:
         raise wrong_kind("nobody knows where this model's targets begin, so give tokens")
     if target is None:
-        translator = Translator(subject.model, config, subject.tokenizer)
+        translator = TranslationTask(config).translator(subject.model, subject.tokenizer)
         most = min(limits.max_tokens, config.length) - 1
         ((best, *_), *_) = translator.decode([list(source)], Beam(width=1), most)
-        return [config.marks.start, *best.tokens]
+        return [marks.start, *best.tokens]
     require_text(target, limits)
     found = target_ids(subject, target)
     require_room(opened, len(found), limits)

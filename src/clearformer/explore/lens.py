@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.core import heads
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import Problem, bad_field, wrong_kind
 from clearformer.explore.stages import entropy as bits_of
@@ -67,7 +65,7 @@ def vectors(kept: Kept, layer: int, i: int, part: str | None) -> dict[str, Any]:
 
 def lens(kept: Kept, k: int, track: int | None) -> dict[str, Any]:
     """For every layer and place the k most likely tokens, if that layer were the last."""
-    part = "decoder" if isinstance(kept.opened.subject.model, Seq2Seq) else "self"
+    part = kept.opened.config.writing_part
     found = kept.all_layers(("resid_pre", "resid_post"))
     streams = [each for _, stage, each in _stream(found, part) if stage != "resid_mid"]
     tables = read_out(kept.opened.subject.model, torch.stack(streams))  # (L+1, T, V)
@@ -106,9 +104,9 @@ def lens(kept: Kept, k: int, track: int | None) -> dict[str, Any]:
 @torch.inference_mode()
 def read_out(model: Any, streams: Tensor) -> Tensor:
     """Streams (R, T, E) as the model would read its last one: logits (R, T, V)."""
-    stack = model.decoder if isinstance(model, Seq2Seq) else model.stack
-    head = model.head.masked if isinstance(model.head, heads.Pretraining) else model.head
-    if not isinstance(head, heads.NextToken | heads.MaskedToken):
+    *_, stack = model.stacks.values()
+    head = getattr(model.head, "token_head", None)
+    if head is None:
         raise wrong_kind("the lens shows tokens, but this model has no words to say")
     return head(stack.norm(streams.to(next(model.parameters()).device)))
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearformer.config import ALiBi, Grid, Learned, NoPosition, RelativeXL, Rotary, Sinusoidal
-from clearformer.core.model import Seq2Seq
+from clearformer.core.embedding import Embedding
 from clearformer.explore import arrays
 from clearformer.explore.errors import wrong_kind
 from clearformer.explore.lessons import angles, similarity
@@ -38,7 +38,7 @@ def position_vectors(opened: Opened) -> tuple[str, Tensor]:
     count = min(config.length, MOST)
     match config.position:
         case Learned() | Sinusoidal() | Grid():
-            own = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
+            own = next(each for each in model.modules() if isinstance(each, Embedding))
             assert own.position is not None
             places = torch.arange(count, device=opened.subject.device)
             return type(config.position).__name__.lower(), own.position(places, count)

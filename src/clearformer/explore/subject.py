@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from clearformer.config import AnyModelConfig, HiddenMemory, NextToken, Seq2SeqConfig
+from clearformer.config import AnyModelConfig
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.explore.recording import Model
 from clearformer.generate.writer import Writer
@@ -35,6 +35,16 @@ class Subject:
     name: str = "model"
 
     @property
+    def transformer(self) -> Transformer:
+        """The model, known to have one stack."""
+        return cast(Transformer, self.model)
+
+    @property
+    def seq2seq(self) -> Seq2Seq:
+        """The model, known to have two stacks."""
+        return cast(Seq2Seq, self.model)
+
+    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
@@ -49,9 +59,9 @@ class Subject:
     @property
     def marks(self) -> dict[int, str]:
         """The ids that come after the tokenizer's own: what opens and closes a target."""
-        if not isinstance(self.config, Seq2SeqConfig) or self.tokenizer is None:
+        if self.tokenizer is None:
             return {}
-        marks = self.config.marks
+        marks = getattr(self.config, "marks", None)
         named = {} if marks is None else {marks.start: START, marks.end: END}
         return {id: name for id, name in named.items() if id >= self.tokenizer.size}
 
@@ -118,7 +128,7 @@ def read(
     memory: int | None = None,
 ) -> Input:
     """A text, ids, or a pair of either, as the model is given it."""
-    if isinstance(subject.model, Seq2Seq):
+    if len(subject.model.stacks) == 2:
         source, target = tokens if isinstance(tokens, tuple) else (tokens, tokens)
         given = Input(_row(_source(subject, source)), target=_row(_target(subject, target)))
         return given if pad_to is None else _padded(given, pad_to, subject)
@@ -139,9 +149,8 @@ def ids(subject: Subject, text: str) -> list[int]:
     tokenizer, config = subject.tokenizer, subject.config
     if tokenizer is None:
         raise ValueError("there is a text, but the model comes without a tokenizer: give ids")
-    if config is not None and isinstance(config.head, NextToken):
-        assert isinstance(subject.model, Transformer)
-        return Writer(subject.model, config, tokenizer).encode(text)
+    if config is not None and "generate" in config.verbs:
+        return Writer(subject.transformer, config, tokenizer).encode(text)
     found = [*tokenizer.before, *tokenizer.encode_marked(text).tolist(), *tokenizer.after]
     if not found:
         raise ValueError("the text is empty, so there is nothing to see: write a word")
@@ -170,13 +179,13 @@ def _target(subject: Subject, given: Any) -> Any:
 
 
 def _marks(subject: Subject) -> Any:
-    config = subject.config
-    if not isinstance(config, Seq2SeqConfig) or config.marks is None or subject.tokenizer is None:
+    marks = getattr(subject.config, "marks", None)
+    if marks is None or subject.tokenizer is None:
         raise ValueError(
             "there is a text, but nobody knows this model's marks: open a trained translator, or "
             "give ids"
         )
-    return config.marks
+    return marks
 
 
 def _row(tokens: Tensor | Sequence[int]) -> Tensor:
@@ -196,9 +205,9 @@ def _real(row: Tensor, keep: Tensor | None) -> Tensor:
 
 def _sentences(subject: Subject, tokens: Tensor) -> Tensor | None:
     """0 up to the first [SEP], 1 after it, for a model that tells two sentences apart."""
-    model, tokenizer = subject.model, subject.tokenizer
+    tokenizer = subject.tokenizer
     end = None if tokenizer is None else tokenizer.specials.get("[SEP]")
-    if end is None or not isinstance(model, Transformer) or model.embedding.segment is None:
+    if end is None or subject.transformer.embedding.segment is None:
         return None
     ends = (tokens == end).long()
     if int(ends.sum()) < 2:
@@ -208,9 +217,9 @@ def _sentences(subject: Subject, tokens: Tensor) -> Tensor | None:
 
 def _with_memory(given: Input, subject: Subject, segment: int | None, memory: int | None) -> Input:
     config = subject.config
-    if config is not None and isinstance(config.past, HiddenMemory):
+    if config is not None and config.memory is not None:
         segment = config.length if segment is None else segment
-        memory = config.past.length if memory is None else memory
+        memory = config.memory if memory is None else memory
     if memory is None or segment is None:
         return given
     if segment < 1 or memory < 0:

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from clearformer.core.cache import HiddenMemory, Past
-from clearformer.core.model import Seq2Seq
 from clearformer.explore.recording import (
     PATTERNS,
     MaskChoice,
@@ -163,10 +162,10 @@ def _run(subject: Subject, given: Input) -> Any:
     def on_device(x: Tensor | None) -> Tensor | None:
         return None if x is None else x.to(device)
 
-    if isinstance(model, Seq2Seq):
-        assert given.target is not None
+    if given.target is not None:
         source, target = given.tokens.to(device), given.target.to(device)
         return model(source, target, on_device(given.keep), on_device(given.target_keep))
+    model = subject.transformer
     pasts: list[Past] | None = None
     if given.memory is not None:
         pasts = [HiddenMemory(given.memory) for _ in model.stack.blocks]

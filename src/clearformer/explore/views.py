@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.config import Classifier, NextToken, Seq2SeqConfig, UntrainedHead
+from clearformer.config import Head
 from clearformer.core.attention import Attention
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, stages, token_display
 from clearformer.explore.errors import Problem, bad_field, unknown
 from clearformer.explore.limits import LARGEST_RESPONSE, POOLED_FROM, TOP_TOKENS
@@ -44,7 +43,7 @@ def overview(kept: Kept) -> dict[str, Any]:
         "id": kept.id,
         "model": opened.entry.id,
         "checkpoint": opened.checkpoint,
-        "family": family(opened.config.name),
+        "family": opened.config.family or opened.config.name,
         "tokens": tokens[main],
         "target_tokens": tokens.get("decoder"),
         "sentences": None if given.segments is None else given.segments[0].tolist(),
@@ -73,10 +72,6 @@ def overview(kept: Kept) -> dict[str, Any]:
             for part, layers in by_part.items()
         }
     return answer
-
-
-def family(name: str) -> str:
-    return name.partition("-")[0]
 
 
 def _layers(found: Trace, part: str) -> list[Mapping[str, Tensor]]:
@@ -135,11 +130,11 @@ def _counted(
 def _bits(found: Trace) -> dict[str, Any] | None:
     """How surprising each token was to what came before it, in bits; NaN for the first."""
     config = found.subject.config
-    if config is None or not isinstance(config.head, NextToken):
+    if config is None or config.verbs[0] not in ("generate", "translate"):
         return None
     if found.settings["mask"] == "none":
         return None  # every token was seen before it was guessed
-    part = "decoder" if isinstance(config, Seq2SeqConfig) else "self"
+    part = config.writing_part
     ids = torch.tensor(found.input.queries(part))
     logs = found.logits.float().cpu().log_softmax(-1)  # (T, V)
     surprise = -logs[:-1].gather(1, ids[1:, None])[:, 0] / math.log(2)
@@ -148,7 +143,7 @@ def _bits(found: Trace) -> dict[str, Any] | None:
 
 def _probabilities(found: Trace) -> list[dict[str, Any]] | None:
     config = found.subject.config
-    if config is None or not isinstance(config.head, Classifier):
+    if config is None or "classify" not in config.verbs:
         return None
     shares = found.logits.float().softmax(-1).tolist()
     return [
@@ -157,7 +152,7 @@ def _probabilities(found: Trace) -> list[dict[str, Any]] | None:
     ]
 
 
-def label_names(head: Classifier) -> tuple[str, ...]:
+def label_names(head: Head) -> tuple[str, ...]:
     return head.names or tuple(str(number) for number in range(head.classes))
 
 
@@ -296,8 +291,7 @@ def _entered(kept: Kept, traced: Trace, layer: int, part: str, which: str, i: in
     """The vector (E,) that a projection was made from."""
     found = traced.recorded[part, layer]
     if part == "cross" and which != "q":
-        model = kept.opened.subject.model
-        assert isinstance(model, Seq2Seq)
+        model = kept.opened.subject.seq2seq
         last = len(model.encoder.blocks) - 1
         states = kept.layer(last).recorded["encoder", last]["resid_post"]
         with torch.inference_mode():
@@ -328,9 +322,9 @@ def logits(kept: Kept, i: int) -> dict[str, Any]:
     found = kept.overview
     table = found.logits.float().cpu()
     config = kept.opened.config
-    if isinstance(config.head, UntrainedHead):
+    if config.verbs[0] == "embed":
         raise Problem(409, "wrong_kind", "this model gives no scores of tokens or classes")
-    if isinstance(config.head, Classifier):
+    if "classify" in config.verbs:
         names = label_names(config.head)
         values = table - table.max()
         order = values.argsort(descending=True, stable=True).tolist()

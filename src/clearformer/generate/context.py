@@ -8,7 +8,7 @@ table of learned positions has one, so for it the rule is refused.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clearformer.config import Grid, HiddenMemory, Learned, ModelConfig
+from clearformer.config import Grid, Learned, ModelConfig
 from clearformer.generate.detokenize import Token
 from clearformer.generate.sequence import Row
 
@@ -44,7 +44,7 @@ NAMES: dict[str, PastContext] = {"slide": Slide(), "stop": Stop(), "continue": C
 
 def usual(config: ModelConfig) -> PastContext:
     """A memory slides by itself; anything else must be told to."""
-    return Continue() if isinstance(config.past, HiddenMemory) else Slide()
+    return Continue() if config.memory is not None else Slide()
 
 
 def limit(rule: PastContext, config: ModelConfig) -> int | None:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from clearformer.build import resting_pasts
-from clearformer.config import HiddenMemory
 from clearformer.core.cache import KVCache, Past
 from clearformer.generate.writer import Writer
 from clearformer.inference.fast_decode import Flat, understands
@@ -31,9 +30,8 @@ class Decoder:
         self.model = writer.model
         self.config = writer.config
         self.compiled = writer.step
-        memory = self.config.past
         # A memory reads segments as it did in training; a cache takes what it is given.
-        usual = self.config.length if isinstance(memory, HiddenMemory) else CHUNK
+        usual = CHUNK if self.config.memory is None else self.config.length
         self.chunk = usual if chunk is None else chunk
         if self.chunk < 1:
             raise ValueError(f"chunk is {chunk}, but it must be at least 1")

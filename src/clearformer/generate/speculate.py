@@ -17,7 +17,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-from clearformer.config import KVCache
 from clearformer.generate.context import PastContext, limit, require_room, room, slide
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.detokenize import Token
@@ -145,7 +144,7 @@ def speculate(writer: Writer, row: Row, draft: Draft, rule: PastContext) -> Iter
 
 
 def require_cache(writer: Writer) -> None:
-    if not isinstance(writer.config.past, KVCache):
+    if writer.config.past is None or writer.config.memory is not None:
         raise ValueError(
             f"{writer.config.name} keeps hidden states and cannot take a token back, which a draft "
             f"needs: write without one"

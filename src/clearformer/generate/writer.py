@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clearformer.build import pattern
-from clearformer.config import ModelConfig, NextToken, Seq2SeqConfig
+from clearformer.config import ModelConfig
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
 
@@ -31,8 +31,7 @@ class Writer:
     step: Hidden | None = None  # what gives hidden states of one more token; none: the usual way
 
     def __post_init__(self) -> None:
-        if isinstance(self.config, Seq2SeqConfig) or not isinstance(self.config.head, NextToken):
-            raise ValueError(f"{self.config.name} is no generator: it has no next token to write")
+        self.config.require_verb("generate")
         places = torch.arange(min(self.config.length, 64))
         for each in self.config.patterns:
             ahead = pattern(each).allows(places[:, None], places[None, :]).triu(1)
@@ -78,8 +77,7 @@ class Writer:
 
     def ends(self) -> tuple[int, ...]:
         """Ids of the tokens that end a text."""
-        head = self.config.head
-        known = head.ends if isinstance(head, NextToken) else None
+        known = self.config.head.ends
         ends = self.specials(END) if known is None else known
         return tuple(token for token in ends if token < self.config.vocabulary)
 

@@ -88,6 +88,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     dropout = settings.number("hidden_dropout_prob", 0.1)
     config = ModelConfig(
         name="bert",
+        family="bert",
         vocabulary=settings.whole("vocab_size", limits.MOST_VOCABULARY),
         length=settings.whole("max_position_embeddings", limits.MOST_LENGTH),
         layers=settings.whole("num_hidden_layers", limits.MOST_LAYERS),

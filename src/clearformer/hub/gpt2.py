@@ -70,6 +70,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     )
     config = ModelConfig(
         name="gpt2",
+        family="gpt2",
         vocabulary=vocabulary,
         length=settings.whole("n_positions", limits.MOST_LENGTH),
         layers=settings.whole("n_layer", limits.MOST_LAYERS),

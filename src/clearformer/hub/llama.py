@@ -89,6 +89,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     )
     config = ModelConfig(
         name="modern",
+        family="modern",
         vocabulary=vocabulary,
         length=length,
         layers=layers,

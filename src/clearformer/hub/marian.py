@@ -141,6 +141,7 @@ def read(settings: Settings, names: Collection[str]) -> ModelConfig:
     )
     config = Seq2SeqConfig(
         name="marian",
+        family="marian",
         vocabulary=vocabulary,
         length=settings.whole("max_position_embeddings", limits.MOST_LENGTH),
         layers=settings.whole("encoder_layers", limits.MOST_LAYERS),

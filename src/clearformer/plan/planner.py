@@ -16,9 +16,10 @@ from pathlib import Path
 
 import torch
 
-from clearformer.config import Classifier, RunConfig, Seq2SeqConfig
+from clearformer.config import RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED, Footprint, Sides
+from clearformer.tasks.registry import task_of
 from clearformer.train import precision
 from clearformer.train.recompute import Recompute
 
@@ -84,7 +85,7 @@ def plan(
     names the flag that sets the limit. Pairs have these sides in their largest batch."""
     half = precision.resolve(config.train.precision, torch.device("cpu"))
     config = replace(config, train=replace(config.train, precision=half))
-    differ = lengths_differ(config) or config.data.masking is not None
+    differ = task_of(config.model).padded or config.data.masking is not None
     base = base_bytes() + (KERNELS if half != "float32" and differ else 0)
     given = Given(base, sides)
     asked = _counted(config, given)
@@ -121,19 +122,12 @@ def _largest(config: RunConfig, what: Recompute, limit: int, given: Given) -> Pl
 
 def micro_rows(config: RunConfig, sides: Sides) -> int:
     """Sequences or pairs at a time."""
-    return max(1, -(-footprint.rows_of(config, sides) // config.train.accumulate))
+    return max(1, -(-task_of(config.model).rows(config, sides) // config.train.accumulate))
 
 
 def micro_tokens(config: RunConfig, sides: Sides) -> int:
     """Tokens at a time, padding counted; of pairs, those of the longer side."""
-    pairs = isinstance(config.model, Seq2SeqConfig)
-    length = min(config.model.length, max(sides)) if pairs else config.model.length
-    return micro_rows(config, sides) * length
-
-
-def lengths_differ(config: RunConfig) -> bool:
-    """Whether batches are padded to their longest, not filled."""
-    return isinstance(config.model, Seq2SeqConfig) or isinstance(config.model.head, Classifier)
+    return micro_rows(config, sides) * task_of(config.model).length(sides)
 
 
 def size(text: str) -> int:

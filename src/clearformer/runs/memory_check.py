@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clearformer.config import RunConfig
 from clearformer.plan import planner
+from clearformer.tasks.registry import task_of
 from clearformer.train.device import device_of
 
 # Activations of the width of the model that a block keeps of each token for the backward pass, in
@@ -21,7 +22,7 @@ def require_room(config: RunConfig, rows: int) -> None:
     model, train = config.model, config.train
     available = planner.available_bytes()
     # Rows of a table may be shorter than the context, and fewer than a batch.
-    if available is None or planner.lengths_differ(config) or device_of(train.device).type != "cpu":
+    if available is None or task_of(config.model).padded or device_of(train.device).type != "cpu":
         return
     each = KEPT if train.recompute is None else KEPT_RECOMPUTED
     blocks = model.layers if not isinstance(train.recompute, int) else 1

@@ -24,7 +24,7 @@ import torch
 from clearformer import safe_files
 from clearformer.build import build, outline
 from clearformer.config import RunConfig, run_from_json, to_json
-from clearformer.core.heads import Head
+from clearformer.core.heads import set_smoothing
 from clearformer.data import Places
 from clearformer.distributed.parallel import spread
 from clearformer.distributed.process_group import ALONE, Alone
@@ -51,8 +51,9 @@ from clearformer.runs.metrics import (
     step_row,
 )
 from clearformer.runs.resume import continued
-from clearformer.tasks import objectives, pattern_checks
-from clearformer.tasks.evaluate import Measured
+from clearformer.tasks import pattern_checks, registry
+from clearformer.tasks.measured import Measured
+from clearformer.tasks.task import LoadedTask
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
@@ -190,9 +191,7 @@ class Run:
                 finetune.scale_tables(model, self.config.train.tables)
         if self.config.train.freeze is not None:
             finetune.freeze_body(model)
-        for head in model.modules():
-            if isinstance(head, Head):
-                head.smoothing = self.config.train.smoothing
+        set_smoothing(model, self.config.train.smoothing)
         recompute.apply(model, self.config.train.recompute)
         device = ranks.device(device_of(self.config.train.device))
         self.model = model.to(device)
@@ -204,7 +203,7 @@ class Run:
             self.model,
             optim.optimizers(self.model, self.config.train),
             Average(self.model, decay) if decay else None,
-            self.task.memory(self.parts) if isinstance(self.task, objectives.Segments) else None,
+            self.task.memory(self.parts),
             loss_scaling.suited(self.precision, device),
         )
         self.saved_step = -1
@@ -244,14 +243,12 @@ class Run:
             )
         return checkpoint.Checkpoint(folder, step, manifest)
 
-    def _load(
-        self, config: RunConfig, places: Places, tokenizer: Tokenizer | None
-    ) -> objectives.Task:
+    def _load(self, config: RunConfig, places: Places, tokenizer: Tokenizer | None) -> LoadedTask:
         """The task. The leader prepares the data and learns the tokenizer, the others use both."""
 
-        def load(told: Any) -> objectives.Task:
+        def load(told: Any) -> LoadedTask:
             known = tokenizer if told is None else tokenizer_from_json(told)
-            return objectives.load(config, places, known)
+            return registry.load(config, places, known)
 
         task = self.ranks.in_turn(load, lambda task: task.tokenizer.to_json())
         # A rank may read another copy of a file, or the same one after it was changed.
@@ -307,7 +304,7 @@ class Run:
         """All events, and in the records where they began and why they ended."""
         try:
             if not metrics.begun:
-                metrics.append(start_row(self.task.counted, self.task.figure))
+                metrics.append(start_row(self.task.counted, self.task.metric))
             for each in (metrics, samples):
                 # A run that was killed before its first checkpoint goes on from step 0.
                 if self.resumed or each.begun:
@@ -457,7 +454,7 @@ class Run:
         if train.compile != "auto":
             return train.compile == "on"
         # Rows come in many lengths, and every new one would be compiled again.
-        alike = type(self.task) is objectives.Stream and self.spread.compiles
+        alike = self.task.same_shape and self.spread.compiles
         tokens = 0 if train.minutes else self.total_steps * train.batch * self.config.model.length
         return alike and pays(self.model, train.minutes, tokens)
 
@@ -469,7 +466,7 @@ class Run:
         parts = microbatch.cut(batch, self.parts, device, ranks.rank, ranks.world)
         counts = microbatch.counts(batch)
         memory = self.state.memory
-        if memory is not None and isinstance(self.task, objectives.Segments):
+        if memory is not None:
             if self.task.fresh(self.state.step):
                 memory.forget()
             loss = memory.using(loss, parts)
@@ -524,7 +521,7 @@ class Run:
                 measured = self.task.evaluate(model)
                 figures = self.ranks.share(measured.figures)
             sample = self._sample(model)
-        value = figures[self.task.figure]
+        value = figures[self.task.metric]
         sign = 1 if self.task.larger_is_better else -1
         better = now.best is None or sign * value > sign * now.best["value"]
         best = better and math.isfinite(value)  # nothing would ever be better than no number

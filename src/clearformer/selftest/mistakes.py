@@ -71,8 +71,8 @@ generate {run} x --length -1 | length
 generate {run} x --samples 0 | it must be at least 1
 generate {run} x --pattern ( | pattern
 generate {run} --file {place}/absent.txt | absent.txt
-classify {run} x | is no classifier
-translate {run} x | is no translator
+classify {run} x | is a generator: it can
+translate {run} x | is a generator: it can
 evaluate {run} --data {place}/absent.txt | there is no such file
 evaluate {run} --context 0 | it must be at least 1
 evaluate {place} | is no run

@@ -20,7 +20,6 @@ from clearformer.explore.limits import POLL_SECONDS
 from clearformer.explore.requests import Id, Nothing
 from clearformer.explore.responses import Metrics, RunTold, Stopping
 from clearformer.explore.routes.generate import EVENTS, EventStream, event
-from clearformer.explore.views import family
 
 router = APIRouter(prefix="/api/runs")
 PING_SECONDS = 15.0
@@ -36,7 +35,7 @@ def _about(entry: Entry) -> dict[str, Any]:
     kind, steps, usable = None, None, False
     try:
         config = entry.run_config
-        kind, steps = family(config.model.name), config.train.steps
+        kind, steps = config.model.family or config.model.name, config.train.steps
         usable = bool(entry.checkpoints())
     except (OSError, ValueError):
         pass  # the curves can be shown without

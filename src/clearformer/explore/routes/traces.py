@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import experiments, views
 from clearformer.explore.explorer import Explorer, Here
 from clearformer.explore.inputs import (
@@ -55,7 +54,7 @@ def _traced(here: Explorer, opened: Opened, asked: TraceAsked) -> dict[str, Any]
         tokens = masked(opened, tokens, asked.mask_at)
     if asked.permutation is not None:
         tokens = permuted(tokens, asked.permutation)
-    if isinstance(opened.subject.model, Seq2Seq):
+    if "translate" in opened.config.verbs:
         if asked.target_tokens is not None:
             target = require_ids(opened, asked.target_tokens, "target_tokens")
             require_room(opened, len(target), here.limits)
