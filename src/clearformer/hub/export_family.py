@@ -26,7 +26,7 @@ from clearformer.hub.hf_config import Settings
 from clearformer.hub.registry import FAMILIES
 
 # What says nothing about the function a model computes.
-BESIDE = {"name", "init", "dropout", "past", "sides"}
+BESIDE = {"name", "family", "init", "dropout", "past", "sides"}
 
 
 def fitting(
