@@ -19,8 +19,8 @@ from contest import Contestant, Trained, data_places, train
 from lstm import lstm
 
 from clearformer import data
-from clearformer.tasks.evaluate import compress
-from clearformer.tasks.objectives import beginning
+from clearformer.tasks.compression import compress
+from clearformer.tasks.sources import beginning
 
 MEASURED = 2**18  # bytes
 SHAPE = "--layers 12 --width 256 --length 256"

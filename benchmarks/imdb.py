@@ -15,7 +15,7 @@ from contest import Contestant, Trained, data_places, train
 from lstm import lstm
 
 from clearformer import data
-from clearformer.tasks import evaluate
+from clearformer.tasks.classification import predict, report
 
 # A fiftieth of the training part is enough to watch a run whose settings are decided.
 WATCHED = "--data imdb --validation-share 0.02"
@@ -43,8 +43,8 @@ def accuracy(trained: Trained) -> float:
     task, config = trained.run.task, trained.run.config
     names = data.label_names(part("train"))
     rows = data.encode_rows(part("test"), task.tokenizer, names)
-    guesses = evaluate.predict(trained.model, rows, config)
-    return evaluate.report(guesses, torch.from_numpy(rows.labels), names).accuracy
+    guesses = predict(trained.model, rows, config)
+    return report(guesses, torch.from_numpy(rows.labels), names).accuracy
 
 
 def linear(words_in_a_row: int) -> float:

@@ -27,7 +27,7 @@ from clearformer.runs import checkpoint, finetune, state
 from clearformer.runs.load import open_run
 from clearformer.runs.run import Run
 from clearformer.runs.start import saved_config
-from clearformer.tasks.evaluate import predict, report
+from clearformer.tasks.classification import predict, report
 
 
 def train(
@@ -64,7 +64,7 @@ def accuracy(folder: Path, part: str, where: DataFolders) -> tuple[float, int]:
     opened = open_run(folder)
     corpus = data.CORPORA["imdb"]
     assert isinstance(corpus, data.LabelledCorpus)
-    names = opened.config.model.head.names  # type: ignore[union-attr]
+    names = opened.config.model.head.names
     assert names is not None
     rows = data.encode_rows(corpus.read(part, where), opened.tokenizer, names)
     found = report(predict(opened.model, rows, opened.config), torch.from_numpy(rows.labels), names)

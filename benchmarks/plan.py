@@ -23,9 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from clearformer.cli.train import parse
-from clearformer.config import RunConfig
 from clearformer.runs import metrics
-from clearformer.train.memory import lengths_differ
+from clearformer.tasks.registry import task_of
 
 PRESETS = [
     "modern-tiny", "modern-small", "generator-enwik8", "xl-tiny", "xl-small", "bert-tiny",
@@ -97,7 +96,7 @@ def main() -> None:
     print(f"{'':18}{'planned MB':>11}{'taken MB':>10}{'':>7}{'planned s':>11}{'taken s':>9}{'':>7}")
     for preset in arguments.presets:
         read = parse(shlex.split(preset))
-        varied = lengths_differ(RunConfig(model=read.model, data=read.data, train=read.train))
+        varied = task_of(read.model).padded
         steps = arguments.steps * (5 if varied else 1)
         rounds = [both(preset, arguments.memory, steps, varied) for _ in range(arguments.rounds)]
         memory, seconds, real, pace = map(statistics.median, zip(*rounds, strict=True))

@@ -38,8 +38,8 @@ from clearformer.config import (
 from clearformer.families import xl
 from clearformer.runs.load import open_run
 from clearformer.runs.run import Run
-from clearformer.tasks.evaluate import compress, compress_segments
-from clearformer.tasks.objectives import beginning, texts
+from clearformer.tasks.compression import compress, compress_segments
+from clearformer.tasks.sources import beginning, texts
 
 
 def remembering(given: argparse.Namespace) -> ModelConfig:

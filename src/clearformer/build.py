@@ -74,15 +74,20 @@ def build(config: c.AnyModelConfig, seed: int = 0) -> Transformer | Seq2Seq:
     """The model that `config` describes, its weights drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = seq2seq(config) if isinstance(config, c.Seq2SeqConfig) else transformer(config)
+        model = assemble(config)
         INITS[config.init](model)
     return model
+
+
+def assemble(config: c.AnyModelConfig) -> Transformer | Seq2Seq:
+    """The modules of a model, with the initial weights that torch gives them."""
+    return seq2seq(config) if isinstance(config, c.Seq2SeqConfig) else transformer(config)
 
 
 def outline(config: c.AnyModelConfig) -> Transformer | Seq2Seq:
     """The same model without memory for its weights: shapes and counts only."""
     with torch.device("meta"), NothingDrawn():
-        return seq2seq(config) if isinstance(config, c.Seq2SeqConfig) else transformer(config)
+        return assemble(config)
 
 
 class NothingDrawn(TorchFunctionMode):

@@ -80,7 +80,7 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder):
         "there is no text: give texts, name a --file, or pipe texts in"
     )
     complaint = clearformer("generate", run, "x").complaint
-    assert "is no generator: use clearformer classify" in complaint
+    assert "is a classifier: it can classify and embed, not generate" in complaint
     reviews = str(folder / "reviews.csv")
     complaint = clearformer("evaluate", run, "--data", reviews, "--label", "mark").complaint
     assert "review, verdict" in complaint  # the columns there are

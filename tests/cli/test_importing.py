@@ -59,7 +59,7 @@ def test_an_encoder_without_a_mask_is_embedded(clearformer, folder, tmp_path):
     assert "head Pretraining" in done.out
     assert "next: clearformer embed" in done.out
     wrong = clearformer("generate", str(tmp_path / "run"), "x").complaint
-    assert "is no generator: use clearformer fill" in wrong
+    assert "is a masked model: it can fill and embed, not generate" in wrong
 
 
 VERBS = {
@@ -102,20 +102,15 @@ def test_a_head_without_a_verb_is_embedded_and_refused_in_a_sentence(
     assert f"next: clearformer embed {run}" in done.out
     assert clearformer("embed", run, "A text", "Another").code == 0
     assert clearformer("describe", run).code == 0
-    for verb, sentence in (
-        ("generate", "is no generator: use clearformer embed"),
-        ("classify", "is no classifier: use clearformer embed"),
-        ("fill", "has no [MASK]"),
-    ):
+    for verb in ("generate", "classify", "fill"):
+        sentence = f"{run} is {head.noun}: it can embed, not {verb}"
         assert sentence in clearformer(verb, run, "x").complaint
-    name = type(head).__name__
-    assert (
-        f"has the head {name}, which has nothing to eval" in clearformer("evaluate", run).complaint
-    )
+    complaint = clearformer("evaluate", run).complaint
+    assert f"is {head.noun}, which has nothing to evaluate here" in complaint
     data = tmp_path / "data.txt"
     data.write_text("some text\n" * 50)
     again = clearformer("train", "--from", run, "--data", str(data), "--out", str(tmp_path / "x"))
-    assert f"has the head {name}, which is not trained here" in again.complaint
+    assert f"is {head.noun}, which is not trained here" in again.complaint
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder, tmp_path):
     (tmp_path / "long.txt").write_text("one\n" + "one " * 40)
     in_file = complain("translate", run, "--file", str(tmp_path / "long.txt"))
     assert "long.txt, lines 1 to 2: text 2" in in_file
-    assert "is a translator: use clearformer translate" in complain("generate", run, "a")
-    assert "is a translator: use clearformer translate" in complain("classify", run, "a")
+    assert "is a translator: it can translate, not generate" in complain("generate", run, "a")
+    assert "is a translator: it can translate, not classify" in complain("classify", run, "a")
     (tmp_path / "b.de").write_text("eins\n")
     files = f"{folder / 'train.en'},{tmp_path / 'b.de'}"
     assert "has 155 lines and" in complain("train", "original-tiny", "--data", files)

@@ -89,3 +89,10 @@ def test_derived_numbers():
 def test_numbers_out_of_range_are_refused(make, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make()
+
+
+def test_a_config_of_an_earlier_version_gets_its_family():
+    data = c.to_json(preset("gpt2-small"))
+    del data["family"]
+    assert c.model_from_json(data) == preset("gpt2-small")
+    assert c.model_from_json({**data, "name": "mine", "family": None}).family is None

@@ -69,7 +69,7 @@ def test_closing_a_text_ends_it(loaded):
 @pytest.mark.parametrize(
     ("id", "asked", "status", "sentence"),
     [
-        ("bert", {"prompt": "a"}, 409, "is no generator"),
+        ("bert", {"prompt": "a"}, 409, "is a masked model: it can fill and embed, not generate"),
         ("original", {"prompt": "a"}, 409, "an encoder-decoder translates"),
         ("gpt2", {"prompt": ""}, 422, "the prompt is empty"),
         ("gpt2", {"prompt": "a" * 500}, 422, "but the context of gpt2-tiny is 64"),

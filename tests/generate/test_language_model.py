@@ -54,7 +54,7 @@ def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
 @pytest.mark.parametrize("family", ["bert", "classifier", "original"])
 def test_only_generators_write(family, small):
     config = small(family)
-    with pytest.raises(ValueError, match=r"is no generator: it does not predict a next token"):
+    with pytest.raises(ValueError, match=f"is {config.noun}: it can .*, not generate"):
         LanguageModel(build(config), config)
 
 

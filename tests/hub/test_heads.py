@@ -128,7 +128,7 @@ def test_the_verb_gives_their_shares(folder, tmp_path, texts):
     from clearformer import data
     from clearformer.hub.write_run import write_run
     from clearformer.runs.load import open_run
-    from clearformer.tasks.evaluate import predict
+    from clearformer.tasks.classification import predict
 
     for name in ("gpt2-classes", "llama-classes", "qwen3-classes"):
         path, theirs = folder(name, place=name)

@@ -8,7 +8,8 @@ import pytest
 from clearformer.config import DataConfig, Dropout, Masking, Muon, RunConfig, TrainConfig
 from clearformer.core.heads import IGNORE
 from clearformer.families import FAMILIES
-from clearformer.plan.footprint import example, footprint, rows_of
+from clearformer.plan.footprint import ASSUMED, footprint
+from clearformer.tasks.registry import task_of
 
 TRAIN = TrainConfig(lr=1e-3, batch=4, steps=1, precision="float32")
 
@@ -100,15 +101,13 @@ def test_an_average_and_another_optimizer_count(run):
 def test_as_many_pairs_as_their_tokens_allow(run):
     config = run("original", replace(TRAIN, batch=20, tokens=64))
     config = replace(config, model=replace(config.model, length=40))
-    assert [rows_of(config, sides) for sides in ((32, 32), (3, 8), (1, 2), (90, 9))] == [
-        2,
-        8,
-        20,
-        1,
-    ]
-    batch, _ = example(config, 8, (3, 8))
+    task = task_of(config.model)
+    several = ((32, 32), (3, 8), (1, 2), (90, 9))
+    assert [task.rows(config, sides) for sides in several] == [2, 8, 20, 1]
+    batch, _ = task.example(config, 8, (3, 8))
     assert (batch.source.shape, batch.target.shape) == ((8, 3), (8, 8))
-    assert rows_of(run("gpt2")) == 4
+    gpt2 = run("gpt2")
+    assert task_of(gpt2.model).rows(gpt2, ASSUMED) == 4
 
 
 def test_longer_sides_take_more(run):
@@ -121,7 +120,7 @@ def test_longer_sides_take_more(run):
 def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
     """A loss over every place would take several times as long as the run's."""
     config = run("bert")
-    batch, _ = example(config, rows=4)
+    batch, _ = task_of(config.model).example(config, 4, ASSUMED)
     hidden, _ = batch.targets
     assert (hidden != IGNORE).float().mean() == config.data.masking.share
 
@@ -130,6 +129,6 @@ def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
 def test_any_share_is_hidden_as_it_is_said(run, share):
     config = run("bert")
     config = replace(config, data=replace(config.data, masking=Masking(share=share)))
-    batch, _ = example(config, rows=64)
+    batch, _ = task_of(config.model).example(config, 64, ASSUMED)
     hidden, _ = batch.targets
     assert (hidden != IGNORE).float().mean().item() == pytest.approx(share, abs=0.01)

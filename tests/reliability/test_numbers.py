@@ -12,7 +12,7 @@ from clearformer.core.heads import IGNORE
 from clearformer.runs import checkpoint
 from clearformer.runs.faults import VARIABLE
 from clearformer.selftest.toy_run import last_record, newest_step
-from clearformer.tasks import objectives
+from clearformer.tasks import next_token
 from clearformer.train import step
 
 
@@ -57,7 +57,7 @@ def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypat
 
 
 def test_f19_no_number_is_never_the_best(train, place, monkeypatch):
-    evaluate = objectives.Stream.evaluate
+    evaluate = next_token.Stream.evaluate
 
     def none_at_first(self, model, calls=[]):  # noqa: B006
         calls.append(1)
@@ -65,7 +65,7 @@ def test_f19_no_number_is_never_the_best(train, place, monkeypatch):
         nothing = dict.fromkeys(found.figures, math.nan)
         return replace(found, figures=nothing) if len(calls) == 1 else found
 
-    monkeypatch.setattr(objectives.Stream, "evaluate", none_at_first)
+    monkeypatch.setattr(next_token.Stream, "evaluate", none_at_first)
     outcome = train("--evaluations", "2", folder="fresh", steps=4)
     assert outcome.code == 0, outcome.err
     lines = map(json.loads, (place / "fresh/metrics.jsonl").read_text().splitlines())
@@ -86,7 +86,7 @@ def test_a_curve_that_cannot_be_drawn_is_a_note(train, place):
 
 
 def test_f20_a_batch_without_targets_is_counted_and_changes_nothing(train, place, monkeypatch):
-    batch = objectives.Stream.batch
+    batch = next_token.Stream.batch
 
     def sometimes_empty(self, step):
         found = batch(self, step)
@@ -94,7 +94,7 @@ def test_f20_a_batch_without_targets_is_counted_and_changes_nothing(train, place
             return replace(found, targets=torch.full_like(found.targets, IGNORE))
         return found
 
-    monkeypatch.setattr(objectives.Stream, "batch", sometimes_empty)
+    monkeypatch.setattr(next_token.Stream, "batch", sometimes_empty)
     outcome = train(steps=5)
     assert outcome.code == 0, outcome.err
     assert "note: 1 steps had no target and changed nothing" in outcome.err

@@ -21,7 +21,7 @@ from clearformer.data import DataFolders
 from clearformer.families import generator
 from clearformer.runs.checkpoint_choice import choose, comes_down, compared
 from clearformer.runs.run import Run
-from clearformer.tasks.evaluate import standard_error
+from clearformer.tasks.measured import standard_error
 
 
 @pytest.fixture

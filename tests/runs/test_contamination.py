@@ -18,6 +18,7 @@ from clearformer.families import generator, preset
 from clearformer.runs import contamination, finetune
 from clearformer.runs.load import best_checkpoint, open_run
 from clearformer.runs.run import Run
+from clearformer.tasks.registry import task_of
 
 SIZES = {"length": 16, "layers": 1, "width": 16, "heads": 2, "hidden": 32}
 TRAIN = TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1)
@@ -51,6 +52,10 @@ def run(tmp_path, source, places):
     model = replace(generator(), **SIZES)
     config = RunConfig(model=model, data=DataConfig(source=str(source)), train=TRAIN)
     return trained(config, tmp_path / "run", places)
+
+
+def material(config, places):
+    return task_of(config.model).training_material(config, places)
 
 
 def told(run, evaluated, places, held_back=False):
@@ -117,8 +122,8 @@ def classifier(tmp_path, table, places):
 def test_rows_are_counted(classifier, table, tmp_path, places):
     whole = read_table(table)
     assert "trained on 36 of these 40 texts" in told(classifier, whole.texts, places)[0]
-    held = [row for row in whole.texts if row not in contamination.material(
-        open_run(classifier).config, places)]  # fmt: skip
+    learned = material(open_run(classifier).config, places)
+    held = [row for row in whole.texts if row not in learned]
     assert len(held) == 4
     assert told(classifier, tuple(held), places) == []
     assert "all of these 1 texts" in told(
@@ -229,11 +234,11 @@ def test_the_material_of_every_kind_of_run(tmp_path, table, places):
     masked = replace(preset("bert-tiny-masked"), length=16)
     data = DataConfig(source=str(table), tokenizer="wordpiece", masking=Masking())
     config = RunConfig(model=masked, data=data, train=TRAIN)
-    assert len(contamination.material(config, places)) == 36
+    assert len(material(config, places)) == 36
     (tmp_path / "p.tsv").write_text("".join(f"one {i}\teins {i}\n" for i in range(40)))
     data = DataConfig(source=str(tmp_path / "p.tsv"), tokenizer="bytes")
     config = RunConfig(model=preset("original-tiny"), data=data, train=TRAIN)
-    found = contamination.material(config, places)
+    found = material(config, places)
     assert len(found) == 36
     assert found[0].startswith("one")
     assert "\teins" in found[0]

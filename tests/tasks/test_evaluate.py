@@ -1,161 +1,65 @@
-"""Figures of a model, each told by hand once."""
+"""One call evaluates any model: the report is that of its task."""
 
 import math
 from dataclasses import replace
 
 import pytest
-import torch
 
 from clearformer.build import build
-from clearformer.config import HiddenMemory
-from clearformer.core.model import Batch
-from clearformer.data import open_text, prepare
-from clearformer.families import xl
-from clearformer.tasks.evaluate import Compression, compress_segments, evaluating, report
-from clearformer.text import Bytes
+from clearformer.config import DataConfig, RunConfig, TrainConfig
+from clearformer.data import DataFolders
+from clearformer.families import classifier, generator, original
+from clearformer.tasks import registry
+from clearformer.tasks.evaluate import evaluate
+from clearformer.tasks.task import EvaluationOptions
+
+TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+SMALL = {"length": 16, "layers": 1, "width": 16, "heads": 2, "hidden": 32}
 
 
-def test_compression_in_bits():
-    nats = 100 * math.log(2)
-    found = Compression(
-        nats=nats,
-        tokens=50,
-        size=40,
-        characters=25,
-        context=8,
-        stride=4,
-        parts=(0.5 * nats, 0.4 * nats, 0.1 * nats),
-        kept=True,
-    )
-    assert sum(found.scores) / 3 == pytest.approx(found.bits_per_byte)
-    assert found.bits_per_byte == pytest.approx(2.5)
-    assert found.bits_per_character == pytest.approx(4.0)
-    assert found.loss == pytest.approx(2 * math.log(2))
-    assert found.perplexity == pytest.approx(4.0)  # two bits a token
-    assert "windows of 8 tokens 4 apart" in found.protocol
-    assert "at least 4 others" in found.protocol
+def evaluated(config, places, **options):
+    task = registry.load(config, places)
+    model = build(task.config.model)
+    found = evaluate(model, task.config, task.tokenizer, places, EvaluationOptions(**options))
+    return found, task, model
 
 
-def test_a_report_counts_right():
-    guesses = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
-    found = report(guesses, torch.tensor([0, 1, 1, 1]), ("no", "yes"))
-    assert found.accuracy == 0.75
-    assert found.confusion.tolist() == [[1, 0], [1, 2]]
-    assert found.by_class() == [
-        ("no", 1, 0.5, 1.0, pytest.approx(2 / 3)),
-        ("yes", 3, 1.0, pytest.approx(2 / 3), pytest.approx(0.8)),
-    ]
-    expected = -(math.log(0.9) + math.log(0.8) + math.log(0.4) + math.log(0.7)) / 4
-    assert found.loss == pytest.approx(expected, rel=1e-5)
+def test_a_generator_is_measured_in_bits(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {i} of the text\n" for i in range(300)))
+    model = replace(generator(), **SMALL)
+    config = RunConfig(model=model, data=DataConfig(source=str(path)), train=TRAIN)
+    found, task, model = evaluated(config, DataFolders(cache=tmp_path), stride=16)
+    bits = task.evaluate(model).figures["bits_per_byte"]
+    assert found.metrics["bits_per_byte"] == pytest.approx(bits, rel=1e-6)
+    assert found.metrics["perplexity"] == pytest.approx(math.exp(found.metrics["loss"]))
+    lines = found.lines(in_float32=found)
+    assert lines[1] == "int8 costs          +0.0000 bits per byte"
+    assert "; held back by the run, of " in lines[-1]
 
 
-def test_calibration_is_the_gap_of_confidence_and_accuracy():
-    sure = torch.tensor([[0.75, 0.25]] * 4)
-    assert report(sure, torch.tensor([0, 0, 0, 1]), ("a", "b")).calibration == pytest.approx(0.0)
-    assert report(sure, torch.tensor([1, 1, 1, 1]), ("a", "b")).calibration == pytest.approx(0.75)
-    two = torch.tensor([[0.95, 0.05], [0.55, 0.45]])
-    found = report(two, torch.tensor([0, 1]), ("a", "b")).calibration
-    assert found == pytest.approx((0.05 + 0.55) / 2, abs=1e-6)
+def test_a_classifier_is_measured_by_its_right_answers(tmp_path):
+    path = tmp_path / "a.csv"
+    rows = [f"good {i} film,yes\nbad {i} film,no\n" for i in range(40)]
+    path.write_text("text,label\n" + "".join(rows))
+    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_share=0.2)
+    config = RunConfig(model=replace(classifier(), **SMALL), data=data, train=TRAIN)
+    found, task, model = evaluated(config, DataFolders(cache=tmp_path))
+    assert found.metrics == task.evaluate(model).figures
+    assert found.total == 16
+    assert f"accuracy     {found.accuracy:.4f} on 16 texts" in "\n".join(found.lines())
+    whole, _, _ = evaluated(config, DataFolders(cache=tmp_path), part="train")
+    assert whole.total == 64
+    assert "training part of " in whole.protocol
 
 
-def test_evaluating_comes_back_after_an_error():
-    model = torch.nn.Linear(2, 2).train()
-    modes = []
-
-    def fail():
-        modes.append(model.training)
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError), evaluating(model):
-        fail()
-    assert modes == [False]
-    assert model.training
-    assert torch.is_grad_enabled()
-
-
-def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
-    from dataclasses import replace
-
-    from clearformer import data
-    from clearformer.build import build
-    from clearformer.data.texts import in_memory
-    from clearformer.families import generator
-    from clearformer.tasks import evaluate
-    from clearformer.text import Bytes
-
-    model = build(replace(generator(), length=8, layers=1, width=16, heads=2, hidden=32))
-    text = data.TextSource("it", (in_memory("it", b"some text that goes on " * 10),))
-    tokens = data.prepare(text, Bytes(), tmp_path)
-    sizes = []
-    monkeypatch.setattr(evaluate, "GROUPS", 1)
-    whole = evaluate.compress(model, tokens, Bytes(), 8, 4)
-    monkeypatch.setattr(evaluate, "LOGITS", 3 * 8 * 256)
-    loss = model.loss
-    monkeypatch.setattr(
-        model, "loss", lambda batch: (sizes.append(len(batch.tokens)), loss(batch))[1]
-    )
-    few = evaluate.compress(model, tokens, Bytes(), 8, 4)
-    assert max(sizes) == 3
-    assert few.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)
-    monkeypatch.setattr(evaluate, "GROUPS", 32)
-    sizes.clear()
-    parts = evaluate.compress(model, tokens, Bytes(), 8, 4)
-    assert len(sizes) == len(parts.scores) >= 32, "of a short text too there is a standard error"
-    assert parts.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)
-
-
-def test_bits_of_a_text_that_the_tokenizer_changed_are_named(tmp_path):
-    """A word that is unknown is cheap to predict: its bytes are no achievement."""
-    from clearformer import data
-    from clearformer.data.texts import in_memory
-    from clearformer.families import generator
-    from clearformer.tasks import evaluate
-    from clearformer.text import train
-
-    def told(kind, text):
-        tokenizer = train(kind, iter(["some text that goes on"]), 8 if kind == "words" else None)
-        config = replace(generator(), length=8, layers=1, width=16, heads=2, hidden=32)
-        model = build(replace(config, vocabulary=tokenizer.size))
-        tokens = data.prepare(
-            data.TextSource(text, (in_memory(text, text.encode() * 10),)), tokenizer, tmp_path
-        )
-        return evaluate.compress(model, tokens, tokenizer, 8, 4).protocol
-
-    assert "does not keep all of this text" not in told("bytes", "some text that goes on ")
-    assert "does not keep all of this text" not in told("characters", "some text that goes on ")
-    assert "does not keep all of this text" in told("characters", "some text: ")
-    assert "does not keep all of this text" in told("words", "Some other text ")
-
-
-@pytest.fixture
-def remembering(tmp_path, scrambled):
-    config = replace(
-        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=6)
-    )
-    path = tmp_path / "text.txt"
-    path.write_text("the cat sat on the mat, and the dog sat on the log.\n" * 4)
-    return scrambled(build(config)), config, prepare(open_text(str(path)), Bytes(), tmp_path)
-
-
-def test_segments_with_a_memory_of_everything_are_the_whole_text(remembering):
-    model, config, tokens = remembering
-    ids = torch.from_numpy(tokens.read(0, len(tokens)))[None]
-    with torch.no_grad():
-        whole = model.eval().loss(Batch(ids[:, :-1], ids[:, 1:]))[0].item()
-    found = compress_segments(model, config, tokens, Bytes(), memory=1000, streams=1)
-    assert found.nats == pytest.approx(whole, rel=1e-5)
-    assert found.tokens == len(tokens) - 1
-    assert "segments of 8 tokens with a memory of 1000" in found.protocol
-    short = compress_segments(model, config, tokens, Bytes(), streams=1)
-    assert short.memory == 6
-    assert short.nats != pytest.approx(whole, rel=1e-5)
-
-
-def test_streams_with_enough_read_before_them_are_one(remembering):
-    """Two layers with a memory of 6 and segments of 8 see 26 tokens before a segment at most."""
-    model, config, tokens = remembering
-    one = compress_segments(model, config, tokens, Bytes(), streams=1, memory=40)
-    several = compress_segments(model, config, tokens, Bytes(), streams=4, memory=40)
-    assert several.tokens == one.tokens
-    assert several.nats == pytest.approx(one.nats, rel=0.01)
-    assert "in 4 streams that each read 40 tokens before theirs" in several.protocol
+def test_a_translator_is_measured_by_its_translations(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{a}{b}\t{b}{a}\n" for a in "abcdefgh" for b in "abcdefgh"))
+    model = replace(original("tiny"), decoder_layers=1, **SMALL)
+    data = DataConfig(source=str(path), tokenizer="characters")
+    config = RunConfig(model=model, data=data, train=TRAIN)
+    found, task, model = evaluated(config, DataFolders(cache=tmp_path), beam=1)
+    assert found.metrics["loss"] == pytest.approx(task.evaluate(model).figures["loss"])
+    assert len(found.texts) == len(found.pairs) == len(task.validation)
+    assert "beam 1, length penalty 1, held back by the run" in found.protocol

@@ -11,8 +11,8 @@ from clearformer.core.heads import Head
 from clearformer.core.model import PairBatch
 from clearformer.data import DataFolders
 from clearformer.families import original
-from clearformer.tasks import objectives
-from clearformer.tasks.translation import Translation, loss, pairs, sides
+from clearformer.tasks import registry
+from clearformer.tasks.translation import TranslationPairs, loss, pairs
 
 TRAIN = TrainConfig(lr=1e-2, batch=64, tokens=300, steps=5)
 MODEL = replace(original("tiny"), length=16, layers=1, decoder_layers=1, width=16, heads=2,
@@ -31,11 +31,11 @@ def reversing(tmp_path):
 @pytest.fixture
 def task(reversing):
     data = DataConfig(source=reversing, tokenizer="characters")
-    return objectives.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
+    return registry.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
 
 
 def test_the_data_tells_vocabulary_and_marks(task):
-    assert isinstance(task, Translation)
+    assert isinstance(task, TranslationPairs)
     model = task.config.model
     assert model.vocabulary == task.tokenizer.size + 2
     assert (model.marks.end, model.marks.start) == (task.tokenizer.size, task.tokenizer.size + 1)
@@ -65,7 +65,7 @@ def test_how_long_pairs_are_is_told_by_the_data(tmp_path):
     data = DataConfig(source=str(source), tokenizer="characters", validation=str(source))
     config = RunConfig(model=MODEL, data=data, train=replace(TRAIN, batch=20, tokens=None))
     # One mark comes to every side: sources have 2 to 4 tokens, targets 3, 7 or 11.
-    assert sides(config, DataFolders()) == ((4, 11), (3, 7))
+    assert registry.task_of(MODEL).sides(config, DataFolders()) == ((4, 11), (3, 7))
 
 
 def test_validation_loss_is_not_smoothed(task):
@@ -95,7 +95,7 @@ def test_validation_loss_is_not_smoothed(task):
 def test_a_model_learns_to_spell_backwards(reversing):
     data = DataConfig(source=reversing, validation=reversing, tokenizer="characters")
     model = replace(MODEL, width=32)
-    task = objectives.load(RunConfig(model=model, data=data, train=TRAIN), DataFolders())
+    task = registry.load(RunConfig(model=model, data=data, train=TRAIN), DataFolders())
     model = build(task.config.model).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     for step in range(150):
@@ -111,7 +111,7 @@ def test_a_model_learns_to_spell_backwards(reversing):
 
 def test_own_validation_and_corpora(tmp_path, reversing, monkeypatch):
     data = DataConfig(source=reversing, validation=reversing, tokenizer="characters")
-    task = objectives.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
+    task = registry.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
     assert any("73 of 73 validation pairs also stand in the training" in n for n in task.notes)
     monkeypatch.setattr("clearformer.data.number_words.chosen", lambda: list(range(100)))
     training, validation, _ = pairs(DataConfig(source="number-words"), DataFolders(), seed=0)
@@ -130,14 +130,14 @@ def test_own_validation_and_corpora(tmp_path, reversing, monkeypatch):
 def test_what_has_no_pairs_is_refused(changes, message):
     config = RunConfig(model=MODEL, data=DataConfig(**changes), train=TRAIN)
     with pytest.raises(ValueError, match=message):
-        objectives.load(config, DataFolders())
+        registry.load(config, DataFolders())
 
 
 def test_pairs_that_are_all_too_long_are_refused(reversing):
     data = DataConfig(source=reversing, tokenizer="characters")
     config = RunConfig(model=replace(MODEL, length=3), data=data, train=TRAIN)
     with pytest.raises(ValueError, match="has more than 3 tokens on a side: build the model with"):
-        objectives.load(config, DataFolders())
+        registry.load(config, DataFolders())
 
 
 def test_multi30k(shared_data):
@@ -146,6 +146,6 @@ def test_multi30k(shared_data):
         data=DataConfig(source="multi30k", tokenizer="bpe", vocabulary=500),
         train=replace(TRAIN, tokens=4096),
     )
-    task = objectives.load(replace(config, model=replace(MODEL, length=128)), shared_data)
+    task = registry.load(replace(config, model=replace(MODEL, length=128)), shared_data)
     assert len(task.training) > 28_900
     assert task.batch(0).source.numel() <= 4096

@@ -110,7 +110,6 @@ class OfModel(AttentionStages):
         import torch
 
         from clearformer.build import build
-        from clearformer.core.model import Seq2Seq
         from clearformer.explore.stages import KERNEL
         from clearformer.explore.trace import trace
         from clearformer.families import preset
@@ -126,7 +125,7 @@ class OfModel(AttentionStages):
         self.tokens = torch.tensor([[numbers[word] for word in words]])
         self.title = f"{config.name} (random weights), layer {asked.layer}, head {asked.head}"
         self.divisor = f"√{config.resolved_head_width}"
-        self.place = ("encoder" if isinstance(self.model, Seq2Seq) else "self", asked.layer)
+        self.place = (config.parts[0], asked.layer)
         found = trace(self.model, self.tokens, tuple(KERNEL), layers=[asked.layer], mask=asked.mask)
         self.stages = {
             name: stage[0, asked.head] for name, stage in found.recorded[self.place].items()

@@ -31,51 +31,26 @@ class Classify:
         from clearformer import data
         from clearformer.cli.generated import note
         from clearformer.cli.tables import require_place
-        from clearformer.config import Classifier
-        from clearformer.data.rows import count_truncated
         from clearformer.data.write_tables import require_extension, require_fields
-        from clearformer.explore.model_info import tasks
         from clearformer.runs.load import open_run
-        from clearformer.tasks.evaluate import predict
+        from clearformer.tasks.classification import class_names, classify
 
         require_place(self.out, self.file)
         if self.out is not None:
             require_extension(self.out)
-        opened = open_run(self.run_folder)
-        head = opened.config.model.head
-        if not isinstance(head, Classifier):
-            verb = tasks(opened.config.model)[0]
-            raise ValueError(f"{self.run_folder} is no classifier: use clearformer {verb}")
-        if head.names is None:
-            raise ValueError(f"{self.run_folder} has no names for its classes: train it first")
-        table = given_table(self.texts, self.file, self.text or opened.config.data.text)
+        opened = open_run(self.run_folder, verb="classify")
+        names = class_names(opened.config, self.run_folder)
+        texts = given_table(self.texts, self.file, self.text or opened.config.data.text).texts
         note(opened.note)
         if self.out is not None:
-            require_fields(self.out, (*head.names, *table.texts))
-        rows = data.encode_rows(table, opened.tokenizer, head.names)
-        guesses = predict(opened.model, rows, opened.config).tolist()
-        labels = [head.names[row.index(max(row))] for row in guesses]
-        length = opened.config.model.length
-        tell_cut(count_truncated(rows, length), len(rows), length)
-        found = [
-            (text, label, dict(zip(head.names, row, strict=True)))
-            for text, label, row in zip(table.texts, labels, guesses, strict=True)
-        ]
+            require_fields(self.out, (*names, *texts))
+        found = classify(opened.model, opened.config, opened.tokenizer, texts)
+        tell_cut(sum(each.cut for each in found), len(found), opened.config.model.length)
         if self.out is not None:
-            data.write_table(
-                self.out,
-                [
-                    {
-                        "text": text,
-                        "label": label,
-                        "probabilities": {name: round(share, 6) for name, share in shares.items()},
-                    }
-                    for text, label, shares in found
-                ],
-            )
-            say(f"{len(table):,} texts: {self.out}")
+            data.write_table(self.out, [each.row() for each in found])
+            say(f"{len(found):,} texts: {self.out}")
             return
-        for text, label, shares in found:
-            listed = ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
-            shown = text if len(text) <= 60 else f"{text[:59]}…"
-            say(f"{label}  ({listed})  {shown!r}")
+        for each in found:
+            listed = ", ".join(f"{name} {share:.3f}" for name, share in each.probabilities.items())
+            shown = each.text if len(each.text) <= 60 else f"{each.text[:59]}…"
+            say(f"{each.label}  ({listed})  {shown!r}")

@@ -83,13 +83,13 @@ class Data:
         from clearformer.config import RunConfig
         from clearformer.families import preset
         from clearformer.families.recipes import recipe
-        from clearformer.tasks import objectives
+        from clearformer.tasks import registry
 
         model = preset(name)
         settings, train = recipe(model)
         assert self.source is not None
         settings = replace(settings, source=self.source, text=self.text, label=self.label)
-        task = objectives.load(RunConfig(model=model, data=settings, train=train), where)
+        task = registry.load(RunConfig(model=model, data=settings, train=train), where)
         for note in task.notes:
             say(f"note: {note}")
         kind, size = task.tokenizer.kind, task.tokenizer.size

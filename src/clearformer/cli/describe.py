@@ -138,9 +138,6 @@ def _grow(tree: Branch, module: nn.Module, owners: dict[int, str], path: str = "
 
 
 def _counts(model: Transformer | Seq2Seq) -> list[str]:
-    from clearformer.core.heads import Pretraining
-    from clearformer.core.model import Transformer
-
     lines = ["", "parameters by part (a shared matrix counts where it comes first)"]
     seen: set[int] = set()
     for name, part in model.named_children():
@@ -148,9 +145,9 @@ def _counts(model: Transformer | Seq2Seq) -> list[str]:
         seen |= fresh.keys()
         lines.append(f"  {name:18} {sum(fresh.values()):>15,}")
     lines.append(f"  {'total':18} {parameters(model):>15,}")
-    if isinstance(model, Transformer) and isinstance(model.head, Pretraining):
-        pooler = model.head.sentence.pool
-        encoder = parameters(model.embedding) + parameters(model.stack) + parameters(pooler)  # type: ignore[arg-type]
+    if hasattr(model.head, "sentence"):  # as BERT was pretrained
+        parts = ("embedding", "stack", "head.sentence.pool")
+        encoder = sum(parameters(model.get_submodule(part)) for part in parts)
         lines.append(f"  {'encoder + pooler':18} {encoder:>15,}  as published, without the heads")
     return lines
 
@@ -158,14 +155,10 @@ def _counts(model: Transformer | Seq2Seq) -> list[str]:
 def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) -> list[str]:
     """Weights, and the seed's arithmetic for the t x t scores (eq. 28)."""
     from clearformer.cli.tables import byte_count
-    from clearformer.config import HiddenMemory, Seq2SeqConfig
 
     weights = 4 * parameters(model)
-    memory = config.past.length if isinstance(config.past, HiddenMemory) else 0
-    keys = config.length + memory
-    layers = config.layers
-    if isinstance(config, Seq2SeqConfig):
-        layers += 2 * config.decoder_layers  # self- and cross-attention
+    keys = config.length + (config.memory or 0)
+    layers = config.attention_layers
     table = 4 * config.length * keys
     kept = 4 * table * batch * config.heads * layers
     return [

@@ -45,8 +45,8 @@ class Embed:
         from clearformer.cli.generated import note
         from clearformer.data import write_table
         from clearformer.data.write_tables import require_extension
-        from clearformer.explore.embed import embed, too_long
         from clearformer.runs.load import open_run
+        from clearformer.tasks.features import embed
 
         if self.out is not None:
             require_extension(self.out, (".npy", ".jsonl", ".json"))
@@ -56,7 +56,7 @@ class Embed:
         opened = open_run(self.run_folder)
         texts = given_table(self.texts, self.file, self.text).texts
         length = opened.config.model.length
-        vectors = embed(
+        embedded = embed(
             opened.model,
             opened.tokenizer,
             texts,
@@ -64,8 +64,9 @@ class Embed:
             pool=self.pool,
             normalised=self.normalised,
         )
+        vectors = embedded.vectors
         note(opened.note)
-        tell_cut(too_long(opened.tokenizer, texts, length), len(texts), length)
+        tell_cut(embedded.cut, len(texts), length)
         found: list[dict[str, object]] = [
             {"text": text, "embedding": [round(x, 7) for x in row]}
             for text, row in zip(texts, vectors.tolist(), strict=True)

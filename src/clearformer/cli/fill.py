@@ -28,7 +28,7 @@ class Fill:
         from clearformer.generate.fill import fill
         from clearformer.runs.load import open_run
 
-        opened = open_run(self.run_folder)
+        opened = open_run(self.run_folder, verb="fill")
         texts = given_table(self.texts, None, "text").texts
         note(opened.note)
         for text in texts:

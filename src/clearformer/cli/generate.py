@@ -328,17 +328,12 @@ class Generate:
 
     def _load(self, folder: Path) -> LanguageModel:
         from clearformer.cli.generated import note
-        from clearformer.config import NextToken
-        from clearformer.explore.model_info import tasks
         from clearformer.generate.language_model import LanguageModel
         from clearformer.inference.int8 import quantize
         from clearformer.inference.packed_linear import pack, quicken
         from clearformer.runs.load import open_run
 
-        opened = open_run(folder)
-        if not isinstance(opened.config.model.head, NextToken):
-            verb = tasks(opened.config.model)[0]
-            raise ValueError(f"{folder} is no generator: use clearformer {verb}")
+        opened = open_run(folder, verb="generate")
         note(opened.note)
         # A single text multiplies each weight matrix by one vector, a batch by several.
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)

@@ -72,9 +72,5 @@ EXAMPLES = {
 
 def _example(config: AnyModelConfig, tokenizer: Tokenizer) -> str:
     """An example of a command that fits the model's head."""
-    from clearformer.explore.model_info import tasks
-
-    verb = tasks(config)[0]
-    if verb == "fill" and tokenizer.mask is None:
-        verb = "embed"
-    return EXAMPLES[verb]
+    verb = config.verbs[0]
+    return EXAMPLES["embed" if verb == "fill" and tokenizer.mask is None else verb]

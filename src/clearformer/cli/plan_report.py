@@ -6,7 +6,7 @@ from typing import Literal
 
 from clearformer.build import outline
 from clearformer.cli.progress import clock
-from clearformer.config import HiddenMemory, RunConfig
+from clearformer.config import RunConfig
 from clearformer.data import DataFolders
 from clearformer.plan import cluster, planner, throughput
 from clearformer.plan.cluster import Gpu, OnPaper
@@ -19,7 +19,7 @@ from clearformer.train.memory import format_bytes
 def memory_lines(plan: Plan, limit: int | None) -> list[str]:
     """Memory by part, and that of stored attention scores (eq. 28)."""
     model, counted, train = plan.config.model, plan.counted, plan.config.train
-    cached = model.past.length if isinstance(model.past, HiddenMemory) else 0
+    cached = model.memory or 0
     table = 4 * plan.rows * model.heads * model.length * (model.length + cached)
     of = "" if limit is None else f" of {format_bytes(limit)}"
     return [

@@ -36,7 +36,7 @@ class Reporter:
         output.tell(f"clearformer: {sentence}")
 
     def start(self, run: Run) -> None:
-        self.figure, self.counted = run.task.figure, run.task.counted
+        self.figure, self.counted = run.task.metric, run.task.counted
         minutes = run.config.train.minutes
         self.throughput = Throughput(None if minutes is None else 60 * minutes)
         for note in run.task.notes:
@@ -233,7 +233,7 @@ def result(run: Run) -> str:
     weights = "averaged weights (train.ema)" if now.ema is not None else "weights as trained"
     protocol = f"; {run.protocol}" if run.protocol else ""
     return (
-        f"validation {run.task.figure.replace('_', ' ')} {value:.4f} at step {selected.step}, "
+        f"validation {run.task.metric.replace('_', ' ')} {value:.4f} at step {selected.step}, "
         f"{selected.why} ({weights}{protocol})"
     )
 

@@ -105,7 +105,7 @@ class Reach:
             raise ValueError(f"{problem}, or a pattern: {nearest(self.model, named)}") from None
         if self.stride is not None:
             raise ValueError(f"--stride is for patterns by name, but {self.model} has its own")
-        memory = model.past.length if isinstance(model.past, c.HiddenMemory) else 0
+        memory = model.memory or 0
         shown = replace(model, length=min(model.length, 64) if self.length is None else length)
         return (
             shown.patterns,

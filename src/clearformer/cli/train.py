@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 DEFAULT = "modern-tiny"
 CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
-SAMPLE = 120  # tokens of a sample at each evaluation
 BUDGETS = ("steps", "epochs", "minutes")
 
 
@@ -225,32 +224,8 @@ class Train(RunSettings):
 
 
 def sample(run: Run, model: Model) -> str | None:
-    """A few words of a generator in training, a translation; nothing of a classifier."""
-    from clearformer.config import NextToken
-    from clearformer.core.model import Seq2Seq, Transformer
-    from clearformer.generate.language_model import LanguageModel
-    from clearformer.generate.sampling import Sampling
-    from clearformer.generate.stream import stream
-    from clearformer.tasks.objectives import Stream
-    from clearformer.tasks.translation import Translation
-
-    if isinstance(run.task, Translation):
-        assert isinstance(model, Seq2Seq)
-        return run.task.sample(model)
-    if not isinstance(run.config.model.head, NextToken):
-        return None
-    assert isinstance(model, Transformer)
-    assert isinstance(run.task, Stream)
-    tokenizer = run.task.tokenizer
-    writer = LanguageModel(model, run.config.model, tokenizer)
-    try:
-        prompt, begun = writer.encode("\n"), ""
-    except ValueError:
-        # Words and pieces of them know no line break, and no token that begins a text.
-        prompt = run.task.validation.read(0, 1).tolist()
-        begun = tokenizer.decode(prompt)
-    drawn = stream(writer, prompt, Sampling(temperature=0.5), max_tokens=SAMPLE, seed=0)
-    return begun + "".join(token.text for token in drawn)
+    """What a model in training writes."""
+    return run.task.sample(model)
 
 
 def write_summary(run: Run) -> None:
@@ -269,7 +244,7 @@ def _write_summary(run: Run) -> None:
 
     records = read(run.folder / "metrics.jsonl")
     if any(record["event"] == "step" for record in records):
-        drawing = figures.curve(records, run.task.figure, run.config.model.name)
+        drawing = figures.curve(records, run.task.metric, run.config.model.name)
         safe_files.replace(run.folder / "loss.png", figures.png(drawing))
     safe_files.replace(run.folder / "README.md", card(run).encode())
 

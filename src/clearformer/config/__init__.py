@@ -18,6 +18,7 @@ from clearformer.config.heads import (
     Pretraining,
     TokenClassifier,
     UntrainedHead,
+    Verb,
 )
 from clearformer.config.layers import Activation, LayerNorm, Norm, RMSNorm
 from clearformer.config.model import (
@@ -93,6 +94,6 @@ __all__ = [
     "NextSentence", "NextToken", "NoPosition", "Norm", "Optimizer", "Origin", "Pattern", "PerHead",
     "Position", "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row", "RunConfig",
     "Schedule", "Seq2SeqConfig", "Shifted", "Sides", "Sinusoidal", "StableThenDecay", "Strided",
-    "Summary", "TargetRules", "TokenClassifier", "TrainConfig", "UntrainedHead", "Without",
+    "Summary", "TargetRules", "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
     "model_from_json", "run_from_json", "strides", "to_json",
 ]  # fmt: skip

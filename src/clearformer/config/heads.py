@@ -1,47 +1,91 @@
-"""Heads: what the hidden states of a model are turned into."""
+"""Heads: what a model computes from its last hidden states, and what it is used for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from clearformer import limits
 from clearformer.config.codec import require
 
+Verb = Literal["generate", "classify", "fill", "translate", "embed"]
+Pool = Literal["mean", "max", "mean_max", "first", "last", "pooler"]
+
+
+class AnyHead:
+    """Base of the heads: the name of such a model and the verbs that it answers."""
+
+    noun: ClassVar[str]
+    verbs: ClassVar[tuple[Verb, ...]] = ("embed",)  # the main one first
+    sentence_pairs: ClassVar[bool] = False  # whether it learns from pairs of sentences
+    pool: Pool | None = None
+    classes: int = 0
+    names: tuple[str, ...] | None = None  # of the classes
+    ends: tuple[int, ...] | None = None  # ids of the tokens that end a text
+
+    def classifier_pool(self, causal: bool) -> Pool:
+        """How a classifier that begins from such a model pools its hidden states: the first token
+        of a causal model sees no other."""
+        return "mean" if causal else "first"
+
 
 @dataclass(frozen=True, kw_only=True)
-class NextToken:
+class NextToken(AnyHead):
     """A generator's head; tied = it shares the embedding's weight."""
+
+    noun: ClassVar[str] = "a generator"
+    verbs: ClassVar[tuple[Verb, ...]] = ("generate", "embed")
 
     tied: bool = True
     cap: float | None = None
     ends: tuple[int, ...] | None = None
     """Tokens that end a text, by number; none: those whose names say so."""
 
+    def classifier_pool(self, causal: bool) -> Pool:
+        return "mean"
+
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedToken:
+class MaskedToken(AnyHead):
     """The first of BERT's objectives alone: hidden tokens (tied)."""
 
+    noun: ClassVar[str] = "a masked model"
+    verbs: ClassVar[tuple[Verb, ...]] = ("fill", "embed")
+
 
 @dataclass(frozen=True, kw_only=True)
-class Pretraining:
+class Pretraining(AnyHead):
     """BERT's two objectives: hidden tokens (tied) and next sentence."""
 
+    noun: ClassVar[str] = "a masked model"
+    verbs: ClassVar[tuple[Verb, ...]] = ("fill", "embed")
+    sentence_pairs: ClassVar[bool] = True
+
+    def classifier_pool(self, causal: bool) -> Pool:
+        return "pooler"  # the task that BERT learned it for
+
 
 @dataclass(frozen=True, kw_only=True)
-class Features:
+class Features(AnyHead):
     """No scores: one vector for the whole sequence, and hidden states to be used elsewhere."""
+
+    noun: ClassVar[str] = "an encoder"
 
     pool: Literal["mean", "max", "first", "last", "pooler"] = "mean"
 
+    def classifier_pool(self, causal: bool) -> Pool:
+        return self.pool
+
 
 @dataclass(frozen=True, kw_only=True)
-class Classifier:
+class Classifier(AnyHead):
     """One class for the whole sequence."""
 
+    noun: ClassVar[str] = "a classifier"
+    verbs: ClassVar[tuple[Verb, ...]] = ("classify", "embed")
+
     classes: int = 2
-    pool: Literal["mean", "max", "mean_max", "first", "last", "pooler"] = "mean"
+    pool: Pool = "mean"
     names: tuple[str, ...] | None = None  # of the classes, once data has told them
     bias: bool = True
 
@@ -50,8 +94,10 @@ class Classifier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenClassifier:
+class TokenClassifier(AnyHead):
     """One class for every token, such as the kind of name that it is part of."""
+
+    noun: ClassVar[str] = "a token classifier"
 
     classes: int = 2
     names: tuple[str, ...] | None = None
@@ -62,18 +108,30 @@ class TokenClassifier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerSpan:
+class AnswerSpan(AnyHead):
     """Two scores for every token: the answer to a question starts here, it ends here."""
 
+    noun: ClassVar[str] = "a model for extractive question answering"
+
 
 @dataclass(frozen=True, kw_only=True)
-class NextSentence:
+class NextSentence(AnyHead):
     """The second of BERT's objectives alone: does the second sentence follow the first?"""
 
+    noun: ClassVar[str] = "a next sentence predictor"
+
+    def classifier_pool(self, causal: bool) -> Pool:
+        return "pooler"  # the task that BERT learned it for
+
 
 @dataclass(frozen=True, kw_only=True)
-class MultipleChoice:
+class MultipleChoice(AnyHead):
     """One score for each sequence, to compare the answers to one question (pooled as BERT does)."""
+
+    noun: ClassVar[str] = "a multiple choice model"
+
+    def classifier_pool(self, causal: bool) -> Pool:
+        return "pooler"  # the task that BERT learned it for
 
 
 def _require_classes(head: Classifier | TokenClassifier) -> None:

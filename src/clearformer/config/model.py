@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 from clearformer import limits
 from clearformer.config.codec import from_json, require
-from clearformer.config.heads import Head
+from clearformer.config.heads import Head, Verb
 from clearformer.config.layers import Activation, ActivationName, LayerNorm, Norm
 from clearformer.core.patterns import (
     Both,
@@ -48,12 +48,20 @@ def strides(pattern: Pattern) -> tuple[int, ...]:
 class KVCache:
     """Keys and values of all tokens so far."""
 
+    @property
+    def memory(self) -> int | None:
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenMemory:
     """The last `length` hidden states of each layer, carried from segment to segment."""
 
     length: int
+
+    @property
+    def memory(self) -> int | None:
+        return self.length
 
     def __post_init__(self) -> None:
         most = limits.MAX_LENGTH
@@ -116,6 +124,7 @@ class ModelConfig:
     """One stack: embedding, `layers` blocks, head."""
 
     name: str
+    family: str | None = None  # the architecture that a preset or a checkpoint belongs to
     vocabulary: int
     length: int
     layers: int
@@ -173,6 +182,47 @@ class ModelConfig:
         """What embeddings are multiplied by."""
         return {"one": 1.0, "sqrt_width": math.sqrt(self.width)}[self.embedding_scale]
 
+    @property
+    def memory(self) -> int | None:
+        """Hidden states that each layer carries from segment to segment; None: no such memory."""
+        return None if self.past is None else self.past.memory
+
+    @property
+    def noun(self) -> str:
+        """What such a model is called: "a classifier"."""
+        return self.head.noun
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """What the model can be asked to do, the main verb first."""
+        return self.head.verbs
+
+    def require_verb(self, verb: Verb, name: object = None) -> None:
+        """Raise ValueError if the model, called `name`, does not answer a verb."""
+        if verb not in self.verbs:
+            raise ValueError(
+                f"{name or self.name} is {self.noun}: it can {' and '.join(self.verbs)}, not {verb}"
+            )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The kinds of attention that there are, by name."""
+        return ("self",)
+
+    @property
+    def writing_part(self) -> str:
+        """The part whose outputs become tokens."""
+        return "self"
+
+    @property
+    def attention_layers(self) -> int:
+        """Attention layers of all parts together."""
+        return self.layers
+
+    def with_layers(self, layers: int) -> Self:
+        """The same model with another depth."""
+        return replace(self, layers=layers)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Marks:
@@ -220,6 +270,31 @@ class Seq2SeqConfig(ModelConfig):
         require(self, "decoder_layers", 1 <= self.decoder_layers <= most, f"between 1 and {most}")
 
     @property
+    def noun(self) -> str:
+        return "a translator"
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        return ("translate",)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("encoder", "decoder", "cross")
+
+    @property
+    def writing_part(self) -> str:
+        return "decoder"
+
+    @property
+    def attention_layers(self) -> int:
+        return self.layers + 2 * self.decoder_layers  # self- and cross-attention
+
+    def with_layers(self, layers: int) -> Self:
+        """Another depth of the encoder; the decoder's changes in proportion."""
+        of_decoder = max(1, round(self.decoder_layers * layers / self.layers))
+        return replace(self, layers=layers, decoder_layers=of_decoder)
+
+    @property
     def target_rules(self) -> TargetRules:
         """Unless its makers say otherwise, the start mark opens a target and never comes out."""
         if self.rules is not None or self.marks is None:
@@ -232,5 +307,13 @@ AnyModelConfig = Seq2SeqConfig | ModelConfig
 
 def model_from_json(data: Any) -> AnyModelConfig:
     """Read what `to_json` wrote; anything unknown, missing or of the wrong type is refused."""
-    config: AnyModelConfig = from_json(AnyModelConfig, data, "model")
+    config: AnyModelConfig = from_json(AnyModelConfig, with_family(data), "model")
     return config
+
+
+def with_family(data: Any) -> Any:
+    """A model's JSON with its family, which earlier versions wrote as the beginning of its name."""
+    name = data.get("name") if isinstance(data, dict) else None
+    if not isinstance(name, str) or "family" in data:
+        return data
+    return {**data, "family": name.partition("-")[0]}

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from clearformer import limits
 from clearformer.config.codec import from_json, require
-from clearformer.config.model import AnyModelConfig
+from clearformer.config.model import AnyModelConfig, with_family
 
 # --- how the learning rate moves -----------------------------------------------------------
 
@@ -307,7 +307,10 @@ def run_from_json(data: Any) -> RunConfig:
 def _with_old_meaning(data: Any) -> Any:
     """Settings that a config was saved without, with the values that they had then: a default may
     change, and a run that goes on must not change with it."""
-    train = data.get("train") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        return data
+    data = {**data, "model": with_family(data["model"])} if "model" in data else data
+    train = data.get("train")
     if not isinstance(train, dict) or "anneal" in train:
         return data
     return {**data, "train": {**train, "anneal": "from_start"}}

@@ -109,6 +109,13 @@ class Head(nn.Module):
         return cross_entropy(self(hidden, keep), targets, self.label_smoothing)
 
 
+def set_smoothing(model: nn.Module, smoothing: float) -> None:
+    """Smooth the targets of every head of a model in training."""
+    for head in model.modules():
+        if isinstance(head, Head):
+            head.smoothing = smoothing
+
+
 class NextToken(Head):
     """A logit for each word of the vocabulary; `project` may share the embedding's weight.
 
@@ -125,6 +132,10 @@ class NextToken(Head):
         self.project = project
         self.cap = cap
         self.vocabulary_loss = vocabulary_loss
+
+    @property
+    def token_head(self) -> nn.Module:
+        return self
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.capped(self.project(hidden))  # (B, T, V)
@@ -157,6 +168,10 @@ class MaskedToken(Head):
         self.project = project
         self.vocabulary_loss = vocabulary_loss
         self.select = select
+
+    @property
+    def token_head(self) -> nn.Module:
+        return self
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
         return self.project(self._transformed(hidden))  # (..., V)
@@ -287,6 +302,10 @@ class Pretraining(nn.Module):
         super().__init__()
         self.masked = masked
         self.sentence = sentence
+
+    @property
+    def token_head(self) -> nn.Module:
+        return self.masked
 
     def forward(self, hidden: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.masked(hidden, keep), self.sentence(hidden, keep)  # (B, T, V), (B, 2)

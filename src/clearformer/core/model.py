@@ -38,6 +38,11 @@ class Transformer(nn.Module):
         self.stack = stack
         self.head = head
 
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stack, by the name of its part."""
+        return {"self": self.stack}
+
     def hidden(
         self,
         tokens: Tensor,
@@ -107,6 +112,11 @@ class Seq2Seq(nn.Module):
         self.target_embedding = target_embedding
         self.decoder = decoder
         self.head = head
+
+    @property
+    def stacks(self) -> dict[str, Stack | DecoderStack]:
+        """Both stacks by the names of their parts; the last one writes."""
+        return {"encoder": self.encoder, "decoder": self.decoder}
 
     def encode(self, source: Tensor, keep: Tensor | None = None) -> Source:
         """Read the source (B, S) once; its keys and values serve every decoding step."""

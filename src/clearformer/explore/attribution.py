@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearformer.config import Classifier
 from clearformer.core.model import Transformer
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import bad_field, wrong_kind
@@ -36,8 +35,8 @@ Score = Callable[[Tensor, Tensor | None], Tensor]  # (B, T, E), keep -> (B,)
 
 def attribute(loaded: LoadedModel, request: AttributeRequest, limits: Limits) -> dict[str, Any]:
     """The probabilities of all classes, and the attribution of one of them to the tokens."""
-    model, head = loaded.model.module, loaded.config.head
-    if not isinstance(model, Transformer) or not isinstance(head, Classifier):
+    model, head = loaded.model.transformer, loaded.config.head
+    if "classify" not in loaded.config.verbs:
         raise wrong_kind(f"{loaded.entry.name} is not a classifier: choose one")
     ids = input_ids(loaded, request.text, None, limits)
     tokens = torch.tensor([ids], device=loaded.model.device)
@@ -111,7 +110,7 @@ def occlusion(score: Score, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def pool(model: Transformer, x: Tensor, kind: str) -> dict[str, Any]:
+def pool(model: Transformer, x: Tensor, kind: str | None) -> dict[str, Any]:
     """The share of each token in the pooled vector; the shares sum to 1."""
     hidden = model.stack(x)[0]  # (T, E)
     length = hidden.shape[0]
@@ -119,7 +118,7 @@ def pool(model: Transformer, x: Tensor, kind: str) -> dict[str, Any]:
     winners = hidden.argmax(0).cpu()  # the token with the maximum, for each component
     won = torch.bincount(winners, minlength=length) / len(winners)
     first = torch.eye(length)[0]
-    shares = {"mean": even, "max": won, "mean_max": (even + won) / 2}.get(kind, first)
+    shares = {"mean": even, "max": won, "mean_max": (even + won) / 2}.get(kind or "", first)
     return {"kind": kind, "values": arrays.floats(shares)}
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import wrong_kind
 from clearformer.explore.inputs import decoder_input_ids, input_ids
@@ -37,7 +36,7 @@ def trace_side(
     """Trace one model; to be called on its worker."""
     ids = input_ids(loaded, text, None, limits)
     given: Any = ids
-    if isinstance(loaded.model.module, Seq2Seq):
+    if "translate" in loaded.config.verbs:
         # Both get the same target, so that their outputs can be compared.
         target = decoder_input_ids(loaded, ids, None, limits) if target is None else target
         given = (ids, target)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.config import HiddenMemory, Seq2SeqConfig
 from clearformer.explore import arrays, token_display
 from clearformer.explore.inputs import input_ids, permuted, replacement_token
 from clearformer.explore.library import LoadedModel
@@ -67,14 +66,14 @@ def hidden_states(
     last = loaded.config.layers - 1
     traced = trace(
         loaded.model,
-        (row, row) if isinstance(loaded.config, Seq2SeqConfig) else row,
+        (row, row) if "translate" in loaded.config.verbs else row,
         ("resid_pre", "resid_post"),
         layers=[0, last],
         mask=mask,
         positions=positions,
         # One segment and no memory, so that all tokens are in view.
         segment=len(ids),
-        memory=0 if isinstance(loaded.config.past, HiddenMemory) else None,
+        memory=None if loaded.config.memory is None else 0,
     )
     stages = traced.recorded
     part = traced.parts[0]

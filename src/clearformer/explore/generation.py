@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.core.model import Transformer
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import Problem, bad_field, wrong_kind
 from clearformer.explore.inputs import require_text_length, require_token_ids
@@ -64,10 +63,10 @@ class GeneratedText:
 
     def __init__(self, loaded: LoadedModel, request: GenerateRequest, limits: Limits) -> None:
         config, model = loaded.config, loaded.model
-        if not isinstance(model.module, Transformer):
+        if "translate" in config.verbs:
             raise wrong_kind("an encoder-decoder translates: use the Tasks page")
         try:
-            writer = LanguageModel(model.module, config, model.tokenizer)
+            writer = LanguageModel(model.transformer, config, model.tokenizer)
         except ValueError as problem:
             raise wrong_kind(str(problem)) from None
         require_text_length(request.prompt, limits)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clearformer.config import Seq2SeqConfig
-from clearformer.core.model import Seq2Seq
 from clearformer.explore.errors import bad_field, too_long, wrong_kind
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import MAX_TOKENS, Limits
 from clearformer.explore.traced_model import TracedModel, encode, encode_source, encode_target
 from clearformer.generate.beam import Beam
-from clearformer.generate.translate import Translator
+from clearformer.tasks.translation import TranslationTask
 from clearformer.text import Tokenizer
 
 
@@ -26,8 +24,8 @@ def input_ids(
         require_text_length(text, limits)
         if model.tokenizer is None:
             raise wrong_kind("this model has no tokenizer: give tokens instead of text")
-        two_stacks = isinstance(model.module, Seq2Seq)
-        ids = encode_source(model, text) if two_stacks else encode(model, text)
+        pairs = "translate" in loaded.config.verbs
+        ids = encode_source(model, text) if pairs else encode(model, text)
     else:
         raise bad_field("text", "give either text or tokens, and not both")
     require_length(loaded, len(ids), limits)
@@ -39,15 +37,14 @@ def decoder_input_ids(
 ) -> list[int]:
     """The input of the decoder: the given text, or the model's own translation."""
     model, config = loaded.model, loaded.config
-    assert isinstance(config, Seq2SeqConfig)
-    assert isinstance(model.module, Seq2Seq)
-    if config.marks is None or model.tokenizer is None:
+    marks = getattr(config, "marks", None)
+    if marks is None or model.tokenizer is None:
         raise wrong_kind("the start token of this model is unknown: give target_tokens")
     if target is None:
-        translator = Translator(model.module, config, model.tokenizer)
+        translator = TranslationTask(config).translator(model.module, model.tokenizer)
         max_tokens = min(limits.max_tokens, config.length) - 1
         ((best, *_), *_) = translator.decode([list(source)], Beam(width=1), max_tokens)
-        return [config.marks.start, *best.tokens]
+        return [marks.start, *best.tokens]
     require_text_length(target, limits)
     ids = encode_target(model, target)
     require_length(loaded, len(ids), limits)

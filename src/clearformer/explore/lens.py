@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.core import heads
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, token_display
 from clearformer.explore.errors import Problem, bad_field, require_index, wrong_kind
 from clearformer.explore.recording import AnyTransformer
@@ -67,7 +65,7 @@ def vectors(cached: CachedTrace, layer: int, i: int, part: str | None) -> dict[s
 def lens(cached: CachedTrace, k: int, track: int | None) -> dict[str, Any]:
     """The k most likely tokens for every layer and position, if that layer were the last."""
     model = cached.loaded.model
-    part = "decoder" if isinstance(model.module, Seq2Seq) else "self"
+    part = cached.loaded.config.writing_part
     trace = cached.all_layers(("resid_pre", "resid_post"))
     streams = torch.stack([stream for _, _, stream in _stream(trace, part)])
     probabilities = unembed(model.module, streams).float().cpu().softmax(-1)  # (L+1, T, V)
@@ -100,9 +98,9 @@ def lens(cached: CachedTrace, k: int, track: int | None) -> dict[str, Any]:
 @torch.inference_mode()
 def unembed(model: AnyTransformer, streams: Tensor) -> Tensor:
     """The final norm and the head applied to streams (R, T, E): logits (R, T, V)."""
-    stack = model.decoder if isinstance(model, Seq2Seq) else model.stack
-    head = model.head.masked if isinstance(model.head, heads.Pretraining) else model.head
-    if not isinstance(head, heads.NextToken | heads.MaskedToken):
+    *_, stack = model.stacks.values()
+    head = getattr(model.head, "token_head", None)
+    if head is None:
         raise wrong_kind("the logit lens needs a model that predicts tokens")
     return head(stack.norm(streams.to(next(model.parameters()).device)))
 

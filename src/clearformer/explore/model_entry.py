@@ -9,7 +9,7 @@ from typing import Any
 
 from clearformer import safe_files
 from clearformer.build import outline
-from clearformer.config import AnyModelConfig, NextToken, RunConfig, Seq2SeqConfig, run_from_json
+from clearformer.config import AnyModelConfig, RunConfig, run_from_json
 from clearformer.explore.runs import is_finite
 from clearformer.explore.safe_text import clean
 from clearformer.explore.traced_model import TracedModel
@@ -77,7 +77,7 @@ class ModelEntry:
             files = ("tokenizer.json", "vocab.json", "vocab.txt")
             if self.path.is_dir() and not any((self.path / name).is_file() for name in files):
                 return None
-            return {"bert": "wordpiece"}.get(self.config.name.partition("-")[0], "bpe")
+            return "wordpiece" if self.config.family == "bert" else "bpe"
         return clean(kind, 60) if isinstance(kind, str) else None
 
     def checkpoints(self) -> list[dict[str, Any]]:
@@ -124,8 +124,7 @@ class ModelEntry:
             return TracedModel(imported.model(), imported.config, imported.tokenizer, self.name)
         path = self.path / "checkpoints" / checkpoint_id if self.is_run else self.path
         module, config, tokenizer, _ = load.open_any(path)
-        two_stacks = isinstance(config.model, Seq2SeqConfig)
-        if self.is_run and isinstance(config.model.head, NextToken) and not two_stacks:
+        if self.is_run and "generate" in config.model.verbs:
             quicken(module)  # as in `clearformer generate`, for bitwise the same text
         return TracedModel(module, config.model, tokenizer, self.name)
 

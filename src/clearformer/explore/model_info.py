@@ -7,16 +7,9 @@ from typing import Any
 
 from clearformer.config import (
     AnyModelConfig,
-    Classifier,
-    HiddenMemory,
-    MaskedToken,
-    NextToken,
-    Pretraining,
-    Seq2SeqConfig,
 )
 from clearformer.explore.model_entry import ModelEntry
 from clearformer.explore.safe_text import clean
-from clearformer.explore.views import family
 
 POSITIONS = {"RelativeXL": "relative", "NoPosition": "none"}  # others: the name in lower case
 SAMPLES = {
@@ -29,15 +22,13 @@ DEFAULT_SAMPLE = "The cat sat on the mat"
 def model_info(entry: ModelEntry) -> dict[str, Any]:
     """One row of the list of models."""
     config = entry.config
-    two_stacks = isinstance(config, Seq2SeqConfig)
-    names = config.head.names if isinstance(config.head, Classifier) else None
+    names = config.head.names if "classify" in config.verbs else None
     position = type(config.position).__name__
-    does = tasks(config)
     return {
         "id": entry.id,
         "name": entry.name,
-        "family": family(config),
-        "tasks": does,
+        "family": config.family or config.name,
+        "tasks": [config.verbs[0]],
         "n_layers": config.layers,
         "n_heads": config.heads,
         "n_key_heads": config.key_heads or config.heads,
@@ -50,30 +41,15 @@ def model_info(entry: ModelEntry) -> dict[str, Any]:
         "tokenizer": entry.tokenizer_kind,
         "norm": config.residual,
         "causal": is_causal(config),
-        "parts": ["encoder", "decoder", "cross"] if two_stacks else ["self"],
+        "parts": list(config.parts),
         "labels": [clean(name) for name in names] if names else None,
-        "memory": config.past.length if isinstance(config.past, HiddenMemory) else None,
+        "memory": config.memory,
         "n_params": parameters(entry)["total"],
         "checkpoints": entry.checkpoints(),
         "default_checkpoint": entry.default_checkpoint(),
-        "sample": SAMPLES.get(does[0], DEFAULT_SAMPLE),
+        "sample": SAMPLES.get(config.verbs[0], DEFAULT_SAMPLE),
         "sample_target": None,
     }
-
-
-def tasks(config: AnyModelConfig) -> list[str]:
-    """The tasks that a model is for, by its head."""
-    if isinstance(config, Seq2SeqConfig):
-        return ["translate"]
-    match config.head:
-        case NextToken():
-            return ["generate"]
-        case Classifier():
-            return ["classify"]
-        case MaskedToken() | Pretraining():
-            return ["fill"]
-        case _:
-            return ["embed"]
 
 
 def is_causal(config: AnyModelConfig) -> bool:

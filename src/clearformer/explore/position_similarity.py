@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearformer.config import RelativeXL, Rotary
-from clearformer.core.model import Seq2Seq
+from clearformer.core.embedding import Embedding
 from clearformer.explore import arrays
 from clearformer.explore.errors import wrong_kind
 from clearformer.explore.lessons import angles, similarity
@@ -36,7 +36,7 @@ def position_vectors(loaded: LoadedModel) -> tuple[str, Tensor]:
     """The name of the scheme, and a vector for each position (N, E)."""
     config, model = loaded.config, loaded.model.module
     count = min(config.length, MAX_POSITIONS)
-    own = model.source_embedding if isinstance(model, Seq2Seq) else model.embedding
+    own = next(each for each in model.modules() if isinstance(each, Embedding))
     places = torch.arange(count, device=loaded.model.device)
     added = config.position.added(places, config.width, own.position)
     if added is not None:

@@ -71,11 +71,7 @@ def attentions(model: AnyTransformer) -> dict[PartLayer, Attention]:
 
 def blocks(model: AnyTransformer) -> Iterator[tuple[str, int, Block | DecoderBlock]]:
     """Every block with its part and layer."""
-    if isinstance(model, Transformer):
-        stacks = {"self": model.stack}
-    else:
-        stacks = {"encoder": model.encoder, "decoder": model.decoder}
-    for part, stack in stacks.items():
+    for part, stack in model.stacks.items():
         for layer, block in enumerate(stack.blocks):
             assert isinstance(block, Block | DecoderBlock)
             yield part, layer, block

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from clearformer.core.cache import Cache, HiddenMemory
-from clearformer.core.model import Seq2Seq
 from clearformer.explore.recording import (
     PATTERNS,
     AnyTransformer,
@@ -160,7 +159,7 @@ def trace(
         torch.inference_mode(),
         recording(module, recorder, mask, positions),
     ):
-        output = _run(module, given, traced.device)
+        output = _run(traced, given)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
     settings |= {} if memory is None else {"segment": segment, "memory": memory}
     return Trace(
@@ -168,16 +167,17 @@ def trace(
     )
 
 
-def _run(module: AnyTransformer, given: ModelInput, device: torch.device) -> Any:
+def _run(traced: TracedModel, given: ModelInput) -> Any:
     """The output for the input, or for its last segment if the model has a memory."""
+    device = traced.device
 
     def on_device(x: Tensor | None) -> Tensor | None:
         return None if x is None else x.to(device)
 
-    if isinstance(module, Seq2Seq):
-        assert given.target is not None
+    if given.target is not None:
         source, target = given.tokens.to(device), given.target.to(device)
-        return module(source, target, on_device(given.keep), on_device(given.target_keep))
+        return traced.module(source, target, on_device(given.keep), on_device(given.target_keep))
+    module = traced.transformer
     caches: list[Cache] | None = None
     if given.memory is not None:
         caches = [HiddenMemory(given.memory) for _ in module.stack.blocks]

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from clearformer.config import AnyModelConfig, HiddenMemory, NextToken, Seq2SeqConfig
+from clearformer.config import AnyModelConfig
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.explore.recording import AnyTransformer
 from clearformer.generate.language_model import LanguageModel
@@ -35,6 +35,16 @@ class TracedModel:
     name: str = "model"
 
     @property
+    def transformer(self) -> Transformer:
+        """The module of a model with one stack."""
+        return cast(Transformer, self.module)
+
+    @property
+    def seq2seq(self) -> Seq2Seq:
+        """The module of a model with two stacks."""
+        return cast(Seq2Seq, self.module)
+
+    @property
     def device(self) -> torch.device:
         return next(self.module.parameters()).device
 
@@ -49,9 +59,9 @@ class TracedModel:
     @property
     def marks(self) -> dict[int, str]:
         """Start and end tokens that are not in the tokenizer's vocabulary, by id."""
-        if not isinstance(self.config, Seq2SeqConfig) or self.tokenizer is None:
+        if self.tokenizer is None:
             return {}
-        marks = self.config.marks
+        marks = getattr(self.config, "marks", None)
         names = {} if marks is None else {marks.start: START, marks.end: END}
         return {id: name for id, name in names.items() if id >= self.tokenizer.size}
 
@@ -120,7 +130,7 @@ def encode_input(
     memory: int | None = None,
 ) -> ModelInput:
     """The input for a text, ids, or a pair of either."""
-    if isinstance(model.module, Seq2Seq):
+    if len(model.module.stacks) == 2:
         source, target = tokens if isinstance(tokens, tuple) else (tokens, tokens)
         source = encode_source(model, source) if isinstance(source, str) else source
         target = encode_target(model, target) if isinstance(target, str) else target
@@ -143,9 +153,8 @@ def encode(model: TracedModel, text: str) -> list[int]:
     tokenizer, config = model.tokenizer, model.config
     if tokenizer is None:
         raise ValueError("got a text, but the model has no tokenizer: pass token ids")
-    if config is not None and isinstance(config.head, NextToken):
-        assert isinstance(model.module, Transformer)
-        return LanguageModel(model.module, config, tokenizer).encode(text)
+    if config is not None and "generate" in config.verbs:
+        return LanguageModel(model.transformer, config, tokenizer).encode(text)
     ids = [
         *tokenizer.prefix_ids,
         *tokenizer.encode_with_specials(text).tolist(),
@@ -169,13 +178,13 @@ def encode_target(model: TracedModel, text: str) -> list[int]:
 
 
 def _require_marks(model: TracedModel) -> tuple[Any, Tokenizer]:
-    config = model.config
-    if not isinstance(config, Seq2SeqConfig) or config.marks is None or model.tokenizer is None:
+    marks = getattr(model.config, "marks", None)
+    if marks is None or model.tokenizer is None:
         raise ValueError(
             "got a text, but the start and end tokens of this model are unknown: open a trained "
             "translator, or pass token ids"
         )
-    return config.marks, model.tokenizer
+    return marks, model.tokenizer
 
 
 def _batch_of_one(tokens: Tensor | Sequence[int]) -> Tensor:
@@ -194,9 +203,9 @@ def _unpad(row: Tensor, keep: Tensor | None) -> Tensor:
 
 def _sentence_ids(model: TracedModel, tokens: Tensor) -> Tensor | None:
     """0 up to the first [SEP] and 1 after it, for a model with segment embeddings."""
-    module, tokenizer = model.module, model.tokenizer
+    tokenizer = model.tokenizer
     end = None if tokenizer is None else tokenizer.specials.get("[SEP]")
-    if end is None or not isinstance(module, Transformer) or module.embedding.segment is None:
+    if end is None or model.transformer.embedding.segment is None:
         return None
     ends = (tokens == end).long()
     if int(ends.sum()) < 2:
@@ -208,9 +217,9 @@ def _with_memory(
     given: ModelInput, model: TracedModel, segment: int | None, memory: int | None
 ) -> ModelInput:
     config = model.config
-    if config is not None and isinstance(config.past, HiddenMemory):
+    if config is not None and config.memory is not None:
         segment = config.length if segment is None else segment
-        memory = config.past.length if memory is None else memory
+        memory = config.memory if memory is None else memory
     if memory is None or segment is None:
         return given
     if segment < 1 or memory < 0:

@@ -12,15 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.config import (
-    AnyModelConfig,
-    Classifier,
-    NextToken,
-    Seq2SeqConfig,
-    UntrainedHead,
-)
+from clearformer.config import Head
 from clearformer.core.attention import Attention
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import arrays, stages, token_display
 from clearformer.explore.errors import Problem, bad_field, require_index, too_big, unknown
 from clearformer.explore.limits import MAX_RESPONSE_BYTES, POOL_ABOVE, TOP_TOKENS
@@ -50,7 +43,7 @@ def overview(cached: CachedTrace) -> dict[str, Any]:
         "id": cached.id,
         "model": loaded.entry.id,
         "checkpoint": loaded.checkpoint,
-        "family": family(loaded.config),
+        "family": loaded.config.family or loaded.config.name,
         "tokens": queries[main],
         "target_tokens": queries.get("decoder"),
         "sentences": None if given.segments is None else given.segments[0].tolist(),
@@ -76,10 +69,6 @@ def overview(cached: CachedTrace) -> dict[str, Any]:
     for name in ("entropy", "previous", "first"):
         response[name] = {part: arrays.floats(trace.stacked(name, part)) for part in parts}
     return response
-
-
-def family(config: AnyModelConfig) -> str:
-    return config.name.partition("-")[0]
 
 
 def _thumbnails(trace: Trace) -> dict[str, Any]:
@@ -122,11 +111,11 @@ def nonfinite(cached: CachedTrace) -> list[dict[str, Any]]:
 def _surprisal(trace: Trace) -> dict[str, Any] | None:
     """The surprisal of each token given those before it, in bits; NaN for the first."""
     config = trace.model.config
-    if config is None or not isinstance(config.head, NextToken):
+    if config is None or config.verbs[0] not in ("generate", "translate"):
         return None
     if trace.settings["mask"] == "none":
         return None  # each prediction has seen its token
-    part = "decoder" if isinstance(config, Seq2SeqConfig) else "self"
+    part = config.writing_part
     ids = torch.tensor(trace.input.queries(part))
     log_probs = trace.logits.float().cpu().log_softmax(-1)  # (T, V)
     bits = -log_probs[:-1].gather(1, ids[1:, None])[:, 0] / math.log(2)
@@ -135,12 +124,12 @@ def _surprisal(trace: Trace) -> dict[str, Any] | None:
 
 def _class_probabilities(trace: Trace) -> list[dict[str, Any]] | None:
     config = trace.model.config
-    if config is None or not isinstance(config.head, Classifier):
+    if config is None or "classify" not in config.verbs:
         return None
     return class_probabilities(config.head, trace.logits)
 
 
-def class_probabilities(head: Classifier, logits: Tensor) -> list[dict[str, Any]]:
+def class_probabilities(head: Head, logits: Tensor) -> list[dict[str, Any]]:
     """Each class with its probability, from logits (C,)."""
     probabilities = logits.float().softmax(-1).tolist()
     return [
@@ -149,7 +138,7 @@ def class_probabilities(head: Classifier, logits: Tensor) -> list[dict[str, Any]
     ]
 
 
-def label_names(head: Classifier) -> tuple[str, ...]:
+def label_names(head: Head) -> tuple[str, ...]:
     return head.names or tuple(str(number) for number in range(head.classes))
 
 
@@ -279,8 +268,7 @@ def _projection_input(cached: CachedTrace, layer: int, part: str, which: str, i:
     """The vector (E,) that was projected."""
     trace = cached.layer(layer)
     if part == "cross" and which != "q":
-        module = cached.loaded.model.module
-        assert isinstance(module, Seq2Seq)
+        module = cached.loaded.model.seq2seq
         last = len(module.encoder.blocks) - 1
         states = cached.layer(last).recorded["encoder", last]["resid_post"]
         with torch.inference_mode():
@@ -310,14 +298,15 @@ def _projection_row(attention: Attention, head: int, which: str, d: int) -> int:
 def logits(cached: CachedTrace, i: int) -> dict[str, Any]:
     """The logits at one position, shifted so that the largest is 0."""
     table, head = cached.overview.logits.float().cpu(), cached.loaded.config.head
-    if isinstance(head, UntrainedHead):
+    verbs = cached.loaded.config.verbs
+    if verbs[0] == "embed":
         raise Problem(409, "wrong_kind", "this model has no logits of tokens or classes")
-    is_classifier = isinstance(head, Classifier)
+    is_classifier = "classify" in verbs
     i = 0 if is_classifier else token_index(i, table.shape[0])
     row = table if is_classifier else table[i]
     values = row - row.max()
     order = values.argsort(descending=True, stable=True).tolist()
-    if isinstance(head, Classifier):
+    if is_classifier:
         names = label_names(head)
         top = [{"id": id, "text": names[id], "display": names[id]} for id in order]
     else:

@@ -35,6 +35,7 @@ def bert(size: str = "base") -> ModelConfig:
     layers, width, heads, head, position = numbers(BERT, "bert", size)
     return ModelConfig(
         name=f"bert-{size}",
+        family="bert",
         vocabulary=30_522,
         length=512,
         layers=layers,

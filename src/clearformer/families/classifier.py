@@ -22,6 +22,7 @@ def seed() -> ModelConfig:
     """
     return ModelConfig(
         name="classifier-imdb",
+        family="classifier",
         vocabulary=50_000,
         length=512,
         layers=6,
@@ -46,6 +47,7 @@ def pairs() -> ModelConfig:
     """
     return ModelConfig(
         name="classifier-pairs",
+        family="classifier",
         vocabulary=30_000,
         length=512,
         layers=1,

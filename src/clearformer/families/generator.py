@@ -12,6 +12,7 @@ def generator(size: str = "enwik8") -> ModelConfig:
     layers, width, heads, length = numbers(GENERATOR, "generator", size)
     return ModelConfig(
         name=f"generator-{size}",
+        family="generator",
         vocabulary=256,
         length=length,
         layers=layers,

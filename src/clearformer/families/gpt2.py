@@ -16,6 +16,7 @@ def gpt2(size: str = "small") -> ModelConfig:
     layers, width, heads = numbers(GPT2, "gpt2", size)
     return ModelConfig(
         name=f"gpt2-{size}",
+        family="gpt2",
         vocabulary=50_257,
         length=1024,
         layers=layers,

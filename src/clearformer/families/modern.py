@@ -30,6 +30,7 @@ def modern(size: str = "small") -> ModelConfig:
     layers, width, heads, key_heads, hidden, length = numbers(MODERN, "modern", size)
     return ModelConfig(
         name=f"modern-{size}",
+        family="modern",
         vocabulary=256,
         length=length,
         layers=layers,

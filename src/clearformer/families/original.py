@@ -34,6 +34,7 @@ def original(size: str = "base") -> Seq2SeqConfig:
     )
     return Seq2SeqConfig(
         name=f"original-{size}",
+        family="original",
         vocabulary=vocabulary,
         length=length,
         layers=layers,

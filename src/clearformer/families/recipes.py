@@ -1,32 +1,27 @@
-"""How each family is trained unless told otherwise: data, optimizer, schedule, batch.
+"""Training recipes: the data, optimizer, schedule and batch size of each family by default.
 
-Starting points, not laws: every number can be overridden on the command line.
+Starting points: every number can be overridden on the command line.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from clearformer.config import (
     AdamW,
     AnyModelConfig,
-    Classifier,
     Cosine,
     DataConfig,
     InverseSqrt,
     Linear,
-    MaskedToken,
     Masking,
     Muon,
-    Pretraining,
-    Seq2SeqConfig,
     StableThenDecay,
     TrainConfig,
 )
 
-# Families that are trained with Muon, and how many sequences a step has. After 400 steps an xl-tiny
-# is at 2.73 bits per byte of enwik8, with AdamW at its best at 2.95 (docs/log.md).
-MUON = {"modern": 8, "xl": 16}
+Recipe = tuple[DataConfig, TrainConfig]
 
-# How an encoder-decoder learns from pairs, by its size.
+# How an encoder-decoder learns from pairs.
 PUBLISHED = TrainConfig(
     # Sections 5.1 to 5.4 of the paper; its rate, width^-0.5 * warmup^-0.5, is 7e-4 for base.
     lr=7e-4,
@@ -38,13 +33,13 @@ PUBLISHED = TrainConfig(
     clip=None,
     smoothing=0.1,
 )
-PAIRS = {
-    "base": PUBLISHED,
-    "big": PUBLISHED,
+PAIRS = {  # by preset; any other model has the published size, or is near it
+    "original-base": PUBLISHED,
+    "original-big": PUBLISHED,
     # Pre-norm needs no long warm-up, and a rate that ends at zero suits a budget; one that falls
     # from the start, since at the full rate little is learned after the first minutes. Muon works
     # here; whether AdamW would do as well has not been measured to the end (docs/log.md).
-    "small": TrainConfig(
+    "original-small": TrainConfig(
         lr=0.02,
         batch=256,
         tokens=4096,
@@ -54,7 +49,7 @@ PAIRS = {
         smoothing=0.1,
         keep=5,
     ),
-    "tiny": TrainConfig(
+    "original-tiny": TrainConfig(
         lr=3e-3,
         batch=512,
         tokens=2048,
@@ -66,39 +61,49 @@ PAIRS = {
 }
 
 
-def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
-    """Data and training that suit a model; the budget is two minutes unless a size has its own."""
-    family = model.name.partition("-")[0]
-    if isinstance(model.head, Classifier):
-        if model.neighbours is not None:
-            return _word_pairs(model)
-        data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary)
-        # Post-norm blocks under tables drawn from N(0, 1): AdamW is slow at 3e-4 and falls back at
-        # 1e-3, Muon at 0.01 too (docs/log.md).
-        train = TrainConfig(
-            lr=0.003,
-            batch=16,
-            minutes=2,
-            optimizer=Muon(adam_lr=1e-3),
-            schedule=Linear(warmup=100),
-        )
-        return data, train
-    if isinstance(model.head, Pretraining | MaskedToken):
-        # A small model spends its parameters better than on thirty thousand words.
-        vocabulary = 8192 if model.width <= 256 else None
-        data = DataConfig(
-            source="python-docs", tokenizer="wordpiece", vocabulary=vocabulary, masking=Masking()
-        )
-        if isinstance(model.head, MaskedToken):
-            # Small steps of many guesses, by AdamW: Muon finds more hidden words in the same time,
-            # but leaves matrices too large to be fine-tuned (docs/log.md).
-            return replace(data, masking=Masking(share=0.4)), TrainConfig(
-                lr=1.5e-3 if model.width <= 128 else 1e-3,
-                batch=8,
-                minutes=2,
-                optimizer=AdamW(),
-                schedule=Linear(warmup=100),
-            )
+TEXT = DataConfig(source="python-docs")
+
+
+def recipe(model: AnyModelConfig) -> Recipe:
+    """Data and training for a model; the budget is two minutes unless a preset has its own."""
+    return RECIPES[model.verbs[0]](model)
+
+
+def _language_model(model: AnyModelConfig) -> Recipe:
+    return FAMILIES.get(model.family, _generator)(model)
+
+
+def _generator(model: AnyModelConfig) -> Recipe:
+    # About as many tokens in a step, whatever the length.
+    batch = max(1, min(8, 8192 // model.length))
+    return TEXT, TrainConfig(
+        lr=1e-3, batch=batch, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
+    )
+
+
+def _gpt2(model: AnyModelConfig) -> Recipe:
+    return replace(TEXT, tokenizer="bpe"), TrainConfig(
+        lr=6e-4, batch=8, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
+    )
+
+
+def _muon(batch: int) -> Recipe:
+    # After 400 steps an xl-tiny is at 2.73 bits per byte of enwik8, with AdamW at its best at 2.95
+    # (docs/log.md).
+    return TEXT, TrainConfig(
+        lr=0.02,
+        batch=batch,
+        minutes=2,
+        optimizer=Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)),
+        schedule=StableThenDecay(warmup=20, decay=0.5),
+    )
+
+
+def _masked(model: AnyModelConfig) -> Recipe:
+    # A small model spends its parameters better than on thirty thousand words.
+    vocabulary = 8192 if model.width <= 256 else None
+    data = replace(TEXT, tokenizer="wordpiece", vocabulary=vocabulary, masking=Masking())
+    if model.head.sentence_pairs:
         # The published 1e-4 is for batches of 256 and days; this is for minutes.
         return data, TrainConfig(
             lr=1e-3 if model.width <= 256 else 5e-4,
@@ -107,48 +112,58 @@ def recipe(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
             optimizer=AdamW(beta2=0.98, weight_decay=0.01),
             schedule=Linear(warmup=100),
         )
-    if isinstance(model, Seq2SeqConfig):
-        data = DataConfig(source="number-words", tokenizer="bpe", vocabulary=model.vocabulary)
-        # One that was not made here has the published size, or is near it.
-        return data, PAIRS.get(model.name.partition("-")[2], PUBLISHED)
-    if family == "gpt2":
-        return DataConfig(source="python-docs", tokenizer="bpe"), TrainConfig(
-            lr=6e-4, batch=8, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
-        )
-    data = DataConfig(source="python-docs")
-    if family in MUON:
-        return data, TrainConfig(
-            lr=0.02,
-            batch=MUON[family],
-            minutes=2,
-            optimizer=Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)),
-            schedule=StableThenDecay(warmup=20, decay=0.5),
-        )
-    # About as many tokens in a step, whatever the length.
-    batch = max(1, min(8, 8192 // model.length))
-    return data, TrainConfig(
-        lr=1e-3, batch=batch, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
-    )
-
-
-def _word_pairs(model: AnyModelConfig) -> tuple[DataConfig, TrainConfig]:
-    """Large tables of words and pairs, few matrices: embeddings move fast, all of it decays."""
-    data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary, cut="ends")
-    train = TrainConfig(
-        lr=0.02,
-        batch=64,
+    # Small steps of many guesses, by AdamW: Muon finds more hidden words in the same time, but
+    # leaves matrices too large to be fine-tuned (docs/log.md).
+    return replace(data, masking=Masking(share=0.4)), TrainConfig(
+        lr=1.5e-3 if model.width <= 128 else 1e-3,
+        batch=8,
         minutes=2,
-        optimizer=Muon(adam_lr=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.01)),
-        schedule=Linear(warmup=50),
-        smoothing=0.1,
-        evaluations=5,
+        optimizer=AdamW(),
+        schedule=Linear(warmup=100),
     )
-    return data, train
 
 
-def going_on(
-    model: AnyModelConfig, tokenizer: str, vocabulary: int
-) -> tuple[DataConfig, TrainConfig]:
+def _pairs(model: AnyModelConfig) -> Recipe:
+    data = DataConfig(source="number-words", tokenizer="bpe", vocabulary=model.vocabulary)
+    return data, PAIRS.get(model.name, PUBLISHED)
+
+
+def _classifier(model: AnyModelConfig) -> Recipe:
+    data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary)
+    if model.neighbours is not None:
+        # Large tables of words and pairs, few matrices: embeddings move fast, all of it decays.
+        return replace(data, cut="ends"), TrainConfig(
+            lr=0.02,
+            batch=64,
+            minutes=2,
+            optimizer=Muon(adam_lr=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.01)),
+            schedule=Linear(warmup=50),
+            smoothing=0.1,
+            evaluations=5,
+        )
+    # Post-norm blocks under tables drawn from N(0, 1): AdamW is slow at 3e-4 and falls back at
+    # 1e-3, Muon at 0.01 too (docs/log.md).
+    return data, TrainConfig(
+        lr=0.003, batch=16, minutes=2, optimizer=Muon(adam_lr=1e-3), schedule=Linear(warmup=100)
+    )
+
+
+# What a model is used for decides what it learns from; generators have recipes by family.
+RECIPES: dict[str, Callable[[AnyModelConfig], Recipe]] = {
+    "generate": _language_model,
+    "embed": _language_model,
+    "fill": _masked,
+    "classify": _classifier,
+    "translate": _pairs,
+}
+FAMILIES: dict[str | None, Callable[[AnyModelConfig], Recipe]] = {
+    "gpt2": _gpt2,
+    "modern": lambda model: _muon(batch=8),
+    "xl": lambda model: _muon(batch=16),
+}
+
+
+def going_on(model: AnyModelConfig, tokenizer: str, vocabulary: int) -> Recipe:
     """Data and training for a model that begins from another's weights and tokenizer.
 
     Devlin et al. 2018, appendix A.3: three epochs at 2e-5 to 5e-5, and more for smaller models
@@ -157,7 +172,7 @@ def going_on(
     data, _ = recipe(model)
     data = replace(data, tokenizer=tokenizer, vocabulary=vocabulary)  # type: ignore[arg-type]
     small = model.width <= 512
-    classifies = isinstance(model.head, Classifier)
+    classifies = "classify" in model.verbs
     return data, TrainConfig(
         lr=1e-4 if small else 3e-5,
         batch=32 if classifies else 8,

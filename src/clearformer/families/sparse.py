@@ -68,6 +68,7 @@ def sparse(size: str = "enwik8") -> ModelConfig:
     layers, width, heads, length, dropout, patterns = numbers(SPARSE, "sparse", size)
     return ModelConfig(
         name=f"sparse-{size}",
+        family="sparse",
         vocabulary=256,
         length=length,
         layers=layers,

@@ -26,6 +26,7 @@ def xl(size: str = "enwik8-12") -> ModelConfig:
     layers, width, heads, hidden, length, dropout, attention_dropout = numbers(XL, "xl", size)
     return ModelConfig(
         name=f"xl-{size}",
+        family="xl",
         vocabulary=256,
         length=length,
         layers=layers,

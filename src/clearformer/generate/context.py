@@ -8,7 +8,7 @@ allow; a table of learned positions does not, and raises.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clearformer.config import HiddenMemory, ModelConfig
+from clearformer.config import ModelConfig
 from clearformer.generate.detokenize import Token
 from clearformer.generate.sequence import GeneratedSequence
 
@@ -48,7 +48,7 @@ OVERFLOW_BY_NAME: dict[str, ContextOverflow] = {
 
 def default_overflow(config: ModelConfig) -> ContextOverflow:
     """The overflow rule of a model unless one is given: a recurrent memory needs no window."""
-    return NoLimit() if isinstance(config.past, HiddenMemory) else SlidingWindow()
+    return NoLimit() if config.memory is not None else SlidingWindow()
 
 
 def context_limit(rule: ContextOverflow, config: ModelConfig) -> int | None:

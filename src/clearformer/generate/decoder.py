@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clearformer.config import HiddenMemory
 from clearformer.core.heads import at_least_float32
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import InferenceCache, StaticKVCache, inference_caches
@@ -29,9 +28,8 @@ class Decoder:
         self.model = model.module
         self.config = model.config
         self.compiled = model.step
-        memory = self.config.past
         # A memory reads segments as in training; a cache takes any number of tokens.
-        usual = self.config.length if isinstance(memory, HiddenMemory) else CHUNK
+        usual = CHUNK if self.config.memory is None else self.config.length
         self.chunk = usual if chunk is None else chunk
         if self.chunk < 1:
             raise ValueError(f"chunk is {chunk}, but it must be at least 1")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
-from clearformer.config import MaskedToken, ModelConfig, Pretraining
-from clearformer.core import heads
+from clearformer.config import ModelConfig
 from clearformer.core.heads import at_least_float32
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
@@ -28,11 +28,12 @@ def fill(
     model: Transformer, config: ModelConfig, tokenizer: Tokenizer, text: str, top: int
 ) -> list[list[Candidate]]:
     """Return the `top` candidates of each [MASK], in the order of the text."""
-    head = model.head
-    if tokenizer.mask is None or not isinstance(config.head, MaskedToken | Pretraining):
+    head: Any = model.head
+    config.require_verb("fill")
+    if tokenizer.mask is None:
         raise ValueError(
-            f"{config.name} has no [MASK]: it has the head {type(config.head).__name__} and a "
-            f"{tokenizer.kind} tokenizer; use a run of a masked model such as bert-mini"
+            f"{config.name} has a {tokenizer.kind} tokenizer, which has no [MASK]: use a run of a "
+            f"masked model such as bert-mini"
         )
     if not 1 <= top <= tokenizer.size:
         raise ValueError(f"top is {top}, but it must be from 1 to {tokenizer.size:,}")
@@ -48,8 +49,7 @@ def fill(
     device = next(model.parameters()).device
     tokens = torch.from_numpy(ids.astype(np.int64))[None].to(device)  # (1, T)
     hidden = model.hidden(tokens)[0, torch.from_numpy(places).to(device)]  # (masks, E)
-    masked = head.masked if isinstance(head, heads.Pretraining) else head
-    likely = at_least_float32(masked(hidden)).softmax(-1).topk(top)  # each (masks, top)
+    likely = at_least_float32(head.token_head(hidden)).softmax(-1).topk(top)  # each (masks, top)
     found = []
     for values, numbers in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
         pieces = tokenizer.pieces(numbers)

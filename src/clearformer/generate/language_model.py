@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clearformer.config import ModelConfig, NextToken, Seq2SeqConfig
+from clearformer.config import ModelConfig
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
 
@@ -30,10 +30,7 @@ class LanguageModel:
     step: Hidden | None = None  # a compiled `module.hidden` for one token
 
     def __post_init__(self) -> None:
-        if isinstance(self.config, Seq2SeqConfig) or not isinstance(self.config.head, NextToken):
-            raise ValueError(
-                f"{self.config.name} is no generator: it does not predict a next token"
-            )
+        self.config.require_verb("generate")
         places = torch.arange(min(self.config.length, 64))
         for each in self.config.patterns:
             ahead = each.allows(places[:, None], places[None, :]).triu(1)
@@ -79,8 +76,7 @@ class LanguageModel:
 
     def eos_ids(self) -> tuple[int, ...]:
         """The ids of the end-of-sequence tokens."""
-        head = self.config.head
-        known = head.ends if isinstance(head, NextToken) else None
+        known = self.config.head.ends
         ends = self.specials(END) if known is None else known
         return tuple(token for token in ends if token < self.config.vocabulary)
 

@@ -95,6 +95,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     dropout = settings.number("hidden_dropout_prob", 0.1)
     config = ModelConfig(
         name="bert",
+        family="bert",
         **settings.sizes(SIZE_KEYS),
         residual="post",
         activation=settings.choice("hidden_act", ACTIVATIONS, "gelu"),

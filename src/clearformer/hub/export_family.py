@@ -27,7 +27,7 @@ from clearformer.hub.registry import FAMILIES
 from clearformer.hub.tensor_names import their_names
 
 # Fields that do not change the function of a model.
-NOT_COMPARED = {"name", "init", "dropout", "past", "sides"}
+NOT_COMPARED = {"name", "family", "init", "dropout", "past", "sides"}
 
 
 def choose_family(

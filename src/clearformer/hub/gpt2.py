@@ -82,6 +82,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     )
     config = ModelConfig(
         name="gpt2",
+        family="gpt2",
         **sizes,
         hidden=settings.integer("n_inner", limits.MAX_HIDDEN, 4 * sizes["width"]),
         residual="pre",

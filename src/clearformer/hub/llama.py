@@ -87,6 +87,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     )
     config = ModelConfig(
         name="modern",
+        family="modern",
         **sizes,
         key_heads=settings.integer("num_key_value_heads", count, count),
         head_width=None if head_width * count == width else head_width,

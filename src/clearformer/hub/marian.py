@@ -143,6 +143,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     )
     config = Seq2SeqConfig(
         name="marian",
+        family="marian",
         **sizes,
         decoder_layers=settings.integer("decoder_layers", limits.MAX_LAYERS),
         residual="post",

@@ -20,13 +20,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from clearformer import build
-from clearformer.config import HiddenMemory, RunConfig, Seq2SeqConfig
-from clearformer.core import cache
-from clearformer.core.heads import IGNORE, Head
-from clearformer.core.model import Batch, PairBatch
+from clearformer.config import RunConfig
+from clearformer.core.heads import set_smoothing
 from clearformer.core.stack import Stack
 from clearformer.kernels.guides import guide
 from clearformer.kernels.tiles import tiles
+from clearformer.tasks.registry import task_of
 from clearformer.train import optim, precision, recompute
 from clearformer.train.recompute import Recompute
 
@@ -91,9 +90,7 @@ def _counted(
         model = _model(config)
         weights = ledger.now
         recompute.apply(model, what)
-        for head in model.modules():
-            if isinstance(head, Head):
-                head.smoothing = config.train.smoothing
+        set_smoothing(model, config.train.smoothing)
         learning = [p for p in model.parameters() if p.requires_grad]
         optimizers = optim.make_optimizers(model, config.train)
         for parameter in learning:
@@ -107,7 +104,7 @@ def _counted(
         if not accumulated:
             for optimizer in optimizers:
                 optimizer.zero_grad()
-        batch, caches = example(config, rows, sides)
+        batch, caches = task_of(config.model).example(config, rows, sides)
         before, ledger.highest, ledger.operations = ledger.now, ledger.now, 0
         sums, _ = loss(batch, caches) if caches else loss(batch)
         kept = ledger.now - before
@@ -217,68 +214,24 @@ COUNTS: dict[str, Callable[[Any, Any], int]] = {
 
 
 def _model(config: RunConfig) -> Any:
-    make = build.seq2seq if isinstance(config.model, Seq2SeqConfig) else build.transformer
-    model = make(config.model).train()  # type: ignore[arg-type]
+    model = build.assemble(config.model).train()
     if config.train.freeze is not None:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith("head."))
     return model
 
 
-def example(
-    config: RunConfig, rows: int, sides: Sides = ASSUMED
-) -> tuple[Any, list[cache.Cache] | None]:
-    """A batch as the task of this model makes them, at its full length; pairs have these sides."""
-    model = config.model
-    if isinstance(model, Seq2SeqConfig):
-        source, target = (
-            torch.zeros(rows, min(model.length, side), dtype=torch.long) for side in sides
-        )
-        return PairBatch(source, target, target, source == 0, target == 0), None
-    ids = torch.zeros(rows, model.length, dtype=torch.long)
-    kind = type(model.head).__name__
-    if kind == "NextToken":
-        if not isinstance(model.past, HiddenMemory):
-            return Batch(ids, ids), None
-        caches: list[cache.Cache] = []
-        for _ in range(model.layers):
-            each = cache.HiddenMemory(model.past.length)
-            each.states = torch.zeros(rows, model.past.length, model.width)
-            caches.append(each)
-        return Batch(ids, ids), caches
-    keep = ids == 0
-    if kind == "Classifier":
-        return Batch(ids, ids[:, 0], keep, ids if model.segments else None), None
-    share = config.data.masking.share if config.data.masking is not None else 1.0
-    # Spread evenly: a place is hidden where the hidden ones so far reach the next whole number.
-    reached = (torch.arange(ids.numel() + 1, dtype=torch.float64) * share).floor()
-    hidden = (reached.diff() > 0).view_as(ids)
-    found = ids.masked_fill(~hidden, IGNORE)  # the loss is over what is hidden, and no more
-    targets = found if kind == "MaskedToken" else (found, ids[:, 0])
-    return Batch(ids, targets, keep, ids if model.segments else None), None
-
-
-def rows_of(config: RunConfig, sides: Sides = ASSUMED) -> int:
-    """Sequences of a whole batch; of pairs, whose batches have a number of tokens, those with
-    these sides."""
-    train = config.train
-    if isinstance(config.model, Seq2SeqConfig) and train.tokens is not None:
-        return max(1, min(train.batch, train.tokens // min(config.model.length, max(sides))))
-    return train.batch
-
-
 def _evaluation(config: RunConfig, model: Any, ledger: Ledger) -> int:
     """The most that an evaluation takes, beyond weights and optimizer; gradients are there."""
-    rows = {"Classifier": 32}.get(type(config.model.head).__name__, 16)
+    task = task_of(config.model)
     gradients = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
-    if isinstance(config.model, Seq2SeqConfig) or config.data.masking is not None:
+    if task.evaluation_rows is None:
         return gradients  # no more than a step
-    if isinstance(config.model.past, HiddenMemory):
-        rows = 8
-    rows = min(rows, -(-rows_of(config) // config.train.accumulate))
+    whole = task.rows(config, ASSUMED)
+    rows = min(task.evaluation_rows, -(-whole // config.train.accumulate))
     rows = max(1, min(rows, 2**26 // (config.model.length * config.model.vocabulary)))
     model.eval()
-    batch, caches = example(config, rows)
+    batch, caches = task.example(config, rows, ASSUMED)
     before, ledger.highest = ledger.now, ledger.now
     with torch.no_grad():
         model.loss(batch, caches) if caches else model.loss(batch)

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import torch
 
-from clearformer.config import RunConfig, Seq2SeqConfig
+from clearformer.config import RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED, Footprint, Sides
+from clearformer.tasks.registry import task_of
 from clearformer.train import precision
-from clearformer.train.memory import format_bytes, lengths_differ
+from clearformer.train.memory import format_bytes
 from clearformer.train.recompute import Recompute
 
 # What a run loads as it goes (kernels, samples, the curve at its end) and gaps between small
@@ -80,7 +81,7 @@ def plan(
     names the flag that sets the limit. Pairs have these sides in their largest batch."""
     half = precision.resolve(config.train.precision, torch.device("cpu"))
     config = replace(config, train=replace(config.train, precision=half))
-    differ = lengths_differ(config) or config.data.masking is not None
+    differ = task_of(config.model).padded or config.data.masking is not None
     base = base_bytes() + (KERNELS if half != "float32" and differ else 0)
     given = Given(base, sides)
     asked = _counted(config, given)
@@ -117,14 +118,12 @@ def _largest(config: RunConfig, what: Recompute, limit: int, given: Given) -> Pl
 
 def micro_rows(config: RunConfig, sides: Sides) -> int:
     """Sequences or pairs at a time."""
-    return max(1, -(-footprint.rows_of(config, sides) // config.train.accumulate))
+    return max(1, -(-task_of(config.model).rows(config, sides) // config.train.accumulate))
 
 
 def micro_tokens(config: RunConfig, sides: Sides) -> int:
     """Tokens at a time, padding counted; of pairs, those of the longer side."""
-    pairs = isinstance(config.model, Seq2SeqConfig)
-    length = min(config.model.length, max(sides)) if pairs else config.model.length
-    return micro_rows(config, sides) * length
+    return micro_rows(config, sides) * task_of(config.model).length(sides)
 
 
 def base_bytes() -> int:

@@ -17,9 +17,10 @@ import torch
 from torch import nn
 
 from clearformer.build import build
-from clearformer.config import AnyModelConfig, RunConfig, Seq2SeqConfig
+from clearformer.config import RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED, Footprint, Sides
+from clearformer.tasks.registry import task_of
 from clearformer.train import optim, precision, recompute
 from clearformer.train.recompute import Recompute
 
@@ -82,16 +83,9 @@ def _cut(config: RunConfig, rows: int, excess: float) -> tuple[RunConfig, RunCon
         length = max(min(SHORTEST, length), round(PATIENCE * length / excess))
     shorter = replace(model, length=length)
     few, larger = (
-        replace(config, model=_with_layers(shorter, layers)) for layers in (min(cycle, many), many)
+        replace(config, model=shorter.with_layers(layers)) for layers in (min(cycle, many), many)
     )
     return few, larger, some
-
-
-def _with_layers(model: AnyModelConfig, layers: int) -> AnyModelConfig:
-    if isinstance(model, Seq2SeqConfig):
-        of_decoder = max(1, round(model.decoder_layers * layers / model.layers))
-        return replace(model, layers=layers, decoder_layers=of_decoder)
-    return replace(model, layers=layers)
 
 
 def _times(config: RunConfig, rows: int, what: Recompute, sides: Sides) -> tuple[float, float]:
@@ -110,7 +104,7 @@ def _times(config: RunConfig, rows: int, what: Recompute, sides: Sides) -> tuple
         while _too_few(len(passes), time.perf_counter() - began):
             for optimizer in optimizers:
                 optimizer.zero_grad()
-            batch, caches = footprint.example(config, rows, sides)
+            batch, caches = task_of(config.model).example(config, rows, sides)
             start = time.perf_counter()
             sums, _ = loss(batch, caches) if caches else loss(batch)
             sums.sum().backward()

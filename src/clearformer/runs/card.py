@@ -21,15 +21,17 @@ def _plain(text: str) -> str:
 def card(run: Run) -> str:
     model, train, now = run.config.model, run.config.train, run.state
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    verb = {
-        "bits_per_byte": 'generate {} "Once"',
-        "accuracy": 'classify {} "A text"',
-        "masked_loss": 'fill {} "A [MASK] text"',
-        "chrf": 'translate {} "a text"',
+    example = {
+        "generate": "Once",
+        "classify": "A text",
+        "fill": "A [MASK] text",
+        "translate": "a text",
+        "embed": "A text",
     }
+    verb = model.verbs[0]
     origin = run.config.origin
     began = f"from {_plain(origin.folder)} (sha256 {origin.sha256})" if origin else "anew"
-    figure = run.task.figure.replace("_", " ")
+    figure = run.task.metric.replace("_", " ")
     minutes = run.state.seconds / 60
     reached = "not evaluated"
     if now.best is not None:
@@ -51,7 +53,7 @@ def card(run: Run) -> str:
 
 ![loss](loss.png)
 
-    clearformer {verb[run.task.figure].format(folder)}
+    clearformer {verb} {folder} "{example[verb]}"
     clearformer evaluate {folder}
 
 `config.json` holds every setting; `checkpoints/step-N/` each open on their own.

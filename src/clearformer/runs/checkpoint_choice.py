@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearformer.config import Constant, InverseSqrt, Schedule
-from clearformer.tasks.evaluate import standard_error
+from clearformer.tasks.measured import standard_error
 
 SIGNIFICANT = 2  # standard errors
 LOW = 0.1  # of the base rate: a schedule that ends there has come down

@@ -15,21 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from clearformer import data
-from clearformer.config import (
-    Classifier,
-    MaskedToken,
-    Pretraining,
-    RunConfig,
-    Seq2SeqConfig,
-    run_from_json,
-    to_json,
-)
+from clearformer.config import RunConfig, run_from_json, to_json
 from clearformer.data.texts import in_memory
 from clearformer.runs import load
 from clearformer.runs.checkpoint import Checkpoint
-from clearformer.tasks import masked, objectives, translation
+from clearformer.tasks.registry import task_of
+from clearformer.tasks.task import LoadedTask, Material
 
-Material = data.TextSource | tuple[str, ...]  # one text, or many
 TRAINED, BEGAN = "trained_on", "began_from"  # in a manifest
 FEW = 0.1  # of the pieces of a text that may stand in another one by chance
 
@@ -46,14 +38,6 @@ class Training:
     def to_json(self) -> dict[str, Any]:
         content = {"size": self.size, "sha256": self.sha256}
         return {"run": self.run, "config": to_json(self.config), **content}
-
-
-def content(task: objectives.Task) -> dict[str, Any] | None:
-    """Size and hash of the text that a task learns from; none: it learns from rows."""
-    if not isinstance(task, objectives.Stream):
-        return None
-    about = task.training.description
-    return {"size": about.text_bytes, "sha256": about.text_sha256}
 
 
 def lineage(found: Checkpoint, config: RunConfig, own: str | None = None) -> list[Training]:
@@ -149,7 +133,7 @@ def _material(training: Training, places: data.DataFolders) -> Material | None:
     folders = [each for each in (places.folder, places.cache) if each is not None and each.is_dir()]
     for here in (*folders, None):
         try:
-            found = material(config, data.DataFolders(here, None))
+            found = task_of(config.model).training_material(config, data.DataFolders(here, None))
         except ValueError:
             continue  # not in this folder; without a cache nothing is downloaded
         if isinstance(found, data.TextSource) and training.sha256 not in (None, found.sha256):
@@ -167,25 +151,6 @@ def _is_there(source: str) -> bool:
     return all(Path(each.strip()).is_file() for each in source.split(","))
 
 
-def material(config: RunConfig, places: data.DataFolders) -> Material:
-    """What a run with these settings learns from."""
-    if isinstance(config.model, Seq2SeqConfig):
-        training, _, _ = translation.pairs(config.data, places, config.train.seed)
-        return of_pairs(training)
-    if isinstance(config.model.head, Classifier):
-        return objectives.tables(config.data, places, config.train.seed)[0].texts
-    if isinstance(config.model.head, MaskedToken | Pretraining):
-        length, seed = config.model.length, config.train.seed
-        return masked.sources(config.data, places, length, seed)[0].material
-    return objectives.texts(config.data, places, config.model.length)[0]
-
-
-def of_pairs(found: data.Pairs) -> tuple[str, ...]:
-    """Both sides of each pair as one text."""
-    sides = zip(found.sources, found.targets, strict=True)
-    return tuple(f"{source}\t{target}" for source, target in sides)
-
-
 def _joined(found: Material) -> data.TextSource:
     if isinstance(found, data.TextSource):
         return found
@@ -194,7 +159,7 @@ def _joined(found: Material) -> data.TextSource:
 
 
 def facts(
-    task: objectives.Task,
+    task: LoadedTask,
     origin: Checkpoint | None,
     before: Mapping[str, Any],
     folder_name: str | None,
@@ -202,7 +167,7 @@ def facts(
     """What a checkpoint records of its training: `before` is the manifest that a run goes on
     from, `origin` the checkpoint in `folder_name` that a new one begins from."""
     found: dict[str, Any] = {}
-    if (own := content(task)) is not None:
+    if (own := task.text_identity()) is not None:
         found[TRAINED] = own
     if BEGAN in before:
         found[BEGAN] = before[BEGAN]

@@ -28,7 +28,7 @@ def evaluate(run: Run, progress: float) -> Evaluation:
             measured = run.task.evaluate(model)
             figures = run.group.broadcast(measured.figures)
         sample = _sample(run, model)
-    value = figures[run.task.figure]
+    value = figures[run.task.metric]
     sign = 1 if run.task.larger_is_better else -1
     improved = now.best is None or sign * value > sign * now.best["value"]
     best = improved and math.isfinite(value)  # nothing compares as better than NaN

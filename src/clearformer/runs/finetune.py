@@ -19,11 +19,8 @@ from torch import Tensor, nn
 from clearformer import limits, safe_files
 from clearformer.build import build
 from clearformer.config import (
-    Classifier,
     ModelConfig,
-    NextToken,
     Origin,
-    Pretraining,
     RunConfig,
     run_from_json,
 )
@@ -34,7 +31,7 @@ from clearformer.runs.fingerprint import OWN, Builder
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 
-FREE = {"name", "head", "dropout", "length", "past"}  # what a new run may choose
+FREE = {"name", "family", "head", "dropout", "length", "past"}  # what a new run may choose
 POSITIONS = "embedding.position.table.weight"
 POOLER = "head.sentence.pool.", "head.pool."  # where BERT keeps it, and where a classifier does
 
@@ -101,8 +98,8 @@ def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> No
             f"choose at most that"
         )
     head = asked.head
-    behind = isinstance(source.head, NextToken) or source.past is not None
-    if behind and isinstance(head, Classifier) and head.pool in ("first", "pooler"):
+    behind = "generate" in source.verbs or source.past is not None
+    if behind and head.pool in ("first", "pooler"):
         raise ValueError(
             f"model.head.pool is {head.pool!r}, but the first token of {where} sees no other: "
             f"choose mean or max"
@@ -114,7 +111,7 @@ def take_over(model: nn.Module, config: ModelConfig, opened: load.Opened) -> Non
     """Fill a freshly drawn model with the weights of another; their bodies must be the same."""
     source = opened.config.model
     given = {name: value.detach() for name, value in opened.model.named_parameters()}
-    if isinstance(source.head, Pretraining) and isinstance(config.head, Classifier):
+    if "classify" in config.verbs:
         given = {name.replace(*POOLER): value for name, value in given.items()}
     same_head = type(source.head) is type(config.head) and not _other_classes(source, config)
     for name, parameter in model.named_parameters():
@@ -139,10 +136,7 @@ def _fitting(given: Mapping[str, Tensor], name: str, parameter: nn.Parameter) ->
 
 def _other_classes(source: ModelConfig, config: ModelConfig) -> bool:
     """Whether two classifiers tell different things: then the old answers mean nothing."""
-    one, other = source.head, config.head
-    if not (isinstance(one, Classifier) and isinstance(other, Classifier)):
-        return False
-    return one.names != other.names
+    return source.head.names != config.head.names
 
 
 @torch.no_grad()

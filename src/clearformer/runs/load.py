@@ -9,18 +9,20 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import torch
 
 from clearformer import safe_files
 from clearformer.build import build
-from clearformer.config import RunConfig, Seq2SeqConfig, run_from_json
+from clearformer.config import RunConfig, Verb, run_from_json
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.translate import Translator
 from clearformer.inference.int8 import load_int8
 from clearformer.runs import checkpoint, state
 from clearformer.runs.checkpoint_choice import Choice, choose
 from clearformer.runs.fingerprint import Builder, built
+from clearformer.tasks.translation import TranslationTask
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
@@ -45,6 +47,15 @@ class Opened:
     note: str | None = None  # why this checkpoint, where another could have been used
 
 
+class OpenedAny(NamedTuple):
+    """A trained model of either kind, ready for use."""
+
+    model: Transformer | Seq2Seq
+    config: RunConfig
+    tokenizer: Tokenizer
+    found: checkpoint.Checkpoint
+
+
 @dataclass(frozen=True)
 class OpenedTranslator:
     """A trained encoder-decoder, ready for use."""
@@ -55,36 +66,28 @@ class OpenedTranslator:
     note: str | None = None
 
 
-def open_run(path: Path | str, make: Builder = build) -> Opened:
+def open_run(path: Path | str, make: Builder = build, verb: Verb = "embed") -> Opened:
     """The checkpoint of a run to use (see choice.py), or the very one that `path` names.
 
     A model that was trained with a builder of one's own (`Run(..., make=builder)`) is opened with
-    the same one.
+    the same one. ValueError for a model that does not answer `verb`.
     """
     notes: list[str] = []
     model, config, tokenizer, found = open_any(path, make, notes.append)
-    if isinstance(model, Seq2Seq):
-        raise ValueError(f"{path} is a translator: use clearformer translate or evaluate")
-    return Opened(model, config, tokenizer, found, *notes)
+    config.model.require_verb(verb, path)
+    return Opened(cast(Transformer, model), config, tokenizer, found, *notes)
 
 
 def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator:
     """The same for an encoder-decoder."""
     notes: list[str] = []
     model, config, tokenizer, found = open_any(path, make, notes.append)
-    if not isinstance(model, Seq2Seq) or not isinstance(config.model, Seq2SeqConfig):
-        raise ValueError(
-            f"{path} is no translator but {config.model.name}: use clearformer generate or "
-            f"classify, or train an original"
-        )
-    if config.model.marks is None:
-        raise ValueError(f"{path}: its config has no marks, so nobody knows where targets end")
-    return OpenedTranslator(Translator(model, config.model, tokenizer), config, found, *notes)
+    config.model.require_verb("translate", path)
+    translator = TranslationTask(config.model).translator(model, tokenizer, path)
+    return OpenedTranslator(translator, config, found, *notes)
 
 
-def open_any(
-    path: Path | str, make: Builder = build, say: Say = nothing_said
-) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
+def open_any(path: Path | str, make: Builder = build, say: Say = nothing_said) -> OpenedAny:
     """Either of them, for whoever takes both; `say` is told why this checkpoint, where another
     could have been used."""
     found, choice = chosen_checkpoint(Path(path))
@@ -101,9 +104,7 @@ def open_any(
         ) from None
 
 
-def _opened(
-    found: checkpoint.Checkpoint, make: Builder
-) -> tuple[Transformer | Seq2Seq, RunConfig, Tokenizer, checkpoint.Checkpoint]:
+def _opened(found: checkpoint.Checkpoint, make: Builder) -> OpenedAny:
     config = run_from_json(found.json("config.json"))
     tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
@@ -117,7 +118,7 @@ def _opened(
     set_threads(config.train.threads or torch.get_num_threads())
     if has_int8(found):
         load_int8(model, found.tensors(INT8))
-        return model.eval(), config, tokenizer, found
+        return OpenedAny(model.eval(), config, tokenizer, found)
     tensors = found.tensors("model.safetensors")
     if config.train.ema is not None or make is not build:
         others = found.tensors("state.safetensors")
@@ -127,7 +128,7 @@ def _opened(
     state.adopt_weights(model, tensors, str(found.folder))
     if make is not build:
         state.load_buffers(model, others, str(found.folder))
-    return model.eval(), config, tokenizer, found
+    return OpenedAny(model.eval(), config, tokenizer, found)
 
 
 def has_int8(found: checkpoint.Checkpoint) -> bool:
@@ -145,8 +146,7 @@ def require_floats(found: checkpoint.Checkpoint) -> None:
 
 def is_translator(path: Path) -> bool:
     """Whether a run is an encoder-decoder, without opening its weights."""
-    model = run_from_json(best_checkpoint(path).json("config.json")).model
-    return isinstance(model, Seq2SeqConfig)
+    return "translate" in run_from_json(best_checkpoint(path).json("config.json")).model.verbs
 
 
 def best_checkpoint(path: Path) -> checkpoint.Checkpoint:

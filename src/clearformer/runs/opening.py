@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clearformer.config import RunConfig, run_from_json
-from clearformer.core.heads import Head
+from clearformer.core.heads import set_smoothing
 from clearformer.data import DataFolders
 from clearformer.distributed.process_group import ProcessGroup
 from clearformer.runs import checkpoint, contamination, finetune, trainer
@@ -17,7 +17,8 @@ from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.fingerprint import OWN, Builder, Model, of_own_builder, require_same
 from clearformer.runs.load import Opened
 from clearformer.runs.resume import continued
-from clearformer.tasks import objectives
+from clearformer.tasks import registry
+from clearformer.tasks.task import LoadedTask
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
@@ -92,12 +93,12 @@ def set_threads(wanted: int, say: Say) -> None:
 
 def load_task(
     config: RunConfig, places: DataFolders, tokenizer: Tokenizer | None, group: ProcessGroup
-) -> objectives.Task:
+) -> LoadedTask:
     """Load the task. The main process prepares data and tokenizer, the other ranks reuse both."""
 
-    def load(learned: Any) -> objectives.Task:
+    def load(learned: Any) -> LoadedTask:
         known = tokenizer if learned is None else tokenizer_from_json(learned)
-        return objectives.load(config, places, known)
+        return registry.load(config, places, known)
 
     task = group.main_first(load, lambda task: task.tokenizer.to_json())
     # A rank may read another copy of a file, or the same one after it was changed.
@@ -112,7 +113,7 @@ def load_task(
 
 
 def identity(
-    task: objectives.Task,
+    task: LoadedTask,
     model: Model,
     make: Builder,
     saved: Checkpoint | None,
@@ -145,9 +146,7 @@ def prepare_model(
             finetune.scale_tables(model, train.tables)
     if train.freeze is not None:
         finetune.freeze_body(model)
-    for head in model.modules():
-        if isinstance(head, Head):
-            head.smoothing = train.smoothing
+    set_smoothing(model, train.smoothing)
     recompute.apply(model, train.recompute)
 
 

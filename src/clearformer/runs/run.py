@@ -34,7 +34,7 @@ from clearformer.runs.fingerprint import Model as Model
 from clearformer.runs.lock import Lock, require_writable
 from clearformer.runs.loop import Loop
 from clearformer.runs.metrics import VERSION, MetricsFile, NoFile, start_row
-from clearformer.tasks import objectives, pattern_checks
+from clearformer.tasks import pattern_checks
 from clearformer.train import loss_scaling, microbatch, optim, precision, rng
 from clearformer.train.budget import Budget
 from clearformer.train.device import device_of
@@ -120,9 +120,7 @@ class Run:
             self.model,
             optim.make_optimizers(self.model, train),
             EMA(self.model, train.ema) if train.ema else None,
-            self.task.memory(self.micro_batches)
-            if isinstance(self.task, objectives.Segments)
-            else None,
+            self.task.memory(self.micro_batches),
             loss_scaling.loss_scaling_for(self.precision, device),
         )
         self.saved_step = -1 if saved is None else saved.step
@@ -157,7 +155,7 @@ class Run:
         """The events of the loop; start, resume and errors are written to the metrics."""
         try:
             if not metrics.has_rows:
-                metrics.append(start_row(self.task.counted, self.task.figure))
+                metrics.append(start_row(self.task.counted, self.task.metric))
             for file in (metrics, samples):
                 # A run that was killed before its first checkpoint continues at step 0.
                 if self.resumed or file.has_rows:

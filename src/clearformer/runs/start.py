@@ -6,16 +6,10 @@ import glob
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from clearformer.config import (
     Classifier,
     DataConfig,
-    Features,
-    MultipleChoice,
-    NextSentence,
-    NextToken,
-    Pretraining,
     RunConfig,
     run_from_json,
 )
@@ -50,14 +44,8 @@ def finetune_config(source: Path, classify: bool = False) -> RunConfig:
 
     found = finetune.read(source)
     model = found.config.model
-    if classify and not isinstance(model.head, Classifier):
-        # BERT learned what its pooled first token is for; behind a generator's first token
-        # there is nothing yet.
-        pooled = (Pretraining, NextSentence, MultipleChoice)
-        pools = {NextToken: "mean", **dict.fromkeys(pooled, "pooler")}
-        usual = "first" if model.past is None else "mean"
-        own = model.head.pool if isinstance(model.head, Features) else usual
-        pool: Any = pools.get(type(model.head), own)
+    if classify and "classify" not in model.verbs:
+        pool = model.head.classifier_pool(causal=model.past is not None)
         model = replace(model, head=Classifier(pool=pool))
     data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
     return RunConfig(model=model, data=data, train=train, origin=found.origin)

@@ -6,7 +6,6 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from clearformer.tasks import objectives
 from clearformer.train import diagnose, microbatch, precision, step
 from clearformer.train.step import NonFiniteError
 from clearformer.train.torch_compile import compiled, pays
@@ -25,7 +24,7 @@ def should_compile(run: Run) -> bool:
     train = run.config.train
     if train.compile != "auto":
         return train.compile == "on"
-    one_shape = type(run.task) is objectives.Stream and run.parallel.compile_by_default
+    one_shape = run.task.same_shape and run.parallel.compile_by_default
     tokens = 0 if train.minutes else run.total_steps * train.batch * run.config.model.length
     return one_shape and pays(run.model, train.minutes, tokens)
 
@@ -50,7 +49,7 @@ class Trainer:
         )
         loss = run.faults.spoil(state.step + 1, self.loss)
         memory = state.memory
-        if memory is not None and isinstance(run.task, objectives.Segments):
+        if memory is not None:
             if run.task.fresh(state.step):
                 memory.forget()
             loss = memory.using(loss, parts)

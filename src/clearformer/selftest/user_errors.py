@@ -71,8 +71,8 @@ generate {run} x --max-tokens -1 | max
 generate {run} x --samples 0 | it must be at least 1
 generate {run} x --pattern ( | pattern
 generate {run} --file {workdir}/absent.txt | absent.txt
-classify {run} x | is no classifier
-translate {run} x | is no translator
+classify {run} x | is a generator: it can
+translate {run} x | is a generator: it can
 evaluate {run} --data {workdir}/absent.txt | there is no such file
 evaluate {run} --context 0 | it must be at least 1
 evaluate {workdir} | is no run

@@ -1,1 +1,1 @@
-"""Objectives: for each, its batches, loss, metric and samples."""
+"""Objectives: for each, its batches, loss, metric, samples, evaluation and verbs."""

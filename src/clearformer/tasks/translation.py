@@ -1,39 +1,203 @@
-"""Learning to turn one sequence into another: pairs to batches, a model to figures."""
+"""Translation: an encoder-decoder learns to turn one sequence into another."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 
 from clearformer import data
-from clearformer.config import DataConfig, Marks, RunConfig, Seq2SeqConfig, Sides
+from clearformer.config import DataConfig, Marks, RunConfig, Seq2SeqConfig
+from clearformer.config import Sides as TellingIds
 from clearformer.core.model import PairBatch, Seq2Seq
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator
-from clearformer.tasks.bleu import overlap, sentence_chrf
-from clearformer.tasks.evaluate import Measured, evaluating
+from clearformer.tasks.bleu import Overlap, overlap, sentence_chrf
+from clearformer.tasks.measured import Measured, evaluating
+from clearformer.tasks.task import (
+    EvaluationData,
+    EvaluationOptions,
+    LoadedTask,
+    Material,
+    Report,
+    Sides,
+    Task,
+)
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 
 # Pairs that are evaluated during training: an indicator that costs little beside it.
 # `clearformer evaluate` takes all.
 MOST_VALIDATION = 500
-SAMPLED = 20_000  # pairs that tell how long pairs are
+SAMPLED = 20_000  # pairs whose lengths stand for those of all
 
 
-class Translation:
-    """Say a text in other words; the model is told the whole target while it learns."""
+@dataclass(frozen=True)
+class TranslationReport(Report):
+    """A translator on pairs."""
+
+    texts: tuple[str, ...]  # the translations
+    pairs: data.Pairs  # what they are of
+    overlap: Overlap
+    loss: float  # nats a target token
+    protocol: str
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        found = self.overlap
+        return {
+            "loss": self.loss,
+            "bleu": found.bleu,
+            "chrf": found.chrf,
+            "exact": found.exact,
+        }
+
+    def lines(self, in_float32: TranslationReport | None = None) -> list[str]:
+        found = self.overlap
+        return [
+            f"BLEU         {found.bleu:.2f}   {found.bleu_signature}",
+            f"chrF         {found.chrf:.2f}   {found.chrf_signature}",
+            f"exact match  {found.exact:.4f} on {found.sentences:,} pairs",
+            f"loss         {self.loss:.4f} nats a target token, end mark included, not smoothed",
+            f"protocol: {self.protocol}",
+        ]
+
+
+class TranslationTask(Task):
+    """Predict the target of a source; in training the model is given the target so far."""
 
     # chrF and not BLEU: it tells good from bad where a target is a single word, too.
-    figure = "chrf"
-    larger_is_better = True
-    counted = "target tokens"
+    metric: ClassVar[str] = "chrf"
+    larger_is_better: ClassVar[bool] = True
+    counted: ClassVar[str] = "target tokens"
+    padded: ClassVar[bool] = True
+
+    def load(
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
+    ) -> LoadedTask:
+        return TranslationPairs(self, config, places, tokenizer)
+
+    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
+        training, _, _ = pairs(config.data, places, config.train.seed)
+        return as_texts(training)
+
+    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+        length = config.model.length
+        source, target = (torch.zeros(rows, min(length, side), dtype=torch.long) for side in sides)
+        return PairBatch(source, target, target, source == 0, target == 0), None
+
+    def rows(self, config: RunConfig, sides: Sides) -> int:
+        """Pairs in a whole batch, which has a number of tokens where the config says so."""
+        train = config.train
+        if train.tokens is None:
+            return train.batch
+        return max(1, min(train.batch, train.tokens // self.length(sides)))
+
+    def length(self, sides: Sides) -> int:
+        return min(self.model.length, max(sides))
+
+    def sides(self, config: RunConfig, places: data.DataFolders) -> tuple[Sides, Sides]:
+        """Padding counted, by a sample that is read with a tokenizer of its own."""
+        training, _, _ = pairs(config.data, places, config.train.seed)
+        training = training.select(range(0, len(training), -(-len(training) // SAMPLED)))
+        encoded = data.encode_pairs(training, tokenizer_of(config.data, training), 0, 0)
+        encoded = encoded.select(fitting_rows(encoded, config.model.length))
+        train = config.train
+        batches = data.PairBatches(encoded, train.batch, train.tokens, train.seed)
+        every = [batches.batch(step) for step in range(batches.steps_per_epoch)]
+        largest = max(every, key=lambda each: each.source.size + each.target.size)
+        usual_source, usual_target = (
+            round(sum(side.size for side in padded) / len(encoded))
+            for padded in zip(*((each.source, each.target) for each in every), strict=True)
+        )
+        return (largest.source.shape[1], largest.target.shape[1]), (usual_source, usual_target)
+
+    def evaluation_data(
+        self,
+        config: RunConfig,
+        tokenizer: Tokenizer,
+        options: EvaluationOptions,
+        places: data.DataFolders,
+        identity: str | None = None,
+    ) -> EvaluationData:
+        found, notes = self._pairs(config, options, places)
+        marks = self._marks()
+        encoded = data.encode_pairs(found, tokenizer, marks.start, marks.end)
+        fitting = fitting_rows(encoded, self.model.length)
+        if len(fitting) < len(found):
+            notes += (left_out(len(found) - len(fitting), len(found), self.model.length),)
+        if not fitting:
+            raise ValueError(f"{found.name}: {notes[-1]}, and nothing is left to evaluate")
+        found = found.select(fitting)
+        content = (found, encoded.select(fitting))
+        return EvaluationData(found.name, as_texts(found), content, notes)
+
+    def _pairs(
+        self, config: RunConfig, options: EvaluationOptions, places: data.DataFolders
+    ) -> tuple[data.Pairs, tuple[str, ...]]:
+        settings = replace(
+            config.data,
+            source_column=options.source_column or config.data.source_column,
+            target_column=options.target_column or config.data.target_column,
+        )
+        if options.own_part is not None:
+            learned, held_back, notes = pairs(settings, places, config.train.seed)
+            return (learned, held_back)[options.own_part], notes
+        source = options.data or settings.source
+        if source in data.CORPORA:
+            return pair_corpus(source).read(options.part, places), ()
+        return read(settings, source)
+
+    def _marks(self) -> Marks:
+        assert isinstance(self.model, Seq2SeqConfig)
+        assert self.model.marks is not None
+        return self.model.marks
+
+    def translator(self, model: Any, tokenizer: Tokenizer, name: object = None) -> Translator:
+        """The model, ready to translate; `name` is that of the model in messages."""
+        if not isinstance(model, Seq2Seq) or not isinstance(self.model, Seq2SeqConfig):
+            raise TypeError(f"{type(model).__name__} is no encoder-decoder")
+        if self.model.marks is None:
+            raise ValueError(f"{name}: its config has no marks, so nobody knows where targets end")
+        return Translator(model, self.model, tokenizer)
+
+    def measure(
+        self,
+        model: Seq2Seq,
+        config: RunConfig,
+        tokenizer: Tokenizer,
+        found: EvaluationData,
+        options: EvaluationOptions,
+    ) -> TranslationReport:
+        given, encoded = found.content
+        how = Beam(width=options.beam, length_penalty=options.length_penalty)
+        translations = self.translator(model, tokenizer).translate(
+            given.sources, how, batch_size=64
+        )
+        texts = tuple(each[0].text for each in translations)
+        search = f"beam {options.beam}, length penalty {options.length_penalty:g}"
+        return TranslationReport(
+            texts,
+            given,
+            overlap(texts, given.targets),
+            loss(model, encoded),
+            f"{search}, {options.describe(found.name)}",
+        )
+
+
+class TranslationPairs(LoadedTask):
+    """Pairs of a source and a target."""
 
     def __init__(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
+        self,
+        task: TranslationTask,
+        config: RunConfig,
+        places: data.DataFolders,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
+        self.task = task
         assert isinstance(config.model, Seq2SeqConfig)
         training, validation, notes = pairs(config.data, places, config.train.seed)
         self.tokenizer = tokenizer or tokenizer_of(config.data, training)
@@ -45,7 +209,7 @@ class Translation:
             config.model,
             vocabulary=self.tokenizer.size + 2,
             marks=marks,
-            sides=Sides(source=reads, target=writes),
+            sides=TellingIds(source=reads, target=writes),
         )
         self.config = replace(config, model=model)
         self.model_config = model
@@ -57,10 +221,7 @@ class Translation:
                 f"{model.length} tokens on a side: build the model with a larger --length"
             )
         if len(fitting) < len(training):
-            notes += (
-                f"{len(training) - len(fitting):,} of {len(training):,} pairs have more than "
-                f"{model.length} tokens on a side and are left out",
-            )
+            notes += (left_out(len(training) - len(fitting), len(training), model.length),)
         self.validation, self.encoded = self._validation(validation)
         known = set(zip(training.sources, training.targets, strict=True))
         held = zip(validation.sources, validation.targets, strict=True)
@@ -117,7 +278,7 @@ class Translation:
         return Measured(told, sentence_chrf(texts, self.validation.targets), protocol)
 
     def sample(self, model: Seq2Seq) -> str:
-        """A pair of the validation, and what the model says."""
+        """A source of the validation pairs, and the model's translation."""
         source = self.validation.sources[len(self.validation) // 2]
         translator = Translator(model, self.model_config, self.tokenizer)
         found = translator.translate([source], Beam(width=1), max_tokens=2 * len(source) + 10)
@@ -128,7 +289,7 @@ class Translation:
 
 
 def loss(model: Seq2Seq, encoded: data.EncodedPairs, batch: int = 64) -> float:
-    """Nats a target token, end mark included, without smoothing: what the model really thinks."""
+    """Nats a target token, end mark included, without smoothing."""
     nats, count = 0.0, 0
     with evaluating(model) as device:
         for each in data.evaluation_pairs(encoded, batch):
@@ -139,7 +300,7 @@ def loss(model: Seq2Seq, encoded: data.EncodedPairs, batch: int = 64) -> float:
 
 
 def tensors(padded: data.PaddedPairs, device: torch.device | None = None) -> PairBatch:
-    """What the model takes; a side without padding needs no mask."""
+    """A batch as the model takes it; a side without padding needs no mask."""
     source_keep, target_keep = padded.source_keep, padded.target_keep
     return PairBatch(
         torch.from_numpy(padded.source).to(device),
@@ -156,22 +317,15 @@ def tokenizer_of(config: DataConfig, training: data.Pairs) -> Tokenizer:
     return train_tokenizer(config.tokenizer, (*training.sources, *training.targets), size)
 
 
-def sides(config: RunConfig, places: data.DataFolders) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Tokens of both sides in the largest batch and in the usual one, padding counted, by a sample
-    that is read with a tokenizer of its own."""
-    training, _, _ = pairs(config.data, places, config.train.seed)
-    training = training.select(range(0, len(training), -(-len(training) // SAMPLED)))
-    encoded = data.encode_pairs(training, tokenizer_of(config.data, training), 0, 0)
-    encoded = encoded.select(fitting_rows(encoded, config.model.length))
-    train = config.train
-    batches = data.PairBatches(encoded, train.batch, train.tokens, train.seed)
-    every = [batches.batch(step) for step in range(batches.steps_per_epoch)]
-    largest = max(every, key=lambda each: each.source.size + each.target.size)
-    usual_source, usual_target = (
-        round(sum(side.size for side in padded) / len(encoded))
-        for padded in zip(*((each.source, each.target) for each in every), strict=True)
-    )
-    return (largest.source.shape[1], largest.target.shape[1]), (usual_source, usual_target)
+def left_out(few: int, total: int, length: int) -> str:
+    """The note on pairs that do not fit."""
+    return f"{few:,} of {total:,} pairs have more than {length} tokens on a side and are left out"
+
+
+def as_texts(found: data.Pairs) -> tuple[str, ...]:
+    """Both sides of each pair as one text."""
+    both = zip(found.sources, found.targets, strict=True)
+    return tuple(f"{source}\t{target}" for source, target in both)
 
 
 def fitting_rows(encoded: data.EncodedPairs, length: int) -> list[int]:
@@ -182,7 +336,7 @@ def fitting_rows(encoded: data.EncodedPairs, length: int) -> list[int]:
 def pairs(
     config: DataConfig, places: data.DataFolders, seed: int
 ) -> tuple[data.Pairs, data.Pairs, tuple[str, ...]]:
-    """The pairs to learn from, those held back, and what the user should know about them."""
+    """The training pairs, the validation pairs, and notes on them."""
     notes: tuple[str, ...] = ()
     if config.source in data.CORPORA:
         corpus = pair_corpus(config.source)

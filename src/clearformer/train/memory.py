@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from clearformer.config import Classifier, RunConfig, Seq2SeqConfig
-
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 10**3, "M": 10**6}
 UNITS |= {"G": 10**9, "T": 10**12}
@@ -42,8 +40,3 @@ def available_bytes() -> int | None:
     except OSError:
         return None
     return None if match is None else int(match[1]) * 1024
-
-
-def lengths_differ(config: RunConfig) -> bool:
-    """Whether batches are padded to their longest sequence instead of being filled."""
-    return isinstance(config.model, Seq2SeqConfig) or isinstance(config.model.head, Classifier)

@@ -19,7 +19,6 @@ from clearformer.explore.limits import POLL_SECONDS
 from clearformer.explore.model_entry import ModelEntry
 from clearformer.explore.requests import EmptyRequest, Id
 from clearformer.explore.routes.generate import EVENTS, EventStream, event
-from clearformer.explore.views import family
 
 router = APIRouter(prefix="/api/runs")
 PING_SECONDS = 15.0
@@ -37,7 +36,7 @@ def run_info(entry: ModelEntry) -> dict[str, Any]:
     model = None
     try:
         config = entry.run_config
-        info |= {"family": family(config.model), "steps": config.train.steps}
+        info |= {"family": config.model.family or config.model.name, "steps": config.train.steps}
         model = entry.id if entry.checkpoints() else None
     except (OSError, ValueError):
         pass  # the curves can be shown without it

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from clearformer.core.model import Seq2Seq
 from clearformer.explore import experiments, inputs, responses, views
 from clearformer.explore.explorer import CurrentExplorer, Explorer
 from clearformer.explore.library import LoadedModel
@@ -36,7 +35,7 @@ def _trace(explorer: Explorer, loaded: LoadedModel, request: TraceRequest) -> di
         tokens = inputs.masked(loaded, tokens, request.mask_at)
     if request.permutation is not None:
         tokens = inputs.permuted(tokens, request.permutation)
-    if isinstance(loaded.model.module, Seq2Seq):
+    if "translate" in loaded.config.verbs:
         if request.target_tokens is not None:
             target = inputs.require_token_ids(loaded, request.target_tokens, "target_tokens")
             inputs.require_length(loaded, len(target), limits)

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from clearformer.build import build
-from clearformer.explore.embed import embed, too_long
 from clearformer.hub.importing import import_checkpoint
+from clearformer.tasks.features import embed
 from clearformer.text import Bytes
 
 
@@ -19,8 +19,8 @@ TEXTS = ("a text", "b", "something longer", "a text")
 
 
 def test_vectors_in_the_order_of_the_texts_whatever_the_batch(model):
-    whole = embed(model, Bytes(), TEXTS, length=12, batch=32)
-    single = embed(model, Bytes(), TEXTS, length=12, batch=1)
+    whole = embed(model, Bytes(), TEXTS, length=12, batch=32).vectors
+    single = embed(model, Bytes(), TEXTS, length=12, batch=1).vectors
     torch.testing.assert_close(whole, single)
     torch.testing.assert_close(whole[0], whole[3])
     torch.testing.assert_close(whole.norm(dim=-1), torch.ones(4))
@@ -30,11 +30,11 @@ def test_vectors_in_the_order_of_the_texts_whatever_the_batch(model):
 
 
 def test_pools_and_lengths(model):
-    plain = embed(model, Bytes(), TEXTS, length=12, pool="first", normalised=False)
+    plain = embed(model, Bytes(), TEXTS, length=12, pool="first", normalised=False).vectors
     tokens = torch.tensor([list(b"a text")])
     torch.testing.assert_close(plain[0], model.hidden(tokens)[0, 0])
-    assert too_long(Bytes(), TEXTS, 12) == 1
-    cut = embed(model, Bytes(), ("something longer", "something lo"), length=12)
+    assert embed(model, Bytes(), TEXTS, length=12).cut == 1
+    cut = embed(model, Bytes(), ("something longer", "something lo"), length=12).vectors
     torch.testing.assert_close(cut[0], cut[1])
 
 
@@ -87,13 +87,13 @@ def test_minilm_gives_the_references_hidden_states(minilm):
     torch.testing.assert_close(pooled, expected.pooler_output, atol=1e-5, rtol=1e-5)
     kept = keep[:, :, None]
     mean = (expected.last_hidden_state * kept).sum(1) / kept.sum(1)
-    given = embed(ours, found.tokenizer, SENTENCES, length=found.config.length)
+    given = embed(ours, found.tokenizer, SENTENCES, length=found.config.length).vectors
     torch.testing.assert_close(given, F.normalize(mean, dim=-1), atol=1e-5, rtol=1e-5)
 
 
 def test_minilm_finds_the_sentence_that_means_the_same(minilm):
     found = import_checkpoint(minilm)
-    vectors = embed(found.model(), found.tokenizer, SENTENCES, length=found.config.length)
+    vectors = embed(found.model(), found.tokenizer, SENTENCES, length=found.config.length).vectors
     likeness = (vectors @ vectors.T).fill_diagonal_(-1.0)
     partners = [i ^ 1 for i in range(len(SENTENCES))]
     assert likeness.argmax(dim=1).tolist() == partners

@@ -1,7 +1,7 @@
-"""Text embeddings: the last hidden states of the tokens, pooled into one vector.
+"""Features: a model without an objective gives a vector for each text.
 
-Texts of similar meaning have similar vectors if the model was trained for that, as all-MiniLM was.
-Any other model gives vectors too.
+Heads that come with a checkpoint and are not trained here (token classes, answer spans, next
+sentence, multiple choice) have the same task: `embed` is the only verb that they answer.
 
 Axes: B batch, T tokens, E model width.
 """
@@ -9,6 +9,7 @@ Axes: B batch, T tokens, E model width.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -18,12 +19,24 @@ from torch import Tensor
 from clearformer import data
 from clearformer.core.heads import first_pool, max_pool, mean_pool
 from clearformer.core.model import Transformer
-from clearformer.data.rows import count_truncated
-from clearformer.inference.modes import evaluating
+from clearformer.tasks.measured import evaluating
+from clearformer.tasks.task import Task
 from clearformer.text import Tokenizer
 
 POOLS = {"mean": mean_pool, "max": max_pool, "first": first_pool}
 Pooling = Literal["mean", "max", "first"]
+
+
+class FeaturesTask(Task):
+    """Nothing to learn or to evaluate."""
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """A vector for each text, in their order."""
+
+    vectors: Tensor  # (texts, E)
+    cut: int  # texts that were longer than the model reads
 
 
 def embed(
@@ -35,24 +48,25 @@ def embed(
     pool: Pooling = "mean",
     normalised: bool = True,
     batch: int = 32,
-) -> Tensor:
-    """Vectors (texts, E) in the order of the texts; longer texts are cut to `length` tokens."""
+) -> Embeddings:
+    """Pool the last hidden states of each text into a vector; what is longer than `length` tokens
+    is cut.
+
+    Texts of similar meaning have similar vectors if the model was trained for that, as all-MiniLM
+    was; any other model gives vectors too.
+    """
     rows = _rows(tokenizer, texts)
-    device = next(model.parameters()).device
-    by_row: dict[int, Tensor] = {}
-    with evaluating(model), torch.inference_mode():
+    found = torch.empty(0)
+    with evaluating(model) as device:
         for each in data.evaluation_rows(rows, batch, length):
             keep = torch.from_numpy(each.keep).to(device)
             hidden = model.hidden(torch.from_numpy(each.tokens).to(device), keep)  # (B, T, E)
             vectors = POOLS[pool](hidden, keep).float().cpu()  # (B, E)
-            by_row |= zip(each.ids.tolist(), vectors, strict=True)
-    vectors = torch.stack([by_row[row] for row in range(len(rows))])  # (texts, E)
-    return F.normalize(vectors, dim=-1) if normalised else vectors
-
-
-def too_long(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> int:
-    """The number of texts that `embed` would cut."""
-    return count_truncated(_rows(tokenizer, texts), length)
+            if not len(found):
+                found = torch.empty(len(rows), vectors.shape[1])
+            found[torch.from_numpy(each.ids)] = vectors
+    vectors = F.normalize(found, dim=-1) if normalised else found
+    return Embeddings(vectors, data.count_truncated(rows, length))
 
 
 def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> data.Rows:

@@ -19,8 +19,8 @@ from clearformer.data import DataFolders
 from clearformer.families import bert
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.run import Run
-from clearformer.tasks import objectives
-from clearformer.tasks.masked import by_frequency, measure, sources
+from clearformer.tasks import registry
+from clearformer.tasks.masked_token import by_frequency, measure
 from clearformer.train import microbatch
 from clearformer.train.events import Evaluation, Step
 
@@ -56,7 +56,7 @@ def source(tmp_path):
 
 
 def load(config, tmp_path):
-    return objectives.load(config, DataFolders(cache=tmp_path))
+    return registry.load(config, DataFolders(cache=tmp_path))
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
@@ -126,31 +126,6 @@ def test_guessing_by_frequency_is_counted(tmp_path):
     # Counts, with one for each: 3, 2, 1 of 6.
     found = by_frequency(documents([0, 0, 1]), documents([0, 2]), 3)
     assert found == pytest.approx((math.log(2) + math.log(6)) / 2)
-
-
-def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
-    (tmp_path / "a.csv").write_text("review\n" + "".join(f"film {i}. good\n" for i in range(50)))
-    config = DataConfig(source=str(tmp_path / "a.csv"), text="review", validation_share=0.2)
-    training, held_back = sources(config, DataFolders(), 16, 0)
-    rows = [*training.documents(), *held_back.documents()]
-    assert len(list(held_back.documents())) == 10
-    assert sorted(rows) == sorted(f"film {i}. good" for i in range(50))
-    assert training.size == sum(map(len, training.documents()))
-
-    def read(part, places):
-        assert part != "test"
-        labels = ("a",) * 30 if part == "train" else None
-        return data.Table(part, tuple(f"{part} {i}" for i in range(30)), labels)
-
-    corpus = data.LabelledCorpus("imdb", "films", ("train", "test", "unlabelled"), read)
-    monkeypatch.setitem(data.CORPORA, "imdb", corpus)
-    training, held_back = sources(DataConfig(source="imdb"), DataFolders(), 16, 0)
-    names = {text.split()[0] for text in training.documents()}
-    assert names == {"train", "unlabelled"}
-    assert len([*training.documents(), *held_back.documents()]) == 60
-    own = DataConfig(source="imdb", validation=str(tmp_path / "a.csv"), text="review")
-    training, held_back = sources(own, DataFolders(), 16, 0)
-    assert (len(list(training.documents())), len(list(held_back.documents()))) == (60, 50)
 
 
 def curve(folder):

@@ -1,0 +1,56 @@
+"""From a model config to its task."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from clearformer import data
+from clearformer.config import (
+    AnswerSpan,
+    AnyModelConfig,
+    Classifier,
+    Features,
+    MaskedToken,
+    MultipleChoice,
+    NextSentence,
+    NextToken,
+    Pretraining,
+    RunConfig,
+    Seq2SeqConfig,
+    TokenClassifier,
+)
+from clearformer.tasks.classification import ClassificationTask
+from clearformer.tasks.features import FeaturesTask
+from clearformer.tasks.masked_token import MaskedTokenTask
+from clearformer.tasks.next_token import NextTokenTask
+from clearformer.tasks.pretraining import PretrainingTask
+from clearformer.tasks.segments import SegmentTask
+from clearformer.tasks.task import LoadedTask, Task
+from clearformer.tasks.translation import TranslationTask
+from clearformer.text import Tokenizer
+
+
+def task_of(model: AnyModelConfig) -> Task:
+    """The task of a model, by its stacks and its head."""
+    if isinstance(model, Seq2SeqConfig):
+        return TranslationTask(model)
+    match model.head:
+        case NextToken():
+            return NextTokenTask(model) if model.memory is None else SegmentTask(model)
+        case MaskedToken():
+            return MaskedTokenTask(model)
+        case Pretraining():
+            return PretrainingTask(model)
+        case Classifier():
+            return ClassificationTask(model)
+        case Features() | TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
+            return FeaturesTask(model)
+        case _:
+            assert_never(model.head)
+
+
+def load(
+    config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
+) -> LoadedTask:
+    """The data of a run as its task needs it; without a tokenizer, one is trained."""
+    return task_of(config.model).load(config, places, tokenizer)

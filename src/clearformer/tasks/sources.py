@@ -1,0 +1,113 @@
+"""Training and validation data of a run: texts, tables, and the tokenizer trained on them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from clearformer import data
+from clearformer.config import DataConfig
+from clearformer.text import Tokenizer
+from clearformer.text import train as train_tokenizer
+
+# A trained vocabulary whose size nobody chose: a token for so many bytes of text, so that each
+# occurs often enough to be learned, and at most as many as GPT-2 and BERT have.
+BYTES_PER_TOKEN = 128
+LARGEST_VOCABULARY = {"bpe": 50_257, "wordpiece": 30_522}
+SMALLEST_VOCABULARY = 512
+
+
+def tokenizer_for(
+    config: DataConfig,
+    read: Callable[[], Iterable[str]],
+    size: int,
+    given: Tokenizer | None = None,
+) -> tuple[Tokenizer, tuple[str, ...]]:
+    """The tokenizer of a run, with notes on it: the given one, or one trained on a text of `size`
+    bytes."""
+    if given is not None:
+        return given, ()
+    if config.tokenizer == "bytes":
+        return train_tokenizer("bytes", (), None), ()
+    largest = LARGEST_VOCABULARY.get(config.tokenizer)
+    if config.vocabulary is not None or largest is None:
+        return train_tokenizer(config.tokenizer, read(), config.vocabulary), ()
+    suited = min(largest, max(SMALLEST_VOCABULARY, size // BYTES_PER_TOKEN))
+    learned = train_tokenizer(config.tokenizer, read(), suited)
+    return learned, (
+        f"the {config.tokenizer} vocabulary has {learned.size:,} tokens, to suit a text of "
+        f"{size:,} bytes; --data.vocabulary chooses another size",
+    )
+
+
+def texts(
+    config: DataConfig, places: data.DataFolders, length: int
+) -> tuple[data.TextSource, data.TextSource]:
+    """The training text and the validation text."""
+    if config.source in data.CORPORA:
+        corpus = data.corpus(config.source)
+        if not isinstance(corpus, data.TextCorpus):
+            known = [n for n, c in data.CORPORA.items() if isinstance(c, data.TextCorpus)]
+            raise ValueError(
+                f"{corpus.name} is a table, but a generator learns from a text: train a "
+                f"classifier on it, or choose {', '.join(known)}, or a file"
+            )
+        training = corpus.read("train", places)
+        if config.validation is None and "validation" in corpus.parts:
+            return training, corpus.read("validation", places)
+    else:
+        training = _own_text(config.source)
+    if config.validation is not None:
+        return training, data.open_text(config.validation)
+    return data.split_text(training, config.validation_share, minimum=length + 1)
+
+
+def _own_text(source: str) -> data.TextSource:
+    """The text of a file; a name close to that of a corpus gets a hint."""
+    try:
+        return data.open_text(source)
+    except ValueError as problem:
+        near = difflib.get_close_matches(source, data.CORPORA, n=1)
+        if not near or Path(source).exists():
+            raise
+        raise ValueError(f"{problem}; did you mean the corpus {near[0]!r}?") from None
+
+
+def beginning(text: data.TextSource, size: int) -> data.TextSource:
+    """The first `size` bytes, and the rest of a character that they would cut."""
+    if text.size <= size:
+        return text
+    follows = text.part(size, min(size + 4, text.size)).read()
+    rest = next((i for i, byte in enumerate(follows) if byte & 0xC0 != 0x80), 0)
+    return text.part(0, size + rest)
+
+
+def tables(
+    config: DataConfig, places: data.DataFolders, seed: int
+) -> tuple[data.Table, data.Table]:
+    """The training rows and the validation rows."""
+    if config.source in data.CORPORA:
+        corpus = data.corpus(config.source)
+        if not isinstance(corpus, data.LabelledCorpus):
+            labelled = [n for n, c in data.CORPORA.items() if isinstance(c, data.LabelledCorpus)]
+            raise ValueError(
+                f"{corpus.name} has no labels, but a classifier learns from them: choose "
+                f"{', '.join(labelled)}, or a .csv, .tsv or .jsonl file"
+            )
+        table = corpus.read("train", places)
+    else:
+        table = data.read_table(config.source, config.text, config.label)
+    if config.validation is not None:
+        return table, data.read_table(config.validation, config.text, config.label)
+    return data.split_rows(table, config.validation_share, seed)
+
+
+def bytes_of(texts: Iterable[str]) -> int:
+    """The size of texts in UTF-8."""
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+
+
+def token_cache(places: data.DataFolders) -> Path:
+    """The folder of tokenized texts."""
+    return (places.cache or Path(".")) / "tokens"

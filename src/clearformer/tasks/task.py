@@ -1,0 +1,219 @@
+"""Base classes of the objectives: a task, and a task with its data loaded.
+
+A `Task` belongs to a model config and needs no data: it names its metric, says which verbs the
+model answers, and makes example batches for planning. `Task.load` reads the data of a run and
+returns a `LoadedTask`, which makes batches and evaluates a model in training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from clearformer import data
+from clearformer.config import AnyModelConfig, RunConfig, Verb
+from clearformer.tasks.measured import Measured
+from clearformer.tasks.xl_memory import Memories
+from clearformer.text import Tokenizer
+
+Material = data.TextSource | tuple[str, ...]  # one text, or many
+Sides = tuple[int, int]  # tokens of a source and of its target
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """What to evaluate on, and how; a task ignores what does not concern it."""
+
+    data: str | None = None
+    """A file or corpus; None: the data of the run."""
+    part: str = "validation"
+    """Which part of a corpus, or of the run's own data (validation or train)."""
+    context: int | None = None
+    """Tokens that a prediction may use; None: the model's length."""
+    stride: int | None = None
+    """Tokens between two windows; None: half the context."""
+    memory: int | None = None
+    """States that a Transformer-XL remembers; None: as many as in training."""
+    most: int = 1_000_000
+    """Bytes of a text to score; of a masked model tokens."""
+    text: str | None = None
+    """Column of the texts in a table; None: as in training. Likewise the other columns."""
+    label: str | None = None
+    source_column: str | None = None
+    target_column: str | None = None
+    unknown_label: Literal["refuse", "skip"] = "refuse"
+    """What to do with rows whose label is none of the model's."""
+    beam: int = 4
+    """Hypotheses of a translator's beam search."""
+    length_penalty: float = 1.0
+
+    @property
+    def own_part(self) -> int | None:
+        """Which part of the run's own data is meant: 0 training, 1 validation; None: other data."""
+        return {"train": 0, "validation": 1}.get(self.part) if self.data is None else None
+
+    def describe(self, name: str) -> str:
+        """The evaluated data by its name and, where it is the run's own, its part."""
+        part = {0: "training part of ", 1: "held back by the run, of ", None: ""}[self.own_part]
+        return f"{part}{name}"
+
+
+@dataclass(frozen=True)
+class EvaluationData:
+    """Data to evaluate on, prepared for a model's tokenizer."""
+
+    name: str
+    material: Material  # as text, to be compared with training data
+    content: Any  # as the task's `measure` takes it
+    notes: tuple[str, ...] = ()  # what the user should know about it
+
+
+class Report:
+    """Base of what an evaluation returns."""
+
+    cut: int = 0  # texts that were longer than the model reads
+    total: int = 0  # texts
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        raise NotImplementedError
+
+    def lines(self, in_float32: Any = None) -> list[str]:
+        """The report as text, beside that of the same model in float32 if there is one."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Task:
+    """Base of the objectives; a head that cannot be trained or evaluated here has no other."""
+
+    model: AnyModelConfig
+    metric: ClassVar[str] = "loss"  # decides which checkpoint is best
+    larger_is_better: ClassVar[bool] = False
+    counted: ClassVar[str] = "tokens"  # what a step learns to predict, in the plural
+    padded: ClassVar[bool] = False  # batches are padded to their longest row, not filled
+    evaluation_rows: ClassVar[int | None] = None  # None: an evaluation needs less than a step
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """What the model can be asked to do, the main verb first."""
+        return self.model.verbs
+
+    def require(self, verb: Verb, name: object = None) -> None:
+        """Raise ValueError if the model, called `name`, does not answer a verb."""
+        self.model.require_verb(verb, name)
+
+    def load(
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
+    ) -> LoadedTask:
+        """The data of a run; the tokenizer is the given one, or one trained on the data."""
+        raise self._no_objective("is not trained here")
+
+    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
+        """The text that a run with these settings is trained on."""
+        raise self._no_objective("is not trained here")
+
+    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+        """A batch of full length with zeros for tokens, and the caches that belong to it."""
+        raise self._no_objective("is not trained here")
+
+    def rows(self, config: RunConfig, sides: Sides) -> int:
+        """Sequences in a whole batch."""
+        return config.train.batch
+
+    def length(self, sides: Sides) -> int:
+        """Tokens of the longest row of a batch."""
+        return self.model.length
+
+    def sides(self, config: RunConfig, places: data.DataFolders) -> tuple[Sides, Sides] | None:
+        """Tokens of both sides in the largest and in the usual batch of pairs; None: no pairs."""
+        return None
+
+    def usual_length(self, config: RunConfig, places: data.DataFolders) -> int | None:
+        """Mean length of rows that are padded to their longest; None: all have the same."""
+        return None
+
+    def evaluation_data(
+        self,
+        config: RunConfig,
+        tokenizer: Tokenizer,
+        options: EvaluationOptions,
+        places: data.DataFolders,
+        identity: str | None = None,
+    ) -> EvaluationData:
+        """The data that the options choose; `identity` holds the hashes of a run's own data."""
+        raise self._no_objective("has nothing to evaluate here")
+
+    def measure(
+        self,
+        model: Any,
+        config: RunConfig,
+        tokenizer: Tokenizer,
+        found: EvaluationData,
+        options: EvaluationOptions,
+    ) -> Any:
+        """Evaluate a model on prepared data: a `Report`."""
+        raise self._no_objective("has nothing to evaluate here")
+
+    def _no_objective(self, what: str) -> ValueError:
+        return ValueError(
+            f"{self.model.name} is {self.model.noun}, which {what}: use clearformer embed, or "
+            f"give it another head with clearformer train classify --from"
+        )
+
+
+class LoadedTask:
+    """Base of the tasks with their data: what a run needs to train and evaluate."""
+
+    task: Task
+    config: RunConfig  # completed by what only the data can tell: vocabulary, classes
+    tokenizer: Tokenizer
+    identity: str  # hashes of the data
+    steps_per_epoch: int
+    notes: tuple[str, ...]  # what the user should know about the data
+    batches: Any  # `batches.sample_ids(step)` are the samples that a step learns from
+    same_shape: ClassVar[bool] = False  # whether all batches have one shape: worth compiling for
+
+    @property
+    def metric(self) -> str:
+        return self.task.metric
+
+    @property
+    def larger_is_better(self) -> bool:
+        return self.task.larger_is_better
+
+    @property
+    def counted(self) -> str:
+        return self.task.counted
+
+    def batch(self, step: int) -> Any:
+        raise NotImplementedError
+
+    def evaluate(self, model: Any) -> Measured:
+        """Metrics on some of the validation data."""
+        raise NotImplementedError
+
+    def chance(self) -> float:
+        """The loss of a model that has learned nothing."""
+        raise NotImplementedError
+
+    def sample(self, model: Any) -> str | None:
+        """Something that the model writes, to be looked at; None: it writes nothing."""
+        return None
+
+    def memory(self, parts: int) -> Memories | None:
+        """What `parts` micro-batches remember from step to step; None: nothing."""
+        return None
+
+    def fresh(self, step: int) -> bool:
+        """Whether the rows of a step continue nothing that is remembered."""
+        return False
+
+    def text_identity(self) -> dict[str, Any] | None:
+        """Size and hash of the training text; None: the task learns from rows."""
+        return None
+
+
+def rows_at_a_time(config: RunConfig, most: int) -> int:
+    """Rows of an evaluation batch: no more than in training, since what fits there fits here."""
+    return min(most, config.train.batch // config.train.accumulate)

@@ -1,0 +1,95 @@
+"""Each model has its task, and each task its verbs."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    DataConfig,
+    Features,
+    MultipleChoice,
+    NextSentence,
+    RunConfig,
+    TokenClassifier,
+    TrainConfig,
+)
+from clearformer.data import DataFolders
+from clearformer.families import bert, classifier, generator, preset, presets
+from clearformer.tasks import registry
+from clearformer.tasks.registry import task_of
+from clearformer.tasks.task import EvaluationOptions
+
+TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+METRICS = {
+    "generate": "bits_per_byte",
+    "classify": "accuracy",
+    "fill": "masked_loss",
+    "translate": "chrf",
+}
+
+
+@pytest.fixture
+def places(tmp_path):
+    return DataFolders(cache=tmp_path)
+
+
+def test_every_preset_has_a_task_with_a_metric_for_its_main_verb():
+    for name in presets():
+        task = task_of(preset(name))
+        assert task.metric == METRICS[task.verbs[0]], name
+        assert task.larger_is_better == (task.metric in ("accuracy", "chrf"))
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "sentence"),
+    [
+        ("gpt2", "classify", "gpt2-small is a generator: it can generate and embed, not classify"),
+        ("xl", "translate", "is a generator: it can generate and embed, not translate"),
+        ("bert", "generate", "is a masked model: it can fill and embed, not generate"),
+        ("classifier", "fill", "is a classifier: it can classify and embed, not fill"),
+        ("original", "embed", "is a translator: it can translate, not embed"),
+    ],
+)
+def test_a_verb_that_a_model_does_not_answer_is_refused(name, verb, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        task_of(preset(name)).require(verb)
+
+
+@pytest.mark.parametrize(
+    "head", [Features(), TokenClassifier(), AnswerSpan(), NextSentence(), MultipleChoice()]
+)
+def test_a_head_without_an_objective_embeds_alone(head, places):
+    model = replace(bert(), head=head)
+    task = task_of(model)
+    assert task.verbs == ("embed",)
+    task.require("embed")
+    config = RunConfig(model=model, data=DataConfig(source="python-docs"), train=TRAIN)
+    with pytest.raises(ValueError, match=f"is {head.noun}, which is not trained here: use clear"):
+        registry.load(config, places)
+    with pytest.raises(ValueError, match=f"is {head.noun}, which has nothing to evaluate here"):
+        task.evaluation_data(config, None, EvaluationOptions(), places)
+
+
+def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():
+    assert generator().head.classifier_pool(causal=True) == "mean"
+    assert bert().head.classifier_pool(causal=False) == "pooler"
+    assert bert("tiny-masked").head.classifier_pool(causal=False) == "first"
+    assert Features(pool="last").classifier_pool(causal=True) == "last"
+    assert Classifier().classifier_pool(causal=True) == "mean"
+
+
+@pytest.mark.parametrize(
+    ("model", "source", "message"),
+    [
+        (generator(), "imdb", "imdb is a table, but a generator learns from a text"),
+        (classifier(), "enwik8", "enwik8 has no labels, but a classifier learns from them"),
+        (bert(), "multi30k", "multi30k is of pairs, but a masked model reads single texts"),
+        (bert(), "python-docs", "but data.masking is absent: give a Masking()"),
+    ],
+)
+def test_a_task_that_does_not_fit_is_refused(places, model, source, message):
+    config = RunConfig(model=model, data=DataConfig(source=source), train=TRAIN)
+    with pytest.raises(ValueError, match=message):
+        registry.load(config, places)

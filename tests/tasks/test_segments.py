@@ -1,0 +1,52 @@
+"""Segments of a text that continue from step to step."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearformer.build import build
+from clearformer.config import DataConfig, HiddenMemory, RunConfig, TrainConfig
+from clearformer.data import DataFolders
+from clearformer.families import xl
+from clearformer.tasks import registry
+from clearformer.tasks.task import EvaluationOptions
+
+MODEL = replace(
+    xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=6)
+)
+TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+
+
+@pytest.fixture
+def task(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {i} of the text\n" for i in range(300)))
+    config = RunConfig(model=MODEL, data=DataConfig(source=str(path)), train=TRAIN)
+    return registry.load(config, DataFolders(cache=tmp_path))
+
+
+def test_rows_begin_anew_with_each_epoch_alone(task):
+    assert task.fresh(0)
+    assert not task.fresh(1)
+    assert task.fresh(task.steps_per_epoch)
+    assert not task.same_shape
+
+
+def test_each_micro_batch_has_a_memory_for_each_layer(task):
+    memory = task.memory(3)
+    assert [len(part) for part in memory.parts] == [2, 2, 2]
+    assert memory.parts[0][0].capacity == 6
+
+
+def test_an_example_remembers_a_whole_memory(task):
+    batch, caches = registry.task_of(MODEL).example(task.config, 3, (1, 1))
+    assert [past.states.shape for past in caches] == [(3, 6, 16)] * 2
+    sums, _ = build(task.config.model).loss(batch, caches)
+    assert sums.isfinite().all()
+
+
+def test_it_is_evaluated_with_its_memory_and_not_in_windows(task, tmp_path):
+    assert "segments of 8 tokens with a memory of 6" in task.evaluate(build(MODEL)).protocol
+    options = EvaluationOptions(stride=4)
+    with pytest.raises(ValueError, match="--stride is for windows, but this model goes on"):
+        task.task.evaluation_data(task.config, task.tokenizer, options, DataFolders(cache=tmp_path))

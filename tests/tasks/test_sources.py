@@ -1,0 +1,41 @@
+"""The tokenizer of a run, and the texts and tables that it is trained on."""
+
+import pytest
+
+from clearformer.config import DataConfig
+from clearformer.data import DataFolders
+from clearformer.tasks import sources
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "size", "expected"),
+    [
+        ("bpe", None, 300_000, 300_000 // 128),
+        ("bpe", None, 10, 512),
+        ("bpe", None, 10**9, 50_257),
+        ("wordpiece", None, 10**9, 30_522),
+        ("bpe", 300, 10**9, 300),
+        ("words", None, 10**9, None),
+    ],
+)
+def test_a_vocabulary_suits_its_text_unless_it_is_chosen(monkeypatch, kind, asked, size, expected):
+    class Learned:
+        pass
+
+    def learn(kind, texts, vocabulary):
+        Learned.size, Learned.asked = vocabulary or 7, vocabulary
+        return Learned
+
+    monkeypatch.setattr(sources, "train_tokenizer", learn)
+    config = DataConfig(source="x", tokenizer=kind, vocabulary=asked)
+    found, notes = sources.tokenizer_for(config, lambda: ["a text"], size)
+    assert found.asked == expected
+    said = asked is None and expected is not None
+    assert len(notes) == said
+    assert not said or f"{expected:,} tokens, to suit a text of {size:,} bytes" in notes[0]
+    assert sources.tokenizer_for(config, lambda: ["a text"], size, given=found) == (found, ())
+
+
+def test_a_name_close_to_a_corpus_gets_a_hint():
+    with pytest.raises(ValueError, match="did you mean the corpus 'enwik8'"):
+        sources.texts(DataConfig(source="enwik"), DataFolders(), 16)
