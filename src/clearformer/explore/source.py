@@ -39,7 +39,7 @@ STAGES = {
     "mlp_out": "core.block.FeedForward.forward",
     "logits": "core.heads.NextToken.forward",
     "basic": "core.basic.attend",
-    "sample": "generate.choose.draw",
+    "sample": "generate.sampling.draw",
     "pre": "core.block.pre_norm",
     "post": "core.block.post_norm",
     "mask": "core.patterns.Causal",
