@@ -118,7 +118,7 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder, tmp_path):
     beam = complain("translate", run, "a", "--beam", "0")
     assert beam == "the beam is 0, but it must be at least 1 (1: greedy)"
     assert "use a wider beam" in complain("translate", run, "a", "--best", "9")
-    assert "the batch is 0" in complain("translate", run, "a", "--batch-size", "0")
+    assert "--batch-size is 0" in complain("translate", run, "a", "--batch-size", "0")
     assert "the beam is 0" in complain("evaluate", run, "--beam", "0")
     assert "--part is test, but" in complain("evaluate", run, "--part", "test")
     eight = complain("evaluate", run, "--weights", "int8")

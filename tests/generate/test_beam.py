@@ -239,7 +239,7 @@ def test_candidates_are_the_best_of_all_versions():
     ("values", "message"),
     [
         ({"width": 0}, "the beam is 0, but it must be at least 1 (1: greedy)"),
-        ({"width": 2, "best": 3}, "the best 3 are wanted, but a beam of 2 has 1 to 2"),
+        ({"width": 2, "best": 3}, "the best 3 are wanted, but a beam of 2 returns 1 to 2"),
         ({"best": 0}, "the best 0 are wanted"),
         ({"length_penalty": float("nan")}, "the length penalty is nan, but it must be a number"),
     ],
