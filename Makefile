@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 run: .venv/ready
 	@$(BIN)/clearformer train --minutes 2 --out runs/first --resume
 	@echo; echo "what it writes at temperature 0.5:"; echo
-	@$(BIN)/clearformer generate runs/first "The " --temperature 0.5 --length 400
+	@$(BIN)/clearformer generate runs/first "The " --temperature 0.5 --max-tokens 400
 	@echo
 	@echo "its loss: runs/first/loss.png; its card: runs/first/README.md"
 	@echo "next:  source .venv/bin/activate"

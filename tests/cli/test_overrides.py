@@ -19,6 +19,9 @@ def default():
     [
         ("--minutes", "--train.minutes"),
         ("--lr=3", "--train.lr=3"),
+        ("--learning-rate=3", "--train.lr=3"),
+        ("--learning_rate", "--train.lr"),
+        ("--batch-size", "--train.batch"),
         ("--data", "--data.source"),
         ("--width", "--model.width"),
         ("--length", "--model.length"),  # the past's length has the longer path

@@ -24,7 +24,8 @@ from clearformer.config.codec import classes, is_open
 from clearformer.did_you_mean import nearest
 
 Value = Any  # a dataclass of settings
-SPELLED = {"data": "data.source"}  # a flag that is the name of a whole group
+# Flags with another name than their setting: the usual ones, and the name of a whole group.
+SPELLED = {"data": "data.source", "learning-rate": "train.lr", "batch-size": "train.batch"}
 
 
 def expand(word: str, default: Value) -> str:
@@ -32,7 +33,7 @@ def expand(word: str, default: Value) -> str:
     if not word.startswith("--"):
         return word
     flag, equals, value = word[2:].partition("=")
-    flag = SPELLED.get(flag, flag)
+    flag = SPELLED.get(name(flag), flag)
     own = {name(field.name) for field in fields(default)}
     if flag not in own:
         ending = f".{name(flag)}"
