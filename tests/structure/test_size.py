@@ -1,0 +1,52 @@
+"""Limits on the size of the source: short functions, a small core, nothing written twice."""
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src/clearformer"
+FUNCTION_LINES = 60
+SHARED_LINES = 12
+CORE_LINES = 2_450
+TYPE_IGNORES = 12
+
+
+def modules():
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def test_no_function_is_longer_than_a_screen():
+    long = {}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                if lines > FUNCTION_LINES:
+                    long[f"{path.relative_to(SOURCE)}:{node.name}"] = lines
+    assert not long
+
+
+def test_core_can_be_read_in_an_afternoon():
+    lines = (len(path.read_text().splitlines()) for path in SOURCE.glob("core/*.py"))
+    assert sum(lines) <= CORE_LINES
+
+
+def test_no_twelve_lines_are_written_twice():
+    places = defaultdict(list)
+    for path in modules():
+        lines = [
+            (number, line.strip())
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            if line.strip() and not re.match(r"(from|import) ", line)
+        ]
+        for start in range(len(lines) - SHARED_LINES + 1):
+            block = tuple(text for _, text in lines[start : start + SHARED_LINES])
+            places[block].append(f"{path.relative_to(SOURCE)}:{lines[start][0]}")
+    assert not [where for where in places.values() if len(where) > 1]
+
+
+def test_types_are_rarely_ignored():
+    found = [path for path in modules() for _ in re.findall("type: ignore", path.read_text())]
+    assert len(found) <= TYPE_IGNORES
