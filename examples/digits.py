@@ -67,8 +67,9 @@ def main(epochs: int = 60) -> float:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
 
     def logits(some: Tensor) -> Tensor:
-        places = torch.arange(ACROSS**2)
-        x = patches(some) + model.embedding.position(places, len(places))  # (B, T, E)
+        embedding, places = model.embedding, torch.arange(ACROSS**2)
+        positions = embedding.scheme.added(places, embedding.width, embedding.position)  # (T, E)
+        x = patches(some) + positions  # (B, T, E)
         return model.head(model.stack(x))  # (B, 10)
 
     for epoch in range(epochs):

@@ -64,7 +64,7 @@ def test_what_is_meant(pipe, monkeypatch):
             chosen((), None)
         with pytest.raises(ValueError, match="give either texts or --file, and not both"):
             chosen(("a",), "f")
-        with pytest.raises(ValueError, match="- stands for standard input, so no other text"):
+        with pytest.raises(ValueError, match="- stands for standard input, so give no other text"):
             chosen(("a", "-"), None)
     pipe(b"x")
     assert is_piped()

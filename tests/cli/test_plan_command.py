@@ -46,6 +46,7 @@ def pasted(words):
         "gpt2-small --position rotary --position.base 500",
         "gpt2-small --position alibi --schedule stable-then-decay --decay 0.3",
         "gpt2-small --position grid --columns 8",
+        "modern-tiny --position.scaling linear-scaling --factor 2",
         "modern-tiny --position.scaling slower --factor 2",
         "modern-tiny --position learned --query-key-norm none --norm layer-norm",
         "modern-tiny --query-key-norm.epsilon 1e-3",

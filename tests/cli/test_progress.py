@@ -24,7 +24,7 @@ def test_the_way_of_showing_follows_from_where_it_is_shown(monkeypatch):
 
 
 def a_run(minutes=None, counted="tokens"):
-    task = SimpleNamespace(notes=(), figure="loss", counted=counted)
+    task = SimpleNamespace(notes=(), metric="loss", counted=counted)
     train = SimpleNamespace(minutes=minutes)
     return SimpleNamespace(task=task, config=SimpleNamespace(train=train))
 

@@ -20,7 +20,7 @@ from tyro.constructors import (
     PrimitiveTypeInfo,
 )
 
-from clearformer.config.codec import classes, is_open
+from clearformer.config.codec import FORMER_KINDS, classes, is_open
 from clearformer.did_you_mean import nearest
 
 Value = Any  # a dataclass of settings
@@ -58,6 +58,7 @@ def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
         left = without(left, f"--{path}")
         known = {"none" if m is types.NoneType else m.__name__: m for m in members}
         said = chosen.replace("-", "").lower()
+        said = {old.lower(): new.lower() for old, new in FORMER_KINDS.items()}.get(said, said)
         kind = next((known[each] for each in known if each.lower() == said), None)
         if kind is None:
             raise ValueError(f"--{path} is {chosen!r}: {nearest(chosen, known)}")

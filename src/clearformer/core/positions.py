@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -267,12 +268,13 @@ def alibi_slopes(heads: int) -> tuple[float, ...]:
 # --- angles ------------------------------------------------------------------------------------
 
 
-class Scaling:
+@dataclass(frozen=True, kw_only=True)
+class Scaling(ABC):
     """Base of all ways to fit a longer text into the range of angles that was learned."""
 
+    @abstractmethod
     def scaled(self, frequencies: Tensor) -> Tensor:
         """Angles per position (D/2,), changed."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ STAGES = {
     "mlp_out": "core.block.FeedForward.forward",
     "logits": "core.heads.NextToken.forward",
     "basic": "core.basic.attend",
-    "sample": "generate.sampling.draw",
+    "sample": "generate.sampling.sample",
     "pre": "core.block.pre_norm",
     "post": "core.block.post_norm",
     "mask": "core.patterns.Causal",

@@ -13,7 +13,6 @@ from clearformer.config import (
     RunConfig,
     run_from_json,
 )
-from clearformer.data import CORPORA
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
@@ -53,6 +52,8 @@ def finetune_config(source: Path, classify: bool = False) -> RunConfig:
 
 def with_absolute_paths(data: DataConfig) -> DataConfig:
     """The data with absolute paths of its files, so that a run can resume from any folder."""
+
+    from clearformer.data import CORPORA  # here: reading a command line needs no numpy
 
     def absolute(source: str) -> str:
         if source == "-" or source in CORPORA:

@@ -182,7 +182,7 @@ def test_shapes_and_parameters(visit, explorer_server):
     page = visit.go(model="gpt2", ready="details summary")
     page.click("details summary")
     page.wait_for_selector("[data-total]")
-    model = explorer_server.models["gpt2"].model
+    model = explorer_server.models["gpt2"].module
     total = sum(parameter.numel() for parameter in model.parameters())
     assert visit.numbers("[data-total]", "data-total") == [total]
 
