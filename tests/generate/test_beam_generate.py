@@ -207,7 +207,7 @@ def test_the_text_goes_on_from_the_prompt(writer):
     [
         (
             {"context_overflow": SlidingWindow()},
-            "a beam search cannot slide, since all its versions would be",
+            "a beam search cannot slide, because every beam would be read again",
         ),
         ({"banned": (99,)}, "banned has the id 99, but modern-small has the ids 0 to "),
         (

@@ -22,14 +22,14 @@ def test_f34_no_worker_processes_load_data():
 
 
 def test_f35_a_token_file_cut_in_mid_run_is_told(train, place, refused, monkeypatch):
-    take = step.take
+    take = step.train_step
 
     def cut_then_take(*arguments):
         for path in (place / "cache").rglob("*.bin"):
             os.truncate(path, 8)
         return take(*arguments)
 
-    monkeypatch.setattr(step, "take", cut_then_take)
+    monkeypatch.setattr(step, "train_step", cut_then_take)
     refused(train(steps=6), "the token file has 8 bytes, but", "delete it")
     assert last_record(place / "run")["exit"] == 2
     monkeypatch.undo()

@@ -36,7 +36,7 @@ def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monk
 
 def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypatch):
     # The gradient is finite, and the update is not: as with a rate far too large.
-    after = step.take
+    after = step.train_step
 
     def spoiling(loss, parameters, *others):
         parameters = list(parameters)
@@ -45,7 +45,7 @@ def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypat
             parameters[0].view(-1)[0] = float("inf")
         return outcome
 
-    monkeypatch.setattr(step, "take", spoiling)
+    monkeypatch.setattr(step, "train_step", spoiling)
     outcome = train(steps=6)
     assert outcome.code == 3, outcome.err
     assert outcome.clean

@@ -263,7 +263,7 @@ def test_exit_codes_and_end_lines(train, place, monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("a defect of ours")
 
-    monkeypatch.setattr("clearformer.train.step.take", broken)
+    monkeypatch.setattr("clearformer.train.step.train_step", broken)
     outcome = train(steps=9)
     assert outcome.code == 1
     assert "ZeroDivisionError" in outcome.err

@@ -50,7 +50,7 @@ def saved_with(run, **last):
     """The last checkpoint again, with another best: what the run would have done."""
     run.state.best = {"step": 3, "value": 0.1}
     run.state.last = {"step": 6, "value": 0.2, "finished": True, **last}
-    state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.data)
+    state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.facts)
 
 
 def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
@@ -76,7 +76,7 @@ def test_the_last_checkpoint_is_taken_where_it_is_not_surely_worse(run):
 def test_a_run_of_an_earlier_version_opens_at_its_best(run):
     saved_with(run)
     run.state.last = None
-    state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.data)
+    state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.facts)
     assert open_run(run.folder).found.step == 3
 
 

@@ -153,7 +153,9 @@ def scale_tables(model: nn.Module, size: float) -> None:
             f"train.tables is {size:g}, but no norm follows the tables of this model, so that it "
             f"would say something else: leave it out"
         )
-    fixed = embedding.position is not None and not list(embedding.position.parameters())
+    first = torch.zeros(1, dtype=torch.long)  # position 0
+    added = embedding.scheme.added(first, embedding.width, embedding.position)
+    fixed = added is not None and embedding.position is None
     head = model.get_submodule("head")
     if fixed or any(each is embedding.token.weight for each in head.parameters()):
         why = "positions that do not learn are added to" if fixed else "the head shares"
