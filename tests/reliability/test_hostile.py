@@ -67,7 +67,7 @@ def test_f45_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
     os.mkfifo(tmp_path / name)
     if name == "config.json":
         (tmp_path / "model.safetensors").write_bytes(malicious_files.header("{}"))
-    with pytest.raises(ValueError, match="no (regular )?file"):
+    with pytest.raises(ValueError, match=r"no (regular )?file"):
         import_checkpoint(tmp_path, tokenizer="bytes", allow_bin=True)
 
 
