@@ -11,8 +11,7 @@ from clearformer.core.generate import draw, generate, next_logits
 from clearformer.families import FAMILIES
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
-from clearformer.generate.sampling import Sampling
-from clearformer.generate.sampling import draw as fast_draw
+from clearformer.generate.sampling import Sampling, sample
 from clearformer.generate.sequence import Uniforms
 from clearformer.inference.beam_cache import Branching
 from clearformer.inference.beam_state import Continuing, Translating, resting
@@ -48,15 +47,15 @@ def test_a_draw_is_that_of_the_library(seed):
     torch.manual_seed(seed)
     logits, uniform = 3 * torch.randn(200).half().float(), float(torch.rand(()))
     for rules in ({}, {"temperature": 0.5}, {"top_k": 5}, {"temperature": 0.0}):
-        assert draw(logits, uniform, **rules) == fast_draw(logits, Sampling(**rules), uniform).id
+        assert draw(logits, uniform, **rules) == sample(logits, Sampling(**rules), uniform).id
 
 
 def by_decoder(model, config, rules):
     """The library's own decoder: FastDecoder where it is supported, else modules and KVMemory."""
     decoder, tokens = Decoder(LanguageModel(model, config)), []
-    logits = decoder.read([PROMPT], COUNT)
+    logits = decoder.prefill([PROMPT], COUNT)
     for uniform in UNIFORMS:
-        tokens.append(fast_draw(logits[0], Sampling(**rules), uniform).id)
+        tokens.append(sample(logits[0], Sampling(**rules), uniform).id)
         logits = decoder.step(tokens[-1:])
     return tokens
 
@@ -71,7 +70,7 @@ def by_fast_decoder(model, config, rules):
             cache.advance()
         if place >= len(PROMPT) - 1:
             uniform = UNIFORMS[place - len(PROMPT) + 1]
-            tokens.append(fast_draw(logits, Sampling(**rules), uniform).id)
+            tokens.append(sample(logits, Sampling(**rules), uniform).id)
     return tokens[len(PROMPT) :]
 
 
@@ -80,7 +79,7 @@ def by_beam(growing, rules):
     tokens, logits = [], growing.first()
     growing.widen(1)
     for uniform in UNIFORMS:
-        tokens.append(fast_draw(logits[0], Sampling(**rules), uniform).id)
+        tokens.append(sample(logits[0], Sampling(**rules), uniform).id)
         logits = growing.step(torch.tensor(tokens[-1:]))
     return tokens
 

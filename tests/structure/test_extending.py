@@ -45,6 +45,7 @@ def test_a_config_names_the_classes_and_their_numbers(folder):
     (config,) = {path.read_text() for path in folder.glob("run/config.json")}
     model = json.loads(config)["model"]
     assert model["patterns"][0]["second"] == {"kind": "Dilated", "near": 3, "step": 4}
+    assert model["position"] == {"kind": "LearnedDistance", "farthest": 5}
     assert model["activation"] == {"kind": "Swish", "beta": 1.5}
     assert model["norm"] == {"kind": "Unscaled", "epsilon": 1e-6}
 

@@ -62,7 +62,7 @@ def test_micro_batches_do_not_grow_with_fewer_of_them():
     assert microbatch.micro_batches_per_rank(12, accumulate=1, world_size=3) == 1
     assert microbatch.micro_batches_per_rank(12, accumulate=4, world_size=2) == 2
     assert microbatch.micro_batches_per_rank(12, accumulate=4, world_size=3) == 2
-    assert microbatch.micro_batches_per_rank(12, accumulate=4, world=12) == 1
+    assert microbatch.micro_batches_per_rank(12, accumulate=4, world_size=12) == 1
 
 
 def test_a_batch_that_cannot_be_shared_says_what_could():

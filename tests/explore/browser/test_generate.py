@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 import torch
 
-from clearformer.explore.generation import Text
+from clearformer.explore.generation import GeneratedText
 from clearformer.explore.trace import trace
 from clearformer.generate.sampling import Sampling, next_token
 
@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_text_of_the_command_line(visit, explorer_server
 
 
 def test_it_streams_and_stops(visit, explorer_server, monkeypatch):
-    next_token, gate = Text.next_token, threading.Event()
+    next_token, gate = GeneratedText.next_token, threading.Event()
 
     def held_back(text):
         """Or a fast server would be at the end before a slow browser has looked."""
@@ -107,7 +107,7 @@ def test_it_streams_and_stops(visit, explorer_server, monkeypatch):
             gate.wait(300)
         return next_token(text)
 
-    monkeypatch.setattr(Text, "next_token", held_back)
+    monkeypatch.setattr(GeneratedText, "next_token", held_back)
     page = visit.go("generate", model="twelve", prompt=PROMPT, length=200, ready=BARS)
     page.click("#write")
     page.wait_for_function("() => document.querySelectorAll('#written button').length >= 2")
