@@ -242,7 +242,7 @@ def trained_translator(tmp_path_factory):
 
 @pytest.fixture
 def shared_data():
-    """DataFolders with the folder that CLEARFORMER_DATA names; tests that need it skip without."""
+    """The folder that CLEARFORMER_DATA names; tests that need it are skipped without."""
     folder = os.environ.get("CLEARFORMER_DATA")
     if not folder:
         pytest.skip("CLEARFORMER_DATA does not name a folder with corpora")

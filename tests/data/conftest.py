@@ -10,7 +10,7 @@ from clearformer.data import DataFolders
 
 @pytest.fixture(scope="session")
 def shared():
-    """DataFolders with the folder that CLEARFORMER_DATA names; tests that need it skip without."""
+    """The folder that CLEARFORMER_DATA names; tests that need it are skipped without."""
     folder = os.environ.get("CLEARFORMER_DATA")
     if not folder:
         pytest.skip("CLEARFORMER_DATA does not name a folder with corpora")

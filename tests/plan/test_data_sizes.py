@@ -32,7 +32,9 @@ def test_only_pairs_have_two_lengths(config):
     assert pair_lengths(config, DataFolders()) == (ASSUMED, ASSUMED, [])
 
 
-def test_epochs_are_counted_by_the_data(config):
+def test_epochs_are_counted_by_the_data(config, tmp_path):
     tokens = 0.9 * 48_000
     per_epoch = tokens / (config.train.batch * config.model.length)
-    assert epoch_steps(config, DataFolders()) == pytest.approx(2 * per_epoch, rel=0.05)
+    assert epoch_steps(config, DataFolders(cache=tmp_path)) == pytest.approx(
+        2 * per_epoch, rel=0.05
+    )
