@@ -110,7 +110,8 @@ def main(wheel: Path) -> None:
         (folder / "my.txt").write_text(TEXT)
         run(command, "train", "--data", "my.txt", "--out", "run", *SMALL.split(), folder=folder)
         expect(
-            run(command, "generate", "run", "The ", "--length", "8", folder=folder) != "", "no text"
+            run(command, "generate", "run", "The ", "--max-tokens", "8", folder=folder) != "",
+            "no text",
         )
         goals = run(command, "selftest", "--only", "G11,G16", "--json", folder=folder).splitlines()
         expect(
