@@ -3,6 +3,7 @@
 # make check  lint, types, import contracts, documentation, wheel, tests (what CI runs)
 # make fix    format and mend what can be mended
 # make docs   build the documentation site into build/docs
+# make notebooks  build examples/notebooks and execute them into build/notebooks
 # make wheel  build the wheel and the source archive into dist, and try the wheel on its own
 # make web    build the explorer's page from web/ (needs Node; the built page is committed)
 # make bench  the benchmarks of docs/results.md
@@ -12,7 +13,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: run test check fix docs wheel web chromium bench soak clean
+.PHONY: run test check fix docs notebooks wheel web chromium bench soak clean
 
 run: .venv/ready
 	@$(BIN)/clearformer train --minutes 2 --out runs/first --resume
@@ -46,6 +47,10 @@ docs: .venv/ready-docs
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html \
 	  --doctree-dir build/doctrees docs build/docs
 	@echo "documentation: build/docs/index.html"
+
+notebooks: .venv/ready-dev
+	@$(BIN)/python examples/notebooks/build.py --execute
+	@echo "notebooks: build/notebooks"
 
 wheel: .venv/ready-dev
 	@rm -rf dist && mkdir -p build

@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 TEXT = "The cat sat on the mat. The dog lay on the rug. Neither of them said a word.\n" * 200
-SMALL = "--steps 3 --batch 2 --evaluations 1 --compile off --threads 1 --quiet"
+SMALL = "--steps 3 --batch-size 2 --evaluations 1 --compile off --threads 1 --quiet"
 
 
 def check_contents(wheel: Path) -> None:

@@ -23,7 +23,7 @@ from clearformer.config import RunConfig, TrainConfig
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
 from clearformer.runs.run import Run
-from clearformer.train.events import Saved, Step
+from clearformer.training.events import Saved, Step
 
 Clocks = tuple[float, float]
 
@@ -47,7 +47,7 @@ def main() -> None:
     given = arguments.parse_args()
     model = preset(given.model)
     source, usual = recipe(model)
-    interval = TrainConfig(lr=1.0, batch=1, steps=1).save_seconds
+    interval = TrainConfig(learning_rate=1.0, batch_size=1, steps=1).save_seconds
     train = replace(
         usual,
         minutes=None,

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.cli.train import parse, places
 from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.core.model import Transformer
 from clearformer.data import DataFolders
 from clearformer.runs.run import Model, Run
-from clearformer.train.events import Step
+from clearformer.training.events import Step
 
 Make = Callable[[AnyModelConfig, int], Model]
 

@@ -32,7 +32,7 @@ import torch
 import turns
 from profiled import profile
 
-from clearformer.build import build, outline
+from clearformer.builder import build, outline
 from clearformer.families import gpt2
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling

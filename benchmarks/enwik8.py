@@ -1,7 +1,7 @@
 """Bits per byte of enwik8 by the clock: ours, GPT-2's shape, the seed's design, an LSTM.
 
     CLEARFORMER_DATA=... python benchmarks/enwik8.py [--minutes 10] [--only modern,gpt2] [--seed 0]
-        [--more="--batch 4 --lr 4e-3"]
+        [--more="--batch-size 4 --lr 4e-3"]
 
 Everyone has width 256, depth 12 (the LSTM: as many parameters), length 256 and the same time,
 and is trained by the same engine in the same precision on the first 90 million bytes; the
@@ -31,12 +31,12 @@ CONTESTANTS = {
     "modern, a third": Contestant("modern-small --data enwik8 --evaluations 2", share=1 / 3),
     "gpt2": Contestant(
         f"gpt2-small --data enwik8 --tokenizer bytes {SHAPE} --heads 4 --hidden 1024 {NO_DROPOUT} "
-        "--batch 4 --lr 1e-3 --evaluations 2"
+        "--batch-size 4 --lr 1e-3 --evaluations 2"
     ),
-    "seed": Contestant("generator-enwik8 --data enwik8 --batch 4 --lr 1e-3 --evaluations 2"),
+    "seed": Contestant("generator-enwik8 --data enwik8 --batch-size 4 --lr 1e-3 --evaluations 2"),
     "lstm": Contestant(
         "gpt2-small --data enwik8 --tokenizer bytes --layers 2 --width 768 --heads 4 --hidden 1024 "
-        f"--length 256 {NO_DROPOUT} --batch 8 --lr 2e-3 --evaluations 2",
+        f"--length 256 {NO_DROPOUT} --batch-size 8 --lr 2e-3 --evaluations 2",
         make=lstm,
     ),
 }

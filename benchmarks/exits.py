@@ -45,8 +45,8 @@ def once(folder: Path, distribute: str, control: bool) -> int:
     data.write_text(TEXT)
     flags = (
         f"train modern-tiny --data {data} --layers 2 --width 16 --heads 2 --key-heads 2 "
-        f"--hidden 32 --length 16 --batch 4 --steps 3 --evaluations 1 --threads 1 --quiet "
-        f"--distribute {distribute} --out {folder / 'run'}"
+        f"--hidden 32 --length 16 --batch-size 4 --steps 3 --evaluations 1 --threads 1 --quiet "
+        f"--parallel {distribute} --out {folder / 'run'}"
     )
     if not control:
         command = [sys.executable, "-m", "clearformer", *flags.split(), "--processes", "2"]

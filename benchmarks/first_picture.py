@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import sync_playwright
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.families import gpt2
 from clearformer.hub.importing import Imported
 from clearformer.hub.write_run import write_run

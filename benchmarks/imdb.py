@@ -18,7 +18,7 @@ from clearformer import data
 from clearformer.tasks.classification import predict, report
 
 # A fiftieth of the training part is enough to watch a run whose settings are decided.
-WATCHED = "--data imdb --validation-share 0.02"
+WATCHED = "--data imdb --validation-fraction 0.02"
 
 CONTESTANTS = {
     "pairs": Contestant(f"classifier-pairs {WATCHED} --epochs 5"),
@@ -26,8 +26,8 @@ CONTESTANTS = {
     # What was tried for it on a tenth of the training part (docs/log.md), where its accuracy no
     # longer rose in the fourth epoch.
     "lstm": Contestant(
-        f"classifier-imdb {WATCHED} --layers 1 --width 128 --pool mean --epochs 4 --batch 32 "
-        "--optimizer adamw --train.lr 1e-3",
+        f"classifier-imdb {WATCHED} --layers 1 --width 128 --pool mean --epochs 4 --batch-size 32 "
+        "--optimizer adamw --train.learning-rate 1e-3",
         make=lstm,
     ),
 }

@@ -18,13 +18,13 @@ from pathlib import Path
 import torch
 
 from clearformer import data
-from clearformer.build import build
-from clearformer.cli.progress import Plain
+from clearformer.builder import build
 from clearformer.cli.train import parse, places
 from clearformer.config import RunConfig, to_json
 from clearformer.data import DataFolders
 from clearformer.runs import checkpoint, finetune, state
 from clearformer.runs.load import open_run
+from clearformer.runs.progress import Plain
 from clearformer.runs.run import Run
 from clearformer.runs.start import saved_config
 from clearformer.tasks.classification import predict, report
@@ -51,7 +51,7 @@ def drawn_anew(pretrained: Path, folder: Path, seed: int) -> Path:
     """A checkpoint with the pretrained model's shape and tokenizer, and weights just drawn."""
     if not (folder / "step-0").exists():
         opened = open_run(pretrained)
-        config = replace(opened.config, train=replace(opened.config.train, ema=None))
+        config = replace(opened.config, train=replace(opened.config.train, ema_decay=None))
         model = build(config.model, seed + 1)
         documents = {"config.json": to_json(config), "tokenizer.json": opened.tokenizer.to_json()}
         facts = {"tokenizer": opened.found.manifest["tokenizer"], "data": "none"}
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/imdb"))
     parser.add_argument(
-        "--pretrain", default="", help='more for pretraining: --pretrain="--batch 64"'
+        "--pretrain", default="", help='more for pretraining: --pretrain="--batch-size 64"'
     )
     parser.add_argument("--tune", default="", help='more for fine-tuning: --tune="--pool mean"')
     given = parser.parse_args()

@@ -67,7 +67,7 @@ def write_random(folder: Path) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from clearformer.build import build
+    from clearformer.builder import build
     from clearformer.families import gpt2
     from clearformer.hub import tensor_names
     from clearformer.hub.gpt2 import GPT2

@@ -24,7 +24,7 @@ from clearformer.selftest.toy_run import fingerprint, newest_step
 def command(model: str, data: str, folder: Path, steps: int) -> list[str]:
     flags = (
         f"{model} --data {data} --steps {steps} --layers 2 --width 32 --heads 2 --key-heads 2 "
-        "--hidden 64 --length 32 --batch 4 --model.dropout.residual 0.1 --evaluations 4 "
+        "--hidden 64 --length 32 --batch-size 4 --model.dropout.residual 0.1 --evaluations 4 "
         "--save-seconds 0 --threads 1 --quiet --resume"
     )
     return [sys.executable, "-m", "clearformer", "train", *flags.split(), "--out", str(folder)]

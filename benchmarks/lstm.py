@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from clearformer.build import embedding, head
+from clearformer.builder import embedding, head
 from clearformer.config import AnyModelConfig, Causal, ModelConfig, NoPosition
 from clearformer.core.cache import Cache
 from clearformer.core.model import Transformer
@@ -34,7 +34,7 @@ class Recurrent(Stack):
     def forward(
         self,
         x: Tensor,
-        keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:

@@ -27,16 +27,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Dropout
 from clearformer.core.heads import at_once
 from clearformer.core.model import Batch
 from clearformer.families import gpt2
 from clearformer.kernels.vocabulary_loss import in_chunks
 from clearformer.plan.footprint import Ledger
-from clearformer.train import precision, recompute
-from clearformer.train.loss_scaling import loss_scaling_for
-from clearformer.train.recompute import Recompute
+from clearformer.training import precision, recompute
+from clearformer.training.loss_scaling import loss_scaling_for
+from clearformer.training.recompute import Recompute
 
 LAYERS, WIDTH, HEADS, LENGTH, VOCABULARY = 12, 256, 8, 512, 256
 WORDS = 50_257

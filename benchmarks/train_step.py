@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.families import generator
 
 LAYERS, WIDTH, HEADS, LENGTH, VOCABULARY, BATCH = 12, 256, 8, 256, 256, 8

@@ -36,7 +36,7 @@ from profiled import profile
 from torch import Tensor
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.cli.train import places
 from clearformer.core.model import Seq2Seq
 from clearformer.families import original
@@ -166,10 +166,10 @@ def by_transformers(run: Path | None, size: str) -> Translate:
     pad, end = model.config.pad_token_id, model.config.eos_token_id
 
     def translate(batch: list[list[int]]) -> Tokens:
-        tokens, keep = padded(batch, pad)
+        tokens, attention_mask = padded(batch, pad)
         out = model.generate(
             tokens,
-            attention_mask=keep,
+            attention_mask=attention_mask,
             num_beams=BEAM,
             max_new_tokens=MOST,
             max_length=None,

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clearformer import data
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import (
     AdamW,
     DataConfig,
@@ -45,19 +45,19 @@ from clearformer.tasks.sources import beginning, texts
 def remembering(given: argparse.Namespace) -> ModelConfig:
     """The preset, with segments and a memory as long as asked for."""
     model = xl(given.size)
-    assert isinstance(model.past, HiddenMemory)
-    memory = HiddenMemory(length=given.memory or model.past.length)
-    return replace(model, length=given.segment or model.length, past=memory)
+    assert isinstance(model.cache, HiddenMemory)
+    memory = HiddenMemory(length=given.memory or model.cache.length)
+    return replace(model, length=given.segment or model.length, cache=memory)
 
 
 def plain(model: ModelConfig) -> ModelConfig:
     """The same without distances and memory; its hidden layer makes up for the parameters."""
-    assert isinstance(model.past, HiddenMemory)
+    assert isinstance(model.cache, HiddenMemory)
     return replace(
         model,
         name=f"plain-{model.name}",
         position=Learned(),
-        past=KVCache(),
+        cache=KVCache(),
         hidden=model.hidden + model.width // 2,
     )
 
@@ -65,7 +65,7 @@ def plain(model: ModelConfig) -> ModelConfig:
 def optimizer_of(name: str) -> tuple[Optimizer, float]:
     if name == "adamw":
         return AdamW(weight_decay=0.0), 1e-3
-    return Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)), 0.02
+    return Muon(adam_learning_rate=3e-3, adam=AdamW(weight_decay=0.0)), 0.02
 
 
 def train(
@@ -76,8 +76,8 @@ def train(
         model=model,
         data=DataConfig(source=given.data),
         train=TrainConfig(
-            lr=lr,
-            batch=given.batch,
+            learning_rate=lr,
+            batch_size=given.batch,
             minutes=given.minutes,
             optimizer=optimizer,
             schedule=StableThenDecay(warmup=20, decay=0.5),
@@ -101,12 +101,12 @@ def measure(folder: Path, given: argparse.Namespace, places: data.DataFolders) -
     _, text = texts(opened.config.data, places, model.length)
     cache = (places.cache or Path(".")) / "tokens"
     tokens = data.prepare(beginning(text, given.most), opened.tokenizer, cache)
-    if isinstance(model.past, HiddenMemory):
+    if isinstance(model.cache, HiddenMemory):
         return {
             f"memory {memory}": compress_segments(
                 opened.model, model, tokens, opened.tokenizer, memory=memory
             ).bits_per_byte
-            for memory in (model.past.length, 4 * model.past.length)
+            for memory in (model.cache.length, 4 * model.cache.length)
         }
     return {
         name: compress(opened.model, tokens, opened.tokenizer, model.length, stride).bits_per_byte

@@ -43,6 +43,7 @@ html_title = "clearformer"
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark, as the browser prefers
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from clearformer import config as c
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 LETTERS, SIDE, SHADES = 6, 8, 4  # a caption has 5 letters at most, and a place for its end
@@ -38,7 +38,7 @@ def model_config(name: str) -> c.ModelConfig:
     return c.ModelConfig(
         name=name, vocabulary=END + 1, length=LETTERS + PIXELS, layers=4, width=96, heads=4,
         hidden=192, residual="pre", activation="gelu", position=c.Learned(), patterns=(pattern,),
-        head=c.NextToken(tied=False), past=c.KVCache(), init="gpt2",
+        head=c.NextToken(tied=False), cache=c.KVCache(), init="gpt2",
     )  # fmt: skip
 
 

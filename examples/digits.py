@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Classifier, Dropout, Full, Grid, ModelConfig, Row, Strided
 
 SIDE, PATCH = 8, 2

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Classifier, Full, ModelConfig, NoPosition
 from clearformer.core.patterns import Each, Graph
 
@@ -50,15 +50,15 @@ def example(chance: random.Random) -> Example:
 
 
 def batch(several: list[Example]) -> tuple[Tensor, Tensor, Tensor, Tensor, Each]:
-    """Colours (B, T), keep (B, T), answers of nodes (B, T) and of graphs (B,), the graphs."""
+    """Colours, mask, answers of nodes (each (B, T)), answers of graphs (B,), and the graphs."""
     longest = max(graph.nodes for graph, *_ in several)
     colours, answers = torch.zeros(2, len(several), longest, dtype=torch.long)
-    keep = torch.zeros(len(several), longest, dtype=torch.bool)
+    attention_mask = torch.zeros(len(several), longest, dtype=torch.bool)
     for row, (graph, own, right, _) in enumerate(several):
         colours[row, : graph.nodes], answers[row, : graph.nodes] = map(torch.tensor, (own, right))
-        keep[row, : graph.nodes] = True
+        attention_mask[row, : graph.nodes] = True
     mixed = torch.tensor([last for *_, last in several])
-    return colours, keep, answers, mixed, Each(tuple(graph for graph, *_ in several))
+    return colours, attention_mask, answers, mixed, Each(tuple(graph for graph, *_ in several))
 
 
 def train(edges: bool, steps: int) -> dict[str, float]:
@@ -69,15 +69,17 @@ def train(edges: bool, steps: int) -> dict[str, float]:
     optimizer = torch.optim.AdamW([*model.parameters(), *node_head.parameters()], lr=2e-3)
     for step in range(steps + 1):
         several = [example(chance) for _ in range(64 if step < steps else 500)]
-        colours, keep, answers, mixed, graphs = batch(several)
-        hidden = model.hidden(colours, keep, structure=graphs if edges else None)  # (B, T, E)
-        of_nodes, of_graphs = node_head(hidden)[keep], model.head(hidden, keep)
-        loss = F.cross_entropy(of_nodes, answers[keep]) + F.cross_entropy(of_graphs, mixed)
+        colours, attention_mask, answers, mixed, graphs = batch(several)
+        structure = graphs if edges else None
+        hidden = model.hidden(colours, attention_mask, structure=structure)  # (B, T, E)
+        of_nodes, of_graphs = node_head(hidden)[attention_mask], model.head(hidden, attention_mask)
+        loss = F.cross_entropy(of_nodes, answers[attention_mask])
+        loss = loss + F.cross_entropy(of_graphs, mixed)
         optimizer.zero_grad()
         if step < steps:
             loss.backward()
             optimizer.step()
-    right = (of_nodes.argmax(dim=1) == answers[keep]).float().mean().item()
+    right = (of_nodes.argmax(dim=1) == answers[attention_mask]).float().mean().item()
     return {"nodes": right, "graphs": (of_graphs.argmax(dim=1) == mixed).float().mean().item()}
 
 

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from clearformer import config as c
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 
 SIDE, SHADES, PIXELS = 8, 8, 64
 
@@ -28,7 +28,7 @@ def model_config() -> c.ModelConfig:
         name="paint", vocabulary=SHADES + 10, length=PIXELS, layers=4, width=96, heads=4,
         hidden=192, residual="pre", activation="gelu", position=c.Learned(),
         patterns=(c.Causal() & (title | pictures), c.Causal() & (title | around)),
-        head=c.NextToken(tied=False), past=c.KVCache(), init="gpt2",
+        head=c.NextToken(tied=False), cache=c.KVCache(), init="gpt2",
     )  # fmt: skip
 
 

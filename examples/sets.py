@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Classifier, Full, ModelConfig, NoPosition
 
 SYMBOLS, SIZE = 10, 15

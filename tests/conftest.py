@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import (
     Causal,
     Classifier,
@@ -48,7 +48,7 @@ SMALL = {
 }
 OWN = {
     "original": {"decoder_layers": 2},
-    "xl": {"past": HiddenMemory(length=12)},
+    "xl": {"cache": HiddenMemory(length=12)},
     "sparse": {"patterns": (Causal() & Local(window=3), Causal() & Strided(stride=3))},
     "modern": {"key_heads": 2},
 }
@@ -62,7 +62,7 @@ def fixed_seed():
 @pytest.fixture(autouse=True)
 def float32_unless_asked(monkeypatch):
     """Training in tests is the same on every machine, whatever it multiplies in."""
-    monkeypatch.setattr("clearformer.train.precision.supports_bfloat16", lambda device: False)
+    monkeypatch.setattr("clearformer.training.precision.supports_bfloat16", lambda device: False)
 
 
 @pytest.fixture(scope="session")
@@ -116,8 +116,15 @@ def logits():
 
     def run(model, batch):
         if isinstance(batch, PairBatch):
-            return (model(batch.source, batch.target, batch.source_keep, batch.target_keep),)
-        out = model(batch.tokens, batch.keep, batch.segments)
+            return (
+                model(
+                    batch.source,
+                    batch.target,
+                    batch.source_attention_mask,
+                    batch.target_attention_mask,
+                ),
+            )
+        out = model(batch.tokens, batch.attention_mask, batch.segments)
         return out if isinstance(out, tuple) else (out,)
 
     return run
@@ -219,7 +226,7 @@ def modern_model():
 
 @pytest.fixture
 def train_config():
-    return TrainConfig(lr=1e-2, batch=8, steps=10)
+    return TrainConfig(learning_rate=1e-2, batch_size=8, steps=10)
 
 
 @pytest.fixture(scope="session")
@@ -233,7 +240,9 @@ def trained_translator(tmp_path_factory):
         original("tiny"), length=16, layers=1, decoder_layers=1, width=16, heads=2, hidden=32
     )
     data = DataConfig(source=f"{folder / 'a.in'},{folder / 'a.out'}", tokenizer="characters")
-    train = TrainConfig(lr=1e-2, batch=32, steps=8, evaluations=4, keep=4, threads=1)
+    train = TrainConfig(
+        learning_rate=1e-2, batch_size=32, steps=8, evaluations=4, keep_checkpoints=4, threads=1
+    )
     config = RunConfig(model=model, data=data, train=train)
     for _ in Run(config, folder / "run", DataFolders()).events():
         pass
@@ -314,7 +323,7 @@ def our_config(marian):
         position=c.Sinusoidal(order="halves"),
         patterns=(c.Causal(),),
         head=c.NextToken(tied=True),
-        past=c.KVCache(),
+        cache=c.KVCache(),
         embedding_scale="sqrt_width",
         biases=c.Biases(head=True),
         init="xavier",
@@ -394,13 +403,13 @@ def marian():
 
 @pytest.fixture
 def sources():
-    """Random sources of different lengths, each closed by the end mark: (B, S) and keep."""
+    """Random sources of different lengths, each closed by the end mark, and their mask."""
 
     def make(lengths, seed=0):
         generator = torch.Generator().manual_seed(seed)
         tokens = torch.randint(1, PAD, (len(lengths), max(lengths)), generator=generator)
-        keep = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+        attention_mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
         tokens[torch.arange(len(lengths)), torch.tensor(lengths) - 1] = END
-        return tokens.masked_fill(~keep, PAD), keep
+        return tokens.masked_fill(~attention_mask, PAD), attention_mask
 
     return make

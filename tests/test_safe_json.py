@@ -37,7 +37,7 @@ def test_what_is_no_json(tmp_path, text, message):
 def test_what_is_no_file_or_too_large(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(ValueError, match=r" is no regular file, but one is needed$"):
+        with pytest.raises(ValueError, match=r" is not a regular file, but one is needed$"):
             read_json(path)
     with pytest.raises(ValueError, match="none cannot be read: No such file"):
         read_json(tmp_path / "none")

@@ -22,7 +22,8 @@ INTERNAL = {
     *("did_you_mean", "escape", "limits", "safe_files", "safe_json"),
 }
 PUBLIC = {"explore/trace", "explore/notebook", "explore/embed", "explore/figures"}
-SECTION = re.compile(r"(Args|Arguments|Returns|Raises|Yields|Examples?|Attributes):$|-{3,}$")
+SECTION = re.compile(r"(Args|Returns|Raises|Yields|Examples?|Attributes):$")
+ITEM = re.compile(r"( +\*{0,2}\w+(?: \([^()]*(?:\([^()]*\)[^()]*)*\))?: )(.*)")
 
 
 def summary(path: Path) -> str:
@@ -106,14 +107,45 @@ def escape(line: str) -> str:
 
 def escape_docstring(app, what, name, obj, options, lines) -> None:
     """Replace `lines` by markup that shows the docstring as it was written."""
-    paragraphs = re.split(r"\n{2,}", "\n".join(lines).strip("\n"))
-    lines[:] = [line for each in paragraphs for line in [*paragraph(each), ""]]
+    chunks = [[""]]
+    for line in lines:
+        is_inside = SECTION.match(chunks[-1][0]) and (not line or line.startswith(" "))
+        if SECTION.match(line) or (SECTION.match(chunks[-1][0]) and not is_inside):
+            chunks.append([])
+        chunks[-1].append(line)
+    lines[:] = [
+        line
+        for chunk in chunks
+        for line in (section(chunk) if SECTION.match(chunk[0]) else plain(chunk))
+    ]
+
+
+def plain(rows: list[str]) -> list[str]:
+    text = "\n".join(rows).strip("\n")
+    return [line for each in re.split(r"\n{2,}", text) if each for line in [*paragraph(each), ""]]
+
+
+def section(rows: list[str]) -> list[str]:
+    """A section that sphinx.ext.napoleon reads: its examples stay code, its text is escaped."""
+    header, *body = rows
+    if header.startswith("Example"):
+        code = "\n".join(body).strip("\n").split("\n")
+        if not code[0].strip().startswith(">>>"):
+            code = ["    ::", "", *(f"    {row}" if row else "" for row in code)]
+        return [header, *code, ""]
+    items = [ITEM.fullmatch(row) if header != "Returns:" else None for row in body]
+    return [
+        header,
+        *(item[1] + escape(item[2]) if item else escape(row)
+          for row, item in zip(body, items, strict=True)),
+        "",
+    ]  # fmt: skip
 
 
 def paragraph(text: str) -> list[str]:
     rows = text.split("\n")
-    if text.startswith(">>>") or any(SECTION.match(row) for row in rows):
-        return rows  # doctests, and sections that sphinx.ext.napoleon reads
+    if text.startswith(">>>"):
+        return rows
     if all(row.startswith(" ") for row in rows):
         return ["::", "", *(f"    {row}" for row in rows)]
     if any(row.startswith("  ") for row in rows) and not text.startswith(("- ", "* ", "1. ")):

@@ -35,16 +35,16 @@ def help_texts(*commands: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    """The commands that the usage line lists between braces."""
-    listed = re.search(r"\{([\w,\s-]+)\}", help_texts("")[0])
-    if listed is None:
-        raise RuntimeError("`clearformer --help` lists no commands between braces")
-    return re.sub(r"\s", "", listed[1]).split(",")
+    """Every command, in the order of `clearformer --help`."""
+    from clearformer.cli.main import VERBS
+
+    return list(VERBS)
 
 
 def description(text: str) -> str:
-    """The paragraph between the usage line and the first box."""
-    return " ".join(text.split("╭")[0].split("\n\n", 1)[1].split())
+    """The paragraph between the usage line and the first box, as Markdown."""
+    words = " ".join(text.split("╭")[0].split("\n\n", 1)[1].split())
+    return re.sub(r"(?<![\w`-])(--[\w-]+)(?!`)", r"`\1`", words)  # a flag, not a dash
 
 
 def page(command: str, text: str) -> str:

@@ -25,4 +25,4 @@ srun --kill-on-bad-exit=1 torchrun \
     --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_ON_NODE:-8}" --max-restarts 10 \
     --rdzv-backend c10d --rdzv-endpoint "$HEAD:29400" --rdzv-id "$SLURM_JOB_ID" \
     -m clearformer train gpt2-xl --data "$DATA" --out "$OUT" --resume \
-    --distribute fsdp2 --batch 512 --epochs 1
+    --parallel fsdp2 --batch-size 512 --epochs 1

@@ -1,6 +1,6 @@
 """clearformer: transformers made clear.
 
-    from clearformer.build import build
+    from clearformer.builder import build
     from clearformer.families import gpt2
 
     model = build(gpt2("small"))

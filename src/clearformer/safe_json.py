@@ -20,7 +20,7 @@ def read_limited(path: Path, maximum: int, limit: str) -> bytes:
     try:
         # A pipe would block its reader, and a device has no end.
         if path.exists() and not path.is_file():
-            raise ValueError(f"{path} is no regular file, but one is needed")
+            raise ValueError(f"{path} is not a regular file, but one is needed")
         size = path.stat().st_size
         if size > maximum:
             raise ValueError(f"{path} has {size:,} bytes, but {maximum:,} are the most ({limit})")

@@ -7,7 +7,7 @@ import pytest
 from clearformer.cli.main import main
 
 TINY = ("--length", "32", "--layers", "1", "--width", "16", "--heads", "4", "--model.hidden", "32",
-        "--batch", "8", "--threads", "1", "--lr", "0.01", "--steps", "60",
+        "--batch-size", "8", "--threads", "1", "--lr", "0.01", "--steps", "60",
         "--evaluations", "1")  # fmt: skip
 
 

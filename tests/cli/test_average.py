@@ -7,7 +7,8 @@ def test_average_and_translate(clearformer, tmp_path, monkeypatch):
     done = clearformer(
         "train", "original-tiny", "--data", str(tmp_path / "a.tsv"), "--tokenizer", "characters",
         "--layers", "1", "--decoder-layers", "1", "--width", "16", "--heads", "2",
-        "--model.hidden", "16", "--length", "16", "--steps", "6", "--evaluations", "3", "--keep",
+        "--model.hidden", "16", "--length", "16", "--steps", "6", "--evaluations", "3",
+        "--keep-checkpoints",
         "3", "--threads", "1", "--out", run,
     )  # fmt: skip
     assert done.code == 0, done.err

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from clearformer import build
+from clearformer import builder
 from clearformer.config import RunConfig, to_json
 from clearformer.families import preset, presets
 from clearformer.families.recipes import recipe
@@ -57,8 +57,8 @@ def test_the_seeds_arithmetic(clearformer):
 
 def test_no_weights_are_allocated(clearformer, monkeypatch):
     made = []
-    outline = build.outline
-    monkeypatch.setattr(build, "outline", lambda config: made.append(outline(config)) or made[-1])
+    outline = builder.outline
+    monkeypatch.setattr(builder, "outline", lambda config: made.append(outline(config)) or made[-1])
     clearformer("describe", "gpt2-xl")
     assert {p.device.type for model in made for p in model.parameters()} == {"meta"}
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.hub.importing import Imported
 from clearformer.hub.write_run import write_run
 from clearformer.text import Bytes

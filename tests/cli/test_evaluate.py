@@ -6,7 +6,7 @@ import re
 import pytest
 
 TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--model.hidden", "32",
-        "--batch", "8", "--threads", "1", "--lr", "0.01")  # fmt: skip
+        "--batch-size", "8", "--threads", "1", "--lr", "0.01")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,9 @@ def run(folder, clearformer, monkeypatch):
     out = folder / "run"
     if not out.exists():
         done = clearformer(
-            "train", "classifier", "--data", str(folder / "reviews.csv"), "--data.text", "review",
-            "--data.label", "verdict", "--data.vocabulary", "100", "--epochs", "12",
+            "train", "classifier", "--data", str(folder / "reviews.csv"), "--data.text-column",
+            "review",
+            "--data.label-column", "verdict", "--data.vocabulary", "100", "--epochs", "12",
             "--evaluations", "2", "--out", str(out), *TINY,
         )  # fmt: skip
         assert done.code == 0, done.err
@@ -163,7 +164,7 @@ def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_p
     (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     text, out = str(tmp_path / "t.txt"), str(tmp_path / "run")
     train = ("train", "xl-tiny", "--data", text, "--steps", "3", "--evaluations", "1",
-             "--model.past.length", "24", *TINY)  # fmt: skip
+             "--model.cache.length", "24", *TINY)  # fmt: skip
     assert clearformer(*train, "--out", out).code == 0
     found = clearformer("evaluate", out, "--memory", "64", "--most", "500").out
     assert "segments of 16 tokens with a memory of 64" in found

@@ -22,7 +22,7 @@ def run(tmp_path):
     config = RunConfig(
         model=model,
         data=DataConfig(source=str(source)),
-        train=TrainConfig(lr=1e-2, batch=4, steps=3, evaluations=1, threads=1),
+        train=TrainConfig(learning_rate=1e-2, batch_size=4, steps=3, evaluations=1, threads=1),
     )
     run = Run(config, tmp_path / "run", DataFolders(cache=tmp_path / "cache"))
     list(run.events())

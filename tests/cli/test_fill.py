@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 TINY = ("--length", "24", "--layers", "1", "--width", "16", "--heads", "2", "--model.hidden", "32",
-        "--data.vocabulary", "80", "--batch", "8", "--threads", "1", "--lr", "0.01")  # fmt: skip
+        "--data.vocabulary", "80", "--batch-size", "8", "--threads", "1", "--lr",
+        "0.01")  # fmt: skip
 FEW = ("--steps", "4", "--evaluations", "1", "--threads", "1")
 
 

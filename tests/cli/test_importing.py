@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import (
     AnswerSpan,
     Classifier,
@@ -120,7 +120,7 @@ def test_a_head_without_a_verb_is_embedded_and_refused_in_a_sentence(
         (lambda path: (path / "model.safetensors").unlink(), "has no weights"),
         (
             lambda path: (path / "model.safetensors").write_bytes(b"\x80\x04"),
-            "no valid safe",
+            "not a valid safe",
         ),
         (lambda path: (path / "config.json").write_text('{"model_type": "t5"}'), "'t5'"),
         (lambda path: (path / "tokenizer.json").unlink(), "has no tokenizer"),

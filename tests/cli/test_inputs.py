@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.cli import inputs
 from clearformer.cli.inputs import awaiting, chosen, is_piped, tell_cut
 from clearformer.config import Classifier, MaskedToken

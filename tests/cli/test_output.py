@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.cli import output
 from clearformer.cli.main import main
 from clearformer.config import Classifier, MaskedToken
@@ -204,7 +204,8 @@ def test_training(terminal, tmp_path, monkeypatch):
     source.write_bytes(("\x1b[2J\x9b[red]" * 400).encode())
     screen = terminal(
         "train", "modern", "--data", source, "--out", tmp_path / NAME, "--length", "32",
-        "--layers", "1", "--width", "16", "--heads", "4", "--model.hidden", "32", "--batch", "8",
+        "--layers", "1", "--width", "16", "--heads", "4", "--model.hidden", "32", "--batch-size",
+        "8",
         "--threads", "1", "--lr", "0.01", "--steps", "30", "--evaluations", "1",
     ).require_harmless()  # fmt: skip
     assert screen.code == 0, screen.text

@@ -18,10 +18,10 @@ def default():
     ("flag", "path"),
     [
         ("--minutes", "--train.minutes"),
-        ("--lr=3", "--train.lr=3"),
-        ("--learning-rate=3", "--train.lr=3"),
-        ("--learning_rate", "--train.lr"),
-        ("--batch-size", "--train.batch"),
+        ("--lr=3", "--train.learning-rate=3"),
+        ("--learning-rate=3", "--train.learning-rate=3"),
+        ("--learning_rate", "--train.learning-rate"),
+        ("--batch-size", "--train.batch-size"),
         ("--data", "--data.source"),
         ("--width", "--model.width"),
         ("--length", "--model.length"),  # the past's length has the longer path
@@ -49,8 +49,10 @@ def test_a_value_of_another_kind():
     assert read.train.optimizer == AdamW(beta2=0.9)
     assert read.train.schedule == Cosine()
     assert parse(["gpt2-small", "--position", "rotary"]).model.position == Rotary()
-    read = parse(["gpt2-small", "--optimizer", "Muon", "--lr", "0.02", "--adam-lr", "1e-4"])
-    assert read.train.optimizer == Muon(adam_lr=1e-4)
+    read = parse(
+        ["gpt2-small", "--optimizer", "Muon", "--lr", "0.02", "--adam-learning-rate", "1e-4"]
+    )
+    assert read.train.optimizer == Muon(adam_learning_rate=1e-4)
     assert parse(["--query-key-norm", "none"]).model.query_key_norm is None
     grid = parse(["--position", "grid", "--columns", "8"])
     assert grid.model.position == Grid(columns=8)
@@ -76,8 +78,8 @@ def test_what_cannot_be_chosen_is_said(words, message):
 
 
 def test_nothing_is_spelled_as_one_likes():
-    assert parse(["--clip", "none"]).train.clip is None
-    assert parse(["--train.clip", "None"]).train.clip is None
+    assert parse(["--gradient-clip", "none"]).train.gradient_clip is None
+    assert parse(["--train.gradient-clip", "None"]).train.gradient_clip is None
     assert parse(["--data", "none"]).data.source == "none"  # a file may be called so
 
 

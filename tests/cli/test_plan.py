@@ -22,7 +22,7 @@ def quick(monkeypatch):
     # Not what the tests before have left in this process.
     monkeypatch.setattr("clearformer.plan.planner.base_bytes", lambda: 400 * 10**6)
     # It is for the whole process, and the other tests live in this one.
-    monkeypatch.setattr("clearformer.train.malloc.limit_fragmentation", lambda: True)
+    monkeypatch.setattr("clearformer.training.malloc.limit_fragmentation", lambda: True)
 
 
 def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path):
@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
         ("--minutes 1e308", "minutes is 1e+308, but it must be at most 1,000,000,000"),
         ("--epochs 1e308", "epochs is 1e+308, but it must be at most"),
         (f"--steps {10**400}", "steps is 10000000000000000000000000000000"),
-        (f"--batch {10**12}", "batch is 1000000000000, but it must be at most 131,072"),
+        (f"--batch-size {10**12}", "batch_size is 1000000000000, but it must be at most 131,072"),
         (f"--threads {10**20}", "threads is 100000000000000000000, but it must be at most 1,024"),
         (f"--memory {10**400}GB", "is more memory than there is: write at most 1000000TB"),
         (f"--gpus 8 --gpu-memory {10**400}GB", "is more memory than there is"),
@@ -115,7 +115,7 @@ def test_what_is_out_of_range_is_refused(clearformer, words, complaint):
         ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it counts with --gpus alone: add how many"),
         ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it counts with --gpus alone"),
         ("--utilisation 0.5", "--utilisation is 0.5, but it counts with --gpus alone"),
-        ("--tokens 500", "or leave it out; of a step of pairs it is --train.tokens"),
+        ("--tokens 500", "or leave it out; of a step of pairs it is --train.batch-tokens"),
     ],
 )
 def test_flags_that_would_not_count_are_refused(clearformer, words, complaint):
@@ -134,7 +134,7 @@ def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
     assert "config.json cannot be read: No such" in clearformer("plan", str(tmp_path)).complaint
     os.mkfifo(path)
     for place in (path, "/dev/zero"):
-        assert "is no regular file, but one" in clearformer("plan", str(place)).complaint
+        assert "is not a regular file, but one" in clearformer("plan", str(place)).complaint
     assert "config.json is a named pipe, but a" in clearformer("plan", str(tmp_path)).complaint
 
 

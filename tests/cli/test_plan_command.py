@@ -24,7 +24,7 @@ def quick(monkeypatch):
     # Not what the tests before have left in this process.
     monkeypatch.setattr("clearformer.plan.planner.base_bytes", lambda: 400 * 10**6)
     # It is for the whole process, and the other tests live in this one.
-    monkeypatch.setattr("clearformer.train.malloc.limit_fragmentation", lambda: True)
+    monkeypatch.setattr("clearformer.training.malloc.limit_fragmentation", lambda: True)
 
 
 def pasted(words):
@@ -39,10 +39,10 @@ def pasted(words):
         "modern-tiny",
         "modern-tiny --model.head.tied --model.biases.attention-output",
         "gpt2-small --model.head.no-tied --model.biases.no-attention --minutes 3",
-        "modern-tiny --clip none",
+        "modern-tiny --gradient-clip none",
         "modern-tiny --optimizer adamw --lr 1e-3 --beta2 0.9",
         "modern-tiny --optimizer adamw --lr 0.02",
-        "gpt2-small --optimizer muon --lr 0.02 --adam-lr 1e-4 --adam.beta2 0.5",
+        "gpt2-small --optimizer muon --lr 0.02 --adam-learning-rate 1e-4 --adam.beta2 0.5",
         "gpt2-small --position rotary --position.base 500",
         "gpt2-small --position alibi --schedule stable-then-decay --decay 0.3",
         "gpt2-small --position grid --columns 8",
@@ -53,28 +53,29 @@ def pasted(words):
         "modern-tiny --steps 3",
         "modern-tiny --epochs 2.5",
         "original-base --epochs 2",
-        "original-base --clip 0.5",
-        "original-tiny --train.tokens 3 --decoder-layers 2 --rules target-rules --never 1 2",
+        "original-base --gradient-clip 0.5",
+        "original-tiny --train.batch-tokens 3 --decoder-layers 2 --rules target-rules --never 1 2",
         "original-tiny --rules target-rules --rules.most 7 --rules.share given",
         "sparse-strided --model.patterns.0.second.window 64",
         "bert-mini --masking none",
         "bert-mini --masking.unit words",
-        "modern-tiny --masking masking --masking.share 0.3",
+        "modern-tiny --masking masking --masking.rate 0.3",
         "classifier --head.classes 5 --head.pool max",
         "bert-tiny-masked --head classifier --head.classes 7",
-        "modern-tiny --past hidden-memory --past.length 64",
+        "modern-tiny --cache hidden-memory --cache.length 64",
         "modern-tiny --head.ends 1 2 --key-heads none --head.cap 3",
         "modern-tiny --head.ends --recompute attention",
         "modern-tiny --recompute 2 --seed -3",
         'modern-tiny --data "a b.txt" --data-dir "my data" --validation=None',
-        'modern-tiny --data=-x --validation=none --data.text ""',
+        'modern-tiny --data=-x --validation=none --data.text-column ""',
         "modern-tiny --data - --name other",
-        "modern-tiny --neighbours none --past none",
+        "modern-tiny --neighbours none --cache none",
         "--minutes 5",
         "gpt2 --minutes 5",
-        "xl-tiny --past none",
+        "xl-tiny --cache none",
         "--data=-1",
-        "modern-tiny --device cuda --threads 3 --ema 0.9 --patience 3 --freeze body --tables 0.02",
+        "modern-tiny --device cuda --threads 3 --ema-decay 0.9 --patience 3 --freeze body "
+        "--embedding-std 0.02",
     ],
 )
 def test_the_command_begins_the_very_run_that_was_planned(line):

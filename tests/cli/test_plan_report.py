@@ -16,7 +16,7 @@ def quick(monkeypatch):
     # Not what the tests before have left in this process.
     monkeypatch.setattr("clearformer.plan.planner.base_bytes", lambda: 400 * 10**6)
     # It is for the whole process, and the other tests live in this one.
-    monkeypatch.setattr("clearformer.train.malloc.limit_fragmentation", lambda: True)
+    monkeypatch.setattr("clearformer.training.malloc.limit_fragmentation", lambda: True)
 
 
 def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
@@ -24,7 +24,17 @@ def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
     table = tmp_path / "table.csv"
     rows = [f"{['good', 'bad'][n % 2]} thing{n},{n % 2}" for n in range(100)]
     table.write_text("\n".join(["text,label", *rows]))
-    words = ("plan", "classifier-imdb", *TINY[:6], "--heads", "2", "--length", "32", "--batch", "8")
+    words = (
+        "plan",
+        "classifier-imdb",
+        *TINY[:6],
+        "--heads",
+        "2",
+        "--length",
+        "32",
+        "--batch-size",
+        "8",
+    )
     found = clearformer(*words, "--data", str(table), "--steps", "3")
     assert found.code == 0, found.err
     assert "GFLOP, 16 tokens," in found.out  # 8 rows of 2
@@ -34,7 +44,9 @@ def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
 
 
 def test_pairs_are_planned_as_long_as_they_are(clearformer, tmp_path):
-    small = "--layers 1 --width 16 --heads 2 --hidden 32 --batch 8 --steps 4 --precision float32"
+    small = (
+        "--layers 1 --width 16 --heads 2 --hidden 32 --batch-size 8 --steps 4 --precision float32"
+    )
     known = clearformer("plan", "original-tiny", *small.split())
     tokens = int(re.search(r"([\d,]+) tokens, ", known.out)[1])
     assert 8 * 5 < tokens < 8 * 20  # numbers in words

@@ -15,6 +15,12 @@ from clearformer.cli.renamed_flags import RENAMED, current_flags
         (["generate", "run", "--length=3"], ["generate", "run", "--max-tokens=3"]),
         (["generate", "--past_context=stop"], ["generate", "--context-overflow=stop"]),
         (["translate", "run", "--batch", "3"], ["translate", "run", "--batch-size", "3"]),
+        (["train", "--batch", "3"], ["train", "--batch-size", "3"]),
+        (["train", "--train.clip=none"], ["train", "--train.gradient-clip=none"]),
+        (["train", "--wait_seconds", "3"], ["train", "--timeout-seconds", "3"]),
+        (["train", "--masking.share", "0.3"], ["train", "--masking.rate", "0.3"]),
+        (["train", "--past.length", "8"], ["train", "--cache.length", "8"]),
+        (["plan", "--keep", "3"], ["plan", "--keep-checkpoints", "3"]),
     ],
 )
 def test_an_old_flag_becomes_the_new_one_with_a_note(words, current, capsys):
@@ -53,7 +59,7 @@ def test_the_old_and_the_new_flag_together_are_refused(clearformer, both):
 
 
 def test_new_flags_are_those_of_the_verbs():
-    verbs = {verb.__name__.lower(): verb for verb in main.Verb.__args__}
+    verbs = {verb: main.command_class(verb) for verb in main.VERBS}
     for verb, table in RENAMED.items():
         if verb in ("train", "plan"):  # their flags depend on the preset
             continue

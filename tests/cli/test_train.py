@@ -9,12 +9,12 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from clearformer.cli.signals import StopSignals
 from clearformer.cli.train import parse
 from clearformer.config import DataConfig
+from clearformer.runs.signals import StopSignals
 
 TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--key-heads", "1",
-        "--model.hidden", "32", "--batch", "4", "--threads", "1")  # fmt: skip
+        "--model.hidden", "32", "--batch-size", "4", "--threads", "1")  # fmt: skip
 
 
 @pytest.fixture
@@ -154,9 +154,11 @@ def test_a_run_goes_on_when_nobody_reads_its_output(text, tmp_path, several):
 
 
 def test_the_preset_gives_the_defaults():
-    read = parse(["gpt2-small", "--train.lr", "3e-4", "--epochs", "2", "--model.layers", "3"])
+    read = parse(
+        ["gpt2-small", "--train.learning-rate", "3e-4", "--epochs", "2", "--model.layers", "3"]
+    )
     assert (read.model.width, read.model.layers) == (768, 3)
-    assert (read.train.lr, read.train.epochs, read.train.minutes) == (3e-4, 2.0, None)
+    assert (read.train.learning_rate, read.train.epochs, read.train.minutes) == (3e-4, 2.0, None)
 
 
 @pytest.mark.parametrize(
@@ -165,19 +167,22 @@ def test_the_preset_gives_the_defaults():
         (("gpt2-smal",), "there is no model 'gpt2-smal': did you mean 'gpt2-small'?"),
         (("",), "there is no model ''"),
         (("original", "--data", "imdb"), "imdb has no pairs, but a translator learns from them"),
-        (("--lr", "-1"), "lr is -1.0, but it must be above 0"),
+        (("--lr", "-1"), "learning_rate is -1.0, but it must be above 0"),
         (("--steps", "3", "--minutes", "2"), "the budget is given in steps and minutes"),
-        (("--batch", "6", "--accumulate", "4"), "it must divide the batch of 6: one of 1, 2, 3, 6"),
+        (
+            ("--batch-size", "6", "--accumulation-steps", "4"),
+            "it must divide the batch of 6: one of 1, 2, 3, 6",
+        ),
         (("--data", "no-such-file.txt"), "no-such-file.txt: there is no such file or folder"),
         (("--data", "enwik"), "; did you mean the corpus 'enwik8'?"),
         (("--train.leanr", "3"), "--train.leanr"),
-        (("--steps", "1e3"), "--train.steps is '1e3', but it must be none or a whole number"),
-        (("--batch", "x"), "'x' is no whole number"),
-        (("--lr", "x"), "'x' is no number"),
+        (("--steps", "1e3"), "--train.steps is '1e3', but it must be a whole number or none"),
+        (("--batch-size", "x"), "is 'x', but it must be a whole number"),
+        (("--lr", "x"), "is 'x', but it must be a number"),
         (("--save-seconds", "-1"), "save_seconds is -1.0, but it must be at least 0"),
         (
-            ("--validation-share", "2"),
-            "DataConfig: validation_share is 2.0, but it must be between",
+            ("--validation-fraction", "2"),
+            "DataConfig: validation_fraction is 2.0, but it must be between",
         ),
         (("--device", "abacus"), "train.device is 'abacus', which this torch cannot use (Expected"),
         (("--tokenizer", "morse"), "--data.tokenizer"),
@@ -204,7 +209,7 @@ def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch)
     train = ("train", "--data", text, "--steps", "1", *TINY)
     complaint = clearformer(*train, "--out", str(tmp_path / "a")).complaint
     assert "with 4 sequences of 16 tokens at a time" in complaint
-    assert "use --accumulate 2 (the same gradient; 2 at a time fit)" in complaint
+    assert "use --accumulation-steps 2 (the same gradient; 2 at a time fit)" in complaint
     narrow.room = 0
     complaint = clearformer(*train, "--out", str(tmp_path / "b")).complaint
     assert "use a shorter --length than 16 (not even one sequence fits)" in complaint
@@ -213,7 +218,7 @@ def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch)
 def limited(words):
     import resource
 
-    from clearformer.train import memory, microbatch
+    from clearformer.training import memory, microbatch
 
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     # Trying out what fits takes half a minute; test_microbatch does it.
@@ -228,7 +233,16 @@ def test_out_of_memory_is_one_clean_line(tmp_path, several):
     """A step of 9 GB in a process that may have 4."""
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat. " * 2000)
-    words = ["train", "modern-tiny", "--data", str(text), "--length", "4096", "--batch", "4096"]
+    words = [
+        "train",
+        "modern-tiny",
+        "--data",
+        str(text),
+        "--length",
+        "4096",
+        "--batch-size",
+        "4096",
+    ]
     words += ["--steps", "1", "--compile", "off", "--threads", "1", "--out", str(tmp_path / "run")]
     with several.started(1, limited, tmp_path, [*words, "--quiet"]) as (process,):
         process.join(300)
@@ -237,7 +251,7 @@ def test_out_of_memory_is_one_clean_line(tmp_path, several):
     (line,) = [each for each in said.splitlines() if "note:" not in each]
     assert line.startswith("clearformer: out of memory (")
     assert "4096 sequences of 4096 tokens at a time" in line
-    assert "--accumulate 2 (the same gradient; 2048 at a time fit)" in line
+    assert "--accumulation-steps 2 (the same gradient; 2048 at a time fit)" in line
     assert "--recompute 1" in line
 
 

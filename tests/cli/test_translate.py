@@ -32,7 +32,7 @@ def run(folder, clearformer):
         done = clearformer(
             "train", "original-tiny", "--data", f"{folder / 'train.en'},{folder / 'train.de'}",
             "--tokenizer", "words", "--data.vocabulary", "20", "--steps", "150", "--evaluations",
-            "3", "--keep", "3", "--out", str(out), *TINY,
+            "3", "--keep-checkpoints", "3", "--out", str(out), *TINY,
         )  # fmt: skip
         assert done.code == 0, done.err
         assert "chrf" in done.out

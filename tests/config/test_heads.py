@@ -6,7 +6,7 @@ import typing
 import pytest
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.families import preset
 
 HEADS = typing.get_args(c.Head)

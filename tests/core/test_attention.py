@@ -111,8 +111,10 @@ def test_grouped_queries_are_key_heads_used_more_than_once():
 def test_cross_attention_looks_at_the_other_sequence_only():
     attention = Attention(WIDTH, HEADS)
     x, context = torch.randn(3, 4, WIDTH), torch.randn(3, 6, WIDTH)
-    keep = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]]).bool()
-    y = attention(x, Mask(Full(), keep), attention.freeze(context))
+    attention_mask = torch.tensor(
+        [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]]
+    ).bool()
+    y = attention(x, Mask(Full(), attention_mask), attention.freeze(context))
     to_q, to_k, to_v = attention.project.weight.chunk(3)
     q_bias, k_bias, v_bias = attention.project.bias.chunk(3)
 
@@ -120,7 +122,9 @@ def test_cross_attention_looks_at_the_other_sequence_only():
         return (tokens @ matrix.T + bias).unflatten(-1, (HEADS, -1)).transpose(1, 2)
 
     q, k, v = split(to_q, q_bias, x), split(to_k, k_bias, context), split(to_v, v_bias, context)
-    by_hand = kernels.loop(q, k, v, Mask(Full(), keep), None, 0.0).transpose(1, 2).flatten(-2)
+    by_hand = (
+        kernels.loop(q, k, v, Mask(Full(), attention_mask), None, 0.0).transpose(1, 2).flatten(-2)
+    )
     torch.testing.assert_close(y, attention.output(by_hand))
 
 
@@ -163,11 +167,13 @@ def test_gradients_are_exact(position, pattern, memory, scrambled):
     parameters = dict(attention.named_parameters())
     cache = HiddenMemory(memory)
     cache.states = torch.randn(2, memory, width, dtype=torch.float64)
-    keep = torch.tensor([[False, True, True, True, True], [True] * 5])[:, : memory + 3]
+    attention_mask = torch.tensor([[False, True, True, True, True], [True] * 5])[:, : memory + 3]
 
     def run(x, *values):
         named = dict(zip(parameters, values, strict=True))
-        return torch.func.functional_call(attention, named, (x, Mask(pattern, keep), cache))
+        return torch.func.functional_call(
+            attention, named, (x, Mask(pattern, attention_mask), cache)
+        )
 
     x = torch.randn(2, 3, width, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(run, (x, *parameters.values()))

@@ -173,11 +173,11 @@ def test_a_decoder_block_attends_to_itself_then_to_the_source_then_thinks(residu
 def test_gradients_are_exact(residual, feed_forward, scrambled):
     layer = scrambled(block(residual, feed_forward, width=4).double())
     parameters = dict(layer.named_parameters())
-    keep = torch.tensor([[False, True, True], [True, True, True]])
+    attention_mask = torch.tensor([[False, True, True], [True, True, True]])
 
     def run(x, *values):
         named = dict(zip(parameters, values, strict=True))
-        return torch.func.functional_call(layer, named, (x, Mask(Causal(), keep)))
+        return torch.func.functional_call(layer, named, (x, Mask(Causal(), attention_mask)))
 
     x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(run, (x, *parameters.values()))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearformer.core.embedding import Embedding, Neighbours, first_kept
+from clearformer.core.embedding import Embedding, Neighbours, first_real_token
 from clearformer.core.positions import Learned, Sinusoidal
 
 VOCABULARY, WIDTH, LENGTH = 13, 8, 10
@@ -75,8 +75,8 @@ def test_positions_continue_after_the_cache(tokens, start):
 def test_positions_count_from_the_first_real_token(tokens, start):
     embedding = Embedding(token_table(), LENGTH, position=Learned())
     padding = torch.tensor([0, 1, 3])
-    keep = torch.arange(start + 6) >= padding[:, None]
-    y = embedding(tokens, keep, start=start)
+    attention_mask = torch.arange(start + 6) >= padding[:, None]
+    y = embedding(tokens, attention_mask, start=start)
     for row, first in enumerate(padding.tolist()):
         for column in range(6):
             place = start + column - first
@@ -87,8 +87,8 @@ def test_positions_count_from_the_first_real_token(tokens, start):
 
 
 def test_the_first_kept_token_is_found_behind_any_padding():
-    keep = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]]).bool()
-    assert first_kept(keep).tolist() == [2, 0, 1, 0]
+    attention_mask = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]]).bool()
+    assert first_real_token(attention_mask).tolist() == [2, 0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_pair_is_a_token_and_the_one_before_it():
 def test_padding_is_nobodys_neighbour():
     embedding = Embedding(token_table(), LENGTH, neighbours=1009)
     alone = embedding(torch.tensor([[3, 4]]))
-    keep = torch.tensor([[False, True, True]])
+    attention_mask = torch.tensor([[False, True, True]])
     for filler in (0, 7):
-        padded = embedding(torch.tensor([[filler, 3, 4]]), keep)
+        padded = embedding(torch.tensor([[filler, 3, 4]]), attention_mask)
         assert torch.equal(padded[:, 1:], alone)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 from clearformer.core.generate import draw, generate, next_logits
 from clearformer.families import FAMILIES
 from clearformer.generate.decoder import Decoder

@@ -86,19 +86,19 @@ def test_masked_token_logits_go_through_a_layer_and_a_norm(hidden):
 def test_a_pool_sees_the_real_tokens_only(hidden, pool):
     function, expected = POOLS[pool]
     spans = [(0, 5), (0, 2), (3, 5)]  # none, right, left padding
-    keep = torch.tensor([[start <= t < end for t in range(5)] for start, end in spans])
+    attention_mask = torch.tensor([[start <= t < end for t in range(5)] for start, end in spans])
     by_hand = [expected(row[start:end]) for row, (start, end) in zip(hidden, spans, strict=True)]
-    torch.testing.assert_close(function(hidden, keep), torch.stack(by_hand))
+    torch.testing.assert_close(function(hidden, attention_mask), torch.stack(by_hand))
     torch.testing.assert_close(function(hidden, None), torch.stack([expected(h) for h in hidden]))
-    garbage = hidden.masked_fill(~keep[:, :, None], 1e6)
-    torch.testing.assert_close(function(garbage, keep), torch.stack(by_hand))
+    garbage = hidden.masked_fill(~attention_mask[:, :, None], 1e6)
+    torch.testing.assert_close(function(garbage, attention_mask), torch.stack(by_hand))
 
 
 @pytest.mark.parametrize("pool", ["mean", "max"])
 def test_a_pool_over_nothing_is_zero(hidden, pool):
     hidden.requires_grad_()
-    keep = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
-    pooled = POOLS[pool][0](hidden, keep)
+    attention_mask = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
+    pooled = POOLS[pool][0](hidden, attention_mask)
     pooled.sum().backward()
     assert not pooled[1].any()
     assert not hidden.grad[1].any()
@@ -107,15 +107,17 @@ def test_a_pool_over_nothing_is_zero(hidden, pool):
 
 def test_a_classifier_pools_drops_and_projects(hidden):
     head = heads.Classifier(heads.mean_pool, WIDTH, classes=4, dropout=0.4)
-    keep = torch.tensor([[True] * 5, [True, True, False, False, False], [False] * 4 + [True]])
+    attention_mask = torch.tensor(
+        [[True] * 5, [True, True, False, False, False], [False] * 4 + [True]]
+    )
     torch.manual_seed(1)
-    given = head.train()(hidden, keep)
+    given = head.train()(hidden, attention_mask)
     torch.manual_seed(1)
-    pooled = heads.mean_pool(hidden, keep)
+    pooled = heads.mean_pool(hidden, attention_mask)
     torch.testing.assert_close(given, head.project(F.dropout(pooled, 0.4)))
-    torch.testing.assert_close(head.eval()(hidden, keep), head.project(pooled))
+    torch.testing.assert_close(head.eval()(hidden, attention_mask), head.project(pooled))
     classes = torch.tensor([3, 0, IGNORE])
-    total, count = head.loss(hidden, classes, keep)
+    total, count = head.loss(hidden, classes, attention_mask)
     expected = F.cross_entropy(head.project(pooled)[:2], classes[:2], reduction="sum")
     torch.testing.assert_close(total[0], expected)
     assert count.item() == 2
@@ -123,23 +125,23 @@ def test_a_classifier_pools_drops_and_projects(hidden):
 
 def test_the_pooler_is_the_first_token_through_a_layer_and_a_tanh(hidden):
     pooler = heads.Pooler(WIDTH)
-    keep = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
+    attention_mask = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
     first = torch.stack((hidden[0, 0], hidden[1, 1], hidden[2, 0]))
-    torch.testing.assert_close(pooler(hidden, keep), torch.tanh(pooler.transform(first)))
+    torch.testing.assert_close(pooler(hidden, attention_mask), torch.tanh(pooler.transform(first)))
 
 
 def test_pretraining_has_two_objectives(hidden):
     masked = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
     head = heads.Pretraining(masked, heads.NextSentence(WIDTH))
-    keep = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
-    words, sentence = head(hidden, keep)
+    attention_mask = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
+    words, sentence = head(hidden, attention_mask)
     torch.testing.assert_close(words, masked(hidden))
-    torch.testing.assert_close(sentence, head.sentence(hidden, keep))
+    torch.testing.assert_close(sentence, head.sentence(hidden, attention_mask))
     assert sentence.shape == (3, 2)
     targets = torch.full((3, 5), IGNORE)
     targets[1, 2], targets[2, 4] = 7, 0
     follows = torch.tensor([0, 1, 1])
-    totals, counts = head.loss(hidden, (targets, follows), keep)
+    totals, counts = head.loss(hidden, (targets, follows), attention_mask)
     assert counts.tolist() == [2, 3]
     torch.testing.assert_close(totals[:1], heads.cross_entropy(words, targets)[0])
     torch.testing.assert_close(totals[1:], heads.cross_entropy(sentence, follows)[0])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearformer import config as c
-from clearformer.build import build, transformer
+from clearformer.builder import build, transformer
 from clearformer.core.attention import Attention
 from clearformer.core.block import FeedForward, GatedFeedForward
 from clearformer.core.embedding import Embedding

@@ -40,7 +40,7 @@ BIASES = {"none": None, "for all": (HEADS, -1, KEYS), "for each": (BATCH, HEADS,
 SHAPES = {"square": (KEYS, HEADS), "suffix": (2, HEADS), "grouped": (KEYS, 2), "one query": (1, 1)}
 
 
-def keep_of(padding):
+def attention_mask_of(padding):
     rows = PADDINGS[padding]
     return None if rows is None else torch.tensor(rows, dtype=torch.bool)
 
@@ -72,7 +72,7 @@ def output_and_gradients(kernel, tensors, mask, dropout=0.0):
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_kernels_agree_in_value_and_gradient(pattern, padding, bias, shape):
-    mask = Mask(PATTERNS[pattern], keep_of(padding))
+    mask = Mask(PATTERNS[pattern], attention_mask_of(padding))
     tensors = inputs(shape, bias)
     expected = output_and_gradients(kernels.loop, tensors, mask)
     for kernel in (kernels.explicit, kernels.fused, fast):
@@ -84,7 +84,7 @@ def test_kernels_agree_in_value_and_gradient(pattern, padding, bias, shape):
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("pattern", ["full", "causal", "graph with a blind node"])
 def test_kernels_drop_the_same_weights_for_the_same_seed(pattern, padding, bias, shape):
-    mask = Mask(PATTERNS[pattern], keep_of(padding))
+    mask = Mask(PATTERNS[pattern], attention_mask_of(padding))
     tensors = inputs(shape, bias)
     expected = output_and_gradients(kernels.loop, tensors, mask, dropout=0.4)
     for kernel in (kernels.explicit, kernels.fused, fast):
@@ -126,7 +126,7 @@ def test_a_single_query_is_the_last_and_sees_the_whole_past(kernel):
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_query_that_sees_nothing_yields_exactly_zero(kernel, shape, bias, dropout, dtype):
-    mask = Mask(PATTERNS["graph with a blind node"], keep_of("whole row"))
+    mask = Mask(PATTERNS["graph with a blind node"], attention_mask_of("whole row"))
     tensors = inputs(shape, bias, dtype)
     y, *gradients = output_and_gradients(KERNELS[kernel], tensors, mask, dropout)
     blind = ~mask.table(*tensors[:2]).expand(BATCH, HEADS, -1, KEYS).any(dim=-1)
@@ -142,7 +142,7 @@ def test_a_query_that_sees_nothing_yields_exactly_zero(kernel, shape, bias, drop
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_nan_arises_on_the_way_either(kernel):
     """Whoever hunts a NaN with torch's anomaly detection is not led here."""
-    mask = Mask(Causal(), keep_of("whole row"))
+    mask = Mask(Causal(), attention_mask_of("whole row"))
     with torch.autograd.set_detect_anomaly(True):
         output_and_gradients(KERNELS[kernel], inputs("square", "for each"), mask)
 
@@ -166,7 +166,7 @@ def test_dropout_falls_on_the_weights(kernel, padded):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_half_precision_is_near(kernel):
     tensors = inputs("grouped", "for each", torch.float32)
-    mask = Mask(Causal(), keep_of("left"))
+    mask = Mask(Causal(), attention_mask_of("left"))
     exact = KERNELS[kernel](*tensors[:3], mask, tensors[3], 0.0)
     halves = [tensor.bfloat16() for tensor in tensors]
     rounded = KERNELS[kernel](*halves[:3], mask, halves[3], 0.0)
@@ -176,42 +176,42 @@ def test_half_precision_is_near(kernel):
 
 def test_weights_of_a_row_sum_to_one_or_to_nothing():
     q, k, _ = inputs("square", "none")
-    mask = Mask(PATTERNS["graph with a blind node"], keep_of("whole row"))
+    mask = Mask(PATTERNS["graph with a blind node"], attention_mask_of("whole row"))
     sums = kernels.weights(q, k, mask, None).sum(dim=-1)
     sees = mask.table(q, k).any(dim=-1).expand_as(sums)
     torch.testing.assert_close(sums, sees.to(sums.dtype))
 
 
 @pytest.mark.parametrize(
-    ("keep", "message"),
+    ("attention_mask", "message"),
     [
         (
             torch.ones(BATCH, KEYS),
-            "keep has dtype torch.float32, but it must be torch.bool (True = may look): "
-            "use keep=(tokens != padding)",
+            "attention_mask has dtype torch.float32, but it must be torch.bool "
+            "(True = a real token): use attention_mask=(tokens != padding)",
         ),
         (
             torch.ones(KEYS, dtype=torch.bool),
-            "keep: the shape is (5,), but it must be (batch, keys): "
+            "attention_mask: the shape is (5,), but it must be (batch, keys): "
             "give each sequence a row, and each key a place",
         ),
         (
             torch.ones(BATCH, KEYS - 1, dtype=torch.bool),
-            "keep has shape (2, 4), but there are 2 sequences of 5 keys: it must be (2, 5), "
-            "places of the past included",
+            "attention_mask has shape (2, 4), but there are 2 sequences of 5 keys: "
+            "it must be (2, 5), cached tokens included",
         ),
         (
             torch.ones(BATCH + 1, KEYS, dtype=torch.bool),
-            "keep has shape (3, 5), but there are 2 sequences of 5 keys: it must be (2, 5), "
-            "places of the past included",
+            "attention_mask has shape (3, 5), but there are 2 sequences of 5 keys: "
+            "it must be (2, 5), cached tokens included",
         ),
     ],
 )
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_keep_that_does_not_fit_is_refused(kernel, keep, message):
+def test_a_keep_that_does_not_fit_is_refused(kernel, attention_mask, message):
     q, k, v = inputs("square", "none")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        KERNELS[kernel](q, k, v, Mask(Causal(), keep), None, 0.0)
+        KERNELS[kernel](q, k, v, Mask(Causal(), attention_mask), None, 0.0)
 
 
 def test_heads_look_as_they_are_told_in_every_kernel():
@@ -229,13 +229,15 @@ def test_heads_look_as_they_are_told_in_every_kernel():
 @pytest.mark.parametrize("padded", [False, True])
 def test_sequences_look_as_they_are_told_in_every_kernel(padded):
     q, k, v = torch.randn(3, 2, 4, 9, 8)
-    keep = torch.arange(9) >= torch.tensor([[0], [3]]) if padded else None
+    attention_mask = torch.arange(9) >= torch.tensor([[0], [3]]) if padded else None
     several = (Graph(((0, 1), (1, 0), (4, 2)), 5), Causal())
     for kernel in KERNELS.values():
-        whole = kernel(q, k, v, Mask(Each(several), keep), None, 0.0)
+        whole = kernel(q, k, v, Mask(Each(several), attention_mask), None, 0.0)
         for row in range(2):
             own = [x[row : row + 1] for x in (q, k, v)]
-            mask = Mask(several[row], None if keep is None else keep[row : row + 1])
+            mask = Mask(
+                several[row], None if attention_mask is None else attention_mask[row : row + 1]
+            )
             torch.testing.assert_close(
                 whole[row : row + 1], kernels.explicit(*own, mask, None, 0.0)
             )

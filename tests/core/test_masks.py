@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.core.masks import Mask, first_kept, last_kept
+from clearformer.core.masks import Mask, first_real_token, last_real_token
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
 
 BATCH, KEYS = 2, 5
@@ -24,7 +24,7 @@ PADDINGS = {
 }
 
 
-def keep_of(padding):
+def attention_mask_of(padding):
     rows = PADDINGS[padding]
     return None if rows is None else torch.tensor(rows, dtype=torch.bool)
 
@@ -33,15 +33,21 @@ def keep_of(padding):
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("queries", [1, 3, KEYS])
 def test_mask_is_pattern_and_padding(pattern, padding, queries):
-    keep = keep_of(padding)
-    mask = Mask(PATTERNS[pattern], keep)
+    attention_mask = attention_mask_of(padding)
+    mask = Mask(PATTERNS[pattern], attention_mask)
     q, k = torch.zeros(BATCH, 1, queries, 1), torch.zeros(BATCH, 1, KEYS, 1)
 
     def seen(row, query, key):
         """A pair of places, counted from the first real token of the row."""
-        first = 0 if keep is None or not keep[row].any() else keep[row].tolist().index(True)
+        first = (
+            0
+            if attention_mask is None or not attention_mask[row].any()
+            else attention_mask[row].tolist().index(True)
+        )
         places = torch.tensor([query - first]), torch.tensor([key - first])
-        return bool(PATTERNS[pattern].allows(*places)) and (keep is None or bool(keep[row, key]))
+        return bool(PATTERNS[pattern].allows(*places)) and (
+            attention_mask is None or bool(attention_mask[row, key])
+        )
 
     expected = [
         [[seen(b, i, j) for j in range(KEYS)] for i in range(KEYS - queries, KEYS)]
@@ -55,12 +61,15 @@ def test_mask_is_pattern_and_padding(pattern, padding, queries):
 
 
 def test_the_first_real_token_is_found():
-    assert first_kept(torch.tensor([[0, 0, 1], [1, 0, 1]], dtype=torch.bool)).tolist() == [2, 0]
+    assert first_real_token(torch.tensor([[0, 0, 1], [1, 0, 1]], dtype=torch.bool)).tolist() == [
+        2,
+        0,
+    ]
 
 
 def test_the_last_kept_token_is_found_before_any_padding():
-    keep = torch.tensor([[1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]], dtype=torch.bool)
-    assert last_kept(keep).tolist() == [1, 1, 2, 2]
+    attention_mask = torch.tensor([[1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]], dtype=torch.bool)
+    assert last_real_token(attention_mask).tolist() == [1, 1, 2, 2]
 
 
 def test_more_queries_than_keys_see_every_key():

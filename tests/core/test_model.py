@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 from clearformer.core.block import direct, recompute
 from clearformer.core.cache import HiddenMemory
 from clearformer.core.heads import IGNORE
@@ -31,12 +31,12 @@ PATTERNS = {
 LENGTH = 9
 
 
-def continued(model, tokens, history, chunks, keep=None):
+def continued(model, tokens, history, chunks, attention_mask=None):
     """Logits of `tokens` given piece by piece, each piece knowing the ones before by `history`."""
     pieces, end = [], 0
     for piece in tokens.split(chunks, dim=1):
         end += piece.shape[1]
-        seen = None if keep is None else keep[:, :end]
+        seen = None if attention_mask is None else attention_mask[:, :end]
         pieces.append(model(piece, seen, caches=history))
         for cache in history:
             cache.advance()
@@ -75,9 +75,9 @@ def test_a_left_padded_batch_with_a_cache_is_each_sequence_alone(
     tokens = torch.randint(config.vocabulary, (3, LENGTH))
     for row, sequence in enumerate(alone):
         tokens[row, -lengths[row] :] = sequence
-    keep = torch.arange(LENGTH) >= LENGTH - torch.tensor(lengths)[:, None]
+    attention_mask = torch.arange(LENGTH) >= LENGTH - torch.tensor(lengths)[:, None]
     history = caches(config)
-    together = continued(model, tokens, history, [4, 1, 1, 2, 1], keep)
+    together = continued(model, tokens, history, [4, 1, 1, 2, 1], attention_mask)
     for row, sequence in enumerate(alone):
         assert_near(together[row, -lengths[row] :], model(sequence)[0])
 
@@ -88,8 +88,8 @@ def test_cached_decoding_with_a_source_is_teacher_forcing(chunks, small, scrambl
     config = small("original", decoder_layers=3)
     model = scrambled(build(config))
     source, target = torch.randint(config.vocabulary, (2, 2, 7))
-    source_keep = torch.arange(7) < torch.tensor([[7], [4]])
-    encoded = model.encode(source, source_keep)
+    source_attention_mask = torch.arange(7) < torch.tensor([[7], [4]])
+    encoded = model.encode(source, source_attention_mask)
     history = caches(config)
     assert len(history) == 3
     pieces = []
@@ -97,7 +97,7 @@ def test_cached_decoding_with_a_source_is_teacher_forcing(chunks, small, scrambl
         pieces.append(model.head(model.hidden(piece, encoded, caches=history)))
         for cache in history:
             cache.advance()
-    assert_near(torch.cat(pieces, dim=1), model(source, target, source_keep))
+    assert_near(torch.cat(pieces, dim=1), model(source, target, source_attention_mask))
 
 
 @pytest.mark.parametrize("chunks", [[4, 4, 4], [5, 1, 6], [1] * 12], ids=str)
@@ -115,7 +115,7 @@ def test_segments_with_enough_memory_are_the_whole(position, chunks, small, scra
 @torch.no_grad()
 def test_a_short_memory_reaches_one_memory_further_back_a_layer(small, scrambled):
     """With a memory of 2 and segments of 2, two layers see 2 * 2 places before the segment."""
-    config = small("xl", past=c.HiddenMemory(length=2), layers=2)
+    config = small("xl", cache=c.HiddenMemory(length=2), layers=2)
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (1, 12))
 
@@ -170,10 +170,10 @@ def place(values, lengths, side, filling):
     width = values.shape[1]
     columns = torch.arange(width)
     sizes = torch.tensor(lengths)[:, None]
-    keep = columns < sizes if side == "right" else columns >= width - sizes
+    attention_mask = columns < sizes if side == "right" else columns >= width - sizes
     placed = filling.clone()
-    placed[keep] = torch.cat([row[:n] for row, n in zip(values, lengths, strict=True)])
-    return placed, keep
+    placed[attention_mask] = torch.cat([row[:n] for row, n in zip(values, lengths, strict=True)])
+    return placed, attention_mask
 
 
 def padded(batch, lengths, side, vocabulary):
@@ -190,13 +190,13 @@ def padded(batch, lengths, side, vocabulary):
         return place(targets, lengths, side, torch.full_like(targets, IGNORE))[0]
 
     if isinstance(batch, PairBatch):
-        source, source_keep = fill(batch.source, vocabulary)
-        target, target_keep = fill(batch.target, vocabulary)
+        source, source_attention_mask = fill(batch.source, vocabulary)
+        target, target_attention_mask = fill(batch.target, vocabulary)
         targets = without_targets(batch.targets)
-        return PairBatch(source, target, targets, source_keep, target_keep)
-    tokens, keep = fill(batch.tokens, vocabulary)
+        return PairBatch(source, target, targets, source_attention_mask, target_attention_mask)
+    tokens, attention_mask = fill(batch.tokens, vocabulary)
     segments = None if batch.segments is None else fill(batch.segments, 2)[0]
-    return Batch(tokens, without_targets(batch.targets), keep, segments)
+    return Batch(tokens, without_targets(batch.targets), attention_mask, segments)
 
 
 POOLED = {
@@ -244,18 +244,18 @@ def test_the_head_of_a_cached_step_sees_the_padding_of_its_own_tokens(small, scr
     config = small("generator", head=c.Classifier(classes=3, pool="mean"))
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, 6))
-    keep = torch.tensor([[0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]).bool()
+    attention_mask = torch.tensor([[0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]).bool()
     history = caches(config)
     with torch.no_grad():
         continued_hidden = []
         for piece, end in zip(tokens.split(3, dim=1), (3, 6), strict=True):
             length = history[0].length
-            continued_hidden.append(model.hidden(piece, keep[:, :end], caches=history))
-            pooled = model.head(continued_hidden[-1], keep[:, length:end])
-            assert_near(model(piece, keep[:, :end], caches=history), pooled)
+            continued_hidden.append(model.hidden(piece, attention_mask[:, :end], caches=history))
+            pooled = model.head(continued_hidden[-1], attention_mask[:, length:end])
+            assert_near(model(piece, attention_mask[:, :end], caches=history), pooled)
             for cache in history:
                 cache.advance()
-        assert_near(torch.cat(continued_hidden, dim=1), model.hidden(tokens, keep))
+        assert_near(torch.cat(continued_hidden, dim=1), model.hidden(tokens, attention_mask))
 
 
 # --- a set, not a sequence -----------------------------------------------------------------

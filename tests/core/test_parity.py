@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.core.attention import Attention
 from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm, relu
 from clearformer.core.cache import NO_CACHE
@@ -14,7 +14,7 @@ from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full
 
 WIDTH, HEADS, HIDDEN = 16, 4, 24
-KEEP = torch.arange(7) < torch.tensor([[7], [4]])  # the second sequence is padded
+ATTENTION_MASK = torch.arange(7) < torch.tensor([[7], [4]])  # the second sequence is padded
 
 
 def assert_near(given, expected):
@@ -61,11 +61,11 @@ def test_torch_multihead_attention(pattern, scrambled):
         x,
         x,
         x,
-        key_padding_mask=~KEEP,
+        key_padding_mask=~ATTENTION_MASK,
         attn_mask=~pattern.table(7, 7),
         need_weights=False,
     )
-    assert_near(ours(x, Mask(pattern, KEEP)), expected)
+    assert_near(ours(x, Mask(pattern, ATTENTION_MASK)), expected)
 
 
 def test_torch_multihead_attention_across_sequences(scrambled):
@@ -73,8 +73,8 @@ def test_torch_multihead_attention_across_sequences(scrambled):
     ours = Attention(WIDTH, HEADS)
     ours.load_state_dict(renamed(theirs.state_dict(), ATTENTION))
     x, context = torch.randn(2, 3, WIDTH), torch.randn(2, 7, WIDTH)
-    expected, _ = theirs(x, context, context, key_padding_mask=~KEEP, need_weights=False)
-    assert_near(ours(x, Mask(Full(), KEEP), ours.freeze(context)), expected)
+    expected, _ = theirs(x, context, context, key_padding_mask=~ATTENTION_MASK, need_weights=False)
+    assert_near(ours(x, Mask(Full(), ATTENTION_MASK), ours.freeze(context)), expected)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -103,9 +103,12 @@ def test_torch_encoder_layer(residual, activation, theirs_activation, training, 
     )
     ours.load_state_dict(renamed(theirs.state_dict(), names))
     x = torch.randn(2, 7, WIDTH)
-    given, expected = ours(x, Mask(Full(), KEEP)), theirs(x, src_key_padding_mask=~KEEP)
+    given, expected = (
+        ours(x, Mask(Full(), ATTENTION_MASK)),
+        theirs(x, src_key_padding_mask=~ATTENTION_MASK),
+    )
     # torch's fast path (in evaluation) leaves zeros where the padding is.
-    assert_near(given[KEEP], expected[KEEP])
+    assert_near(given[ATTENTION_MASK], expected[ATTENTION_MASK])
 
 
 @pytest.mark.parametrize("residual", [post_norm, pre_norm])
@@ -136,9 +139,11 @@ def test_torch_decoder_layer(residual, scrambled):
     )
     ours.load_state_dict(renamed(theirs.state_dict(), names))
     x, context = torch.randn(2, 5, WIDTH), torch.randn(2, 7, WIDTH)
-    expected = theirs(x, context, tgt_mask=~Causal().table(5, 5), memory_key_padding_mask=~KEEP)
+    expected = theirs(
+        x, context, tgt_mask=~Causal().table(5, 5), memory_key_padding_mask=~ATTENTION_MASK
+    )
     source = ours.cross_attention.freeze(context)
-    assert_near(ours(x, Mask(Causal()), NO_CACHE, Mask(Full(), KEEP), source), expected)
+    assert_near(ours(x, Mask(Causal()), NO_CACHE, Mask(Full(), ATTENTION_MASK), source), expected)
 
 
 # --- transformers --------------------------------------------------------------------------
@@ -194,10 +199,10 @@ def test_transformers_gpt2(transformers, small, scrambled):
     with torch.no_grad():
         assert_near(ours(tokens), theirs(tokens).logits)
         # Left padding: their positions have to be told, ours follow from the padding.
-        keep = KEEP.flip(1)
-        places = (keep.cumsum(dim=1) - 1).clamp(min=0)
-        expected = theirs(tokens, attention_mask=keep.long(), position_ids=places).logits
-        assert_near(ours(tokens, keep)[keep], expected[keep])
+        attention_mask = ATTENTION_MASK.flip(1)
+        places = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+        expected = theirs(tokens, attention_mask=attention_mask.long(), position_ids=places).logits
+        assert_near(ours(tokens, attention_mask)[attention_mask], expected[attention_mask])
 
 
 def test_transformers_bert(transformers, small, scrambled):
@@ -244,9 +249,9 @@ def test_transformers_bert(transformers, small, scrambled):
     tokens = torch.randint(config.vocabulary, (2, 7))
     segments = torch.randint(2, (2, 7))
     with torch.no_grad():
-        words, sentence = ours(tokens, KEEP, segments)
-        expected = theirs(tokens, attention_mask=KEEP.long(), token_type_ids=segments)
-    assert_near(words[KEEP], expected.prediction_logits[KEEP])
+        words, sentence = ours(tokens, ATTENTION_MASK, segments)
+        expected = theirs(tokens, attention_mask=ATTENTION_MASK.long(), token_type_ids=segments)
+    assert_near(words[ATTENTION_MASK], expected.prediction_logits[ATTENTION_MASK])
     assert_near(sentence, expected.seq_relationship_logits)
 
 
@@ -294,5 +299,8 @@ def test_transformers_llama(transformers, key_heads, small, scrambled):
     tokens = torch.randint(config.vocabulary, (2, 7))
     with torch.no_grad():
         assert_near(ours(tokens), theirs(tokens).logits)
-        padded = ours(tokens, KEEP), theirs(tokens, attention_mask=KEEP.long()).logits
-        assert_near(padded[0][KEEP], padded[1][KEEP])
+        padded = (
+            ours(tokens, ATTENTION_MASK),
+            theirs(tokens, attention_mask=ATTENTION_MASK.long()).logits,
+        )
+        assert_near(padded[0][ATTENTION_MASK], padded[1][ATTENTION_MASK])

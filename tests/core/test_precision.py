@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from clearformer import config as c
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 from clearformer.core import kernels
 from clearformer.core.attention import Attention
 from clearformer.core.masks import Mask

@@ -103,11 +103,11 @@ def test_kernels_are_one_function(seed):
     q = torch.randn(batch, queries, heads, width, dtype=torch.float64).transpose(1, 2)
     k, v = torch.randn(2, width, keys, groups, batch, dtype=torch.float64).permute(0, 4, 3, 2, 1)
     leaves = [x.requires_grad_() for x in (q, k, v)]
-    keep = chance.choice([None, torch.rand(batch, keys) < 0.6])
+    attention_mask = chance.choice([None, torch.rand(batch, keys) < 0.6])
     bias = a_bias(chance, batch, heads, queries, keys)
     if bias is not None and bias.requires_grad:
         leaves.append(bias)
-    mask = Mask(a_pattern(chance, batch), keep)
+    mask = Mask(a_pattern(chance, batch), attention_mask)
     expected = None
     for kernel in KERNELS.values():
         y = kernel(q, k, v, mask, bias, 0.0)

@@ -123,7 +123,7 @@ def test_kernels_refuse_queries_that_have_no_place_among_the_keys(kernel, keys):
 @pytest.mark.parametrize("shape", [(1, 5), (2, 1), (5, 2), (2, 3)])
 def test_kernels_refuse_padding_of_another_size(kernel, shape):
     mask = Mask(Causal(), torch.ones(shape, dtype=torch.bool))
-    message = f"keep has shape {shape}, but there are 2 sequences of 5 keys"
+    message = f"attention_mask has shape {shape}, but there are 2 sequences of 5 keys"
     refused(message, lambda: kernel(*tensors(), mask, None, 0.0))
 
 
@@ -245,12 +245,22 @@ def test_relative_positions_refuse_other_heads(shape):
         ({"tokens": torch.zeros(2, 0, dtype=torch.long)}, "tokens have shape (2, 0), but"),
         ({"tokens": torch.full((2, 3), 9)}, "token id 9 is outside the vocabulary of 5 (0 to 4)"),
         ({"tokens": torch.full((2, 3), -1)}, "token id -1 is outside the vocabulary of 5 (0 to 4)"),
-        ({"keep": torch.ones(2, 3)}, "keep has dtype torch.float32, but it must be torch.bool"),
-        ({"keep": torch.ones(3, dtype=torch.bool)}, "keep has shape (3,), but there are 2"),
-        ({"keep": torch.ones(1, 3, dtype=torch.bool)}, "keep has shape (1, 3), but there are 2"),
         (
-            {"keep": torch.ones(2, 3, dtype=torch.bool), "start": 2},
-            "keep has shape (2, 3), but there are 2 sequences of 5 keys: it must be (2, 5)",
+            {"attention_mask": torch.ones(2, 3)},
+            "attention_mask has dtype torch.float32, but it must be torch.bool",
+        ),
+        (
+            {"attention_mask": torch.ones(3, dtype=torch.bool)},
+            "attention_mask has shape (3,), but there are 2",
+        ),
+        (
+            {"attention_mask": torch.ones(1, 3, dtype=torch.bool)},
+            "attention_mask has shape (1, 3), but there are 2",
+        ),
+        (
+            {"attention_mask": torch.ones(2, 3, dtype=torch.bool), "start": 2},
+            "attention_mask has shape (2, 3), but there are 2 sequences of 5 keys: it must be "
+            "(2, 5)",
         ),
         ({"segments": torch.zeros(3, dtype=torch.long)}, "segments: the shape is (3,), but"),
         ({"segments": torch.zeros(2, 3)}, "segments: the dtype is torch.float32"),
@@ -286,7 +296,7 @@ def test_neighbours_are_the_same_in_32_and_in_64_bits():
 )
 def test_pools_refuse_what_does_not_fit(pool):
     hidden = torch.randn(2, 3, 4)
-    keep = torch.ones(2, 3, dtype=torch.bool)
+    attention_mask = torch.ones(2, 3, dtype=torch.bool)
     refused(
         "hidden: the shape is (3, 4), but it must be (batch, tokens, width): pass hidden[None]",
         lambda: pool(hidden[0], None),
@@ -295,10 +305,13 @@ def test_pools_refuse_what_does_not_fit(pool):
         "hidden has shape (2, 0, 4), but a sequence of no tokens", lambda: pool(hidden[:, :0], None)
     )
     refused(
-        "keep has dtype torch.int64, but it must be torch.bool", lambda: pool(hidden, keep.long())
+        "attention_mask has dtype torch.int64, but it must be torch.bool",
+        lambda: pool(hidden, attention_mask.long()),
     )
-    for wrong in (keep[:1], keep[:, :1], keep.T):
-        message = f"keep has shape {tuple(wrong.shape)}, but there are 2 sequences of 3 keys"
+    for wrong in (attention_mask[:1], attention_mask[:, :1], attention_mask.T):
+        message = (
+            f"attention_mask has shape {tuple(wrong.shape)}, but there are 2 sequences of 3 keys"
+        )
         refused(message, lambda wrong=wrong: pool(hidden, wrong))
 
 
@@ -417,22 +430,22 @@ def test_nothing_is_written_over_an_argument():
     q, k, v = tensors(queries=5)
     bias = torch.randn(2, HEADS, 5, 5)
     bias[0, :, 2] = -math.inf
-    keep = torch.tensor([[True] * 5, [False] * 2 + [True] * 3])
+    attention_mask = torch.tensor([[True] * 5, [False] * 2 + [True] * 3])
     hidden, x = torch.randn(2, 5, WIDTH), torch.randn(2, 5, WIDTH)
     targets = torch.tensor([[0, 1, -100, 2, 3]] * 2)
-    given = [q, k, v, bias, keep, hidden, x, targets]
+    given = [q, k, v, bias, attention_mask, hidden, x, targets]
     before = [each.clone() for each in given]
     layer = attention(position=Rotary())
     for pattern in (Full(), Causal(), Causal() & Local(2)):
         for kernel in KERNELS:
             for leaf in (bias, bias.clone().requires_grad_()):
-                kernel(q.requires_grad_(), k, v, Mask(pattern, keep), leaf, 0.2)
+                kernel(q.requires_grad_(), k, v, Mask(pattern, attention_mask), leaf, 0.2)
     Block(layer, FeedForward(WIDTH, 12), (nn.LayerNorm(8), nn.LayerNorm(8)))(
-        x, Mask(Causal(), keep)
+        x, Mask(Causal(), attention_mask)
     )
     GatedFeedForward(WIDTH, 12, torch.relu)(x)
     for pool in (heads.mean_pool, heads.max_pool, heads.first_pool):
-        pool(hidden, keep)
+        pool(hidden, attention_mask)
     heads.NextToken(nn.Linear(WIDTH, 5), cap=3.0).loss(hidden, targets)
     heads.MaskedToken(WIDTH, torch.relu, nn.Identity(), nn.Linear(WIDTH, 5)).loss(hidden, targets)
     for one, other in zip(given, before, strict=True):

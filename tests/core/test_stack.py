@@ -82,11 +82,11 @@ def test_patterns_and_runs_take_turns(scrambled):
     blocks = [block() for _ in range(5)]
     stack = scrambled(Stack(blocks, patterns, nn.LayerNorm(WIDTH), (noted("a"), noted("b"))))
     x = torch.randn(2, LENGTH, WIDTH)
-    keep = torch.arange(LENGTH) < torch.tensor([[LENGTH], [5]])
+    attention_mask = torch.arange(LENGTH) < torch.tensor([[LENGTH], [5]])
     expected = x
     for layer, pattern in enumerate((Causal(), Local(2), Full(), Causal(), Local(2))):
-        expected = blocks[layer](expected, Mask(pattern, keep))
-    torch.testing.assert_close(stack(x, keep), stack.norm(expected))
+        expected = blocks[layer](expected, Mask(pattern, attention_mask))
+    torch.testing.assert_close(stack(x, attention_mask), stack.norm(expected))
     assert ran == ["a", "b", "a", "b", "a"]
 
 
@@ -102,14 +102,16 @@ def test_a_decoder_stack_gives_each_layer_its_own_source(scrambled):
     ]
     stack = scrambled(DecoderStack(blocks, (Causal(),), nn.LayerNorm(WIDTH)))
     x, context = torch.randn(2, 4, WIDTH), torch.randn(2, 6, WIDTH)
-    source_keep = torch.arange(6) < torch.tensor([[6], [3]])
-    keep = torch.arange(4) < torch.tensor([[2], [4]])
+    source_attention_mask = torch.arange(6) < torch.tensor([[6], [3]])
+    attention_mask = torch.arange(4) < torch.tensor([[2], [4]])
     sources = [layer.cross_attention.freeze(context) for layer in blocks]
     expected = x
     for layer, source in zip(blocks, sources, strict=True):
-        masks = Mask(Causal(), keep), Mask(Full(), source_keep)
+        masks = Mask(Causal(), attention_mask), Mask(Full(), source_attention_mask)
         expected = layer(expected, masks[0], NO_CACHE, masks[1], source)
-    torch.testing.assert_close(stack(x, sources, source_keep, keep), stack.norm(expected))
+    torch.testing.assert_close(
+        stack(x, sources, source_attention_mask, attention_mask), stack.norm(expected)
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -185,7 +187,7 @@ def test_recomputing_really_runs_the_block_twice(recurrent):
 
 def test_a_batch_brings_a_structure_of_its_own(small, scrambled):
     """A layer's pattern and the batch's graphs: an output sees what both allow."""
-    from clearformer.build import build
+    from clearformer.builder import build
     from clearformer.core.patterns import Each
 
     config = small("classifier", layers=1)

@@ -113,7 +113,8 @@ def test_one_flipped_byte_is_noticed(tmp_path, place):
     altered[place] ^= 1
     with serve(lambda handler, start: reply(handler, start, bytes(altered))) as (url, _):
         sentence = (
-            f"{url} is not the file it was: what came has another size or hash and was deleted; "
+            f"{url} is not the expected file: the download has another size or hash and was "
+            f"deleted; "
             f"fetch the right one elsewhere and put it into {tmp_path} as file.bin"
         )
         with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -175,7 +176,7 @@ def test_a_file_that_is_there_must_be_the_right_one(tmp_path):
         path.write_bytes(wrong)
         sentence = (
             f"{path}: it is damaged or another file ({len(wrong):,} bytes, where 100,000 with a "
-            f"known hash are wanted): delete it, and take it again from https://example.org/file"
+            f"known hash are wanted): delete it, and download it again from https://example.org/file"
         )
         with pytest.raises(ValueError, match=re.escape(sentence)):
             fetch(wanted, tmp_path)

@@ -102,13 +102,13 @@ def test_every_stretch_once_per_epoch_between_marks(tokenizer, layout):
         assert batch.tokens.shape[1] <= 24
         tokens = original(batch)
         assert (tokens[:, 0] == opening).all()
-        assert (tokens[~batch.keep] == tokenizer.padding).all()
-        lengths = batch.keep.sum(1)
+        assert (tokens[~batch.attention_mask] == tokenizer.padding).all()
+        lengths = batch.attention_mask.sum(1)
         assert (np.take_along_axis(tokens, lengths[:, None] - 1, 1) == closing).all()
         assert ((tokens == closing).sum(1) == layout.marks - 1).all()
         # The second segment is the second part with its mark, and padding counts as the first.
         before = np.cumsum(tokens == closing, axis=1) - (tokens == closing)
-        assert np.array_equal(batch.segments == 1, (before == 1) & batch.keep)
+        assert np.array_equal(batch.segments == 1, (before == 1) & batch.attention_mask)
     source = batches.source
     assert sorted(seen) == np.flatnonzero(source.lengths > 1).tolist()
 
@@ -119,9 +119,11 @@ def test_alone_is_the_stretch_itself(tokenizer):
     batch = batches.batch(3)
     assert batch.labels is None
     assert not batch.segments.any()
-    for i, row, keep in zip(batch.ids, original(batch), batch.keep, strict=True):
+    for i, row, attention_mask in zip(
+        batch.ids, original(batch), batch.attention_mask, strict=True
+    ):
         whole = source.flat[source.sentences[source.first[i]] : source.sentences[source.stop[i]]]
-        assert np.array_equal(row[keep][1:-1], whole)
+        assert np.array_equal(row[attention_mask][1:-1], whole)
 
 
 def parts(row, tokenizer):

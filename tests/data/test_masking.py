@@ -21,24 +21,24 @@ def rows(tokenizer):
     chance = np.random.Generator(np.random.PCG64(0))
     ordinary = np.arange(5, tokenizer.size)
     tokens = np.full((400, 100), tokenizer.padding, dtype=np.int64)
-    keep = np.zeros(tokens.shape, dtype=np.bool_)
+    attention_mask = np.zeros(tokens.shape, dtype=np.bool_)
     for row in range(len(tokens)):
         length = int(chance.integers(40, 101))
         tokens[row, :length] = chance.choice(ordinary, length)
         tokens[row, 0], tokens[row, length - 1] = tokenizer.prefix_ids[0], tokenizer.suffix_ids[0]
         tokens[row, 7] = tokenizer.mask
-        keep[row, :length] = True
-    return tokens, keep
+        attention_mask[row, :length] = True
+    return tokens, attention_mask
 
 
 @pytest.mark.parametrize("unit", [single_tokens, whole_words])
 def test_the_published_rates(tokenizer, rows, unit):
-    tokens, keep = rows
+    tokens, attention_mask = rows
     shown, targets = TokenMasker(tokenizer, MaskingPolicy(unit=unit)).corrupt(
-        tokens, keep, seed=3, step=5
+        tokens, attention_mask, seed=3, step=5
     )
     hidden = targets != IGNORE
-    candidates = keep & (tokens >= 5)
+    candidates = attention_mask & (tokens >= 5)
     assert not hidden[~candidates].any()
     wanted = np.round(0.15 * candidates.sum(1))
     if unit is single_tokens:
@@ -61,46 +61,51 @@ def test_the_published_rates(tokenizer, rows, unit):
 
 
 def test_every_place_is_hidden_about_equally_often(tokenizer, rows):
-    tokens, keep = (each[:1] for each in rows)
+    tokens, attention_mask = (each[:1] for each in rows)
     masker = TokenMasker(tokenizer, MaskingPolicy())
-    times = sum((masker.corrupt(tokens, keep, 0, step)[1] != IGNORE)[0] for step in range(2000))
-    candidates = (keep & (tokens >= 5))[0]
+    times = sum(
+        (masker.corrupt(tokens, attention_mask, 0, step)[1] != IGNORE)[0] for step in range(2000)
+    )
+    candidates = (attention_mask & (tokens >= 5))[0]
     share = round(0.15 * candidates.sum()) / candidates.sum()
     deviation = np.sqrt(2000 * share * (1 - share))
     assert np.abs(times[candidates] - 2000 * share).max() < 5 * deviation
 
 
 def test_chance_is_seed_and_step(tokenizer, rows):
-    tokens, keep = rows
+    tokens, attention_mask = rows
     masker = TokenMasker(tokenizer, MaskingPolicy())
     one, again = (
-        masker.corrupt(tokens, keep, 7, 9),
-        TokenMasker(tokenizer, MaskingPolicy()).corrupt(tokens, keep, 7, 9),
+        masker.corrupt(tokens, attention_mask, 7, 9),
+        TokenMasker(tokenizer, MaskingPolicy()).corrupt(tokens, attention_mask, 7, 9),
     )
     assert all(map(np.array_equal, one, again))
-    for other in (masker.corrupt(tokens, keep, 8, 9), masker.corrupt(tokens, keep, 7, 10)):
+    for other in (
+        masker.corrupt(tokens, attention_mask, 8, 9),
+        masker.corrupt(tokens, attention_mask, 7, 10),
+    ):
         assert ((one[1] != IGNORE) != (other[1] != IGNORE)).any(axis=1).all()
 
 
 def test_other_rates(tokenizer, rows):
-    tokens, keep = rows
-    shown, targets = TokenMasker(tokenizer, MaskingPolicy(share=0.4, mask=0.0, random=0.0)).corrupt(
-        tokens, keep, 0, 0
-    )
+    tokens, attention_mask = rows
+    shown, targets = TokenMasker(
+        tokenizer, MaskingPolicy(rate=0.4, mask_replace=0.0, random_replace=0.0)
+    ).corrupt(tokens, attention_mask, 0, 0)
     assert np.array_equal(shown, tokens)
-    candidates = keep & (tokens >= 5)
+    candidates = attention_mask & (tokens >= 5)
     assert (targets != IGNORE).sum() == np.round(0.4 * candidates.sum(1)).sum()
 
 
 def test_whole_words_are_hidden_whole(tokenizer):
     ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode(WORDS), tokenizer.suffix_ids))
     tokens = np.stack([ids.astype(np.int64)] * 200)
-    keep = np.ones(tokens.shape, dtype=np.bool_)
+    attention_mask = np.ones(tokens.shape, dtype=np.bool_)
     continues = tokenizer.is_continuation()[ids]
     assert continues.any()
     word = np.cumsum(~continues)
-    _, targets = TokenMasker(tokenizer, MaskingPolicy(unit=whole_words, share=0.3)).corrupt(
-        tokens, keep, 0, 0
+    _, targets = TokenMasker(tokenizer, MaskingPolicy(unit=whole_words, rate=0.3)).corrupt(
+        tokens, attention_mask, 0, 0
     )
     for row in targets != IGNORE:
         assert row.any()
@@ -122,11 +127,13 @@ def test_a_short_row_hides_one_unit_and_an_empty_one_none(tokenizer):
         (tokenizer.prefix_ids, tokenizer.encode("unbelievable"), tokenizer.suffix_ids)
     )
     tokens = np.stack([ids, np.full(len(ids), tokenizer.suffix_ids[0])]).astype(np.int64)
-    keep = np.ones(tokens.shape, dtype=np.bool_)
-    _, targets = TokenMasker(tokenizer, MaskingPolicy(unit=whole_words)).corrupt(tokens, keep, 0, 0)
+    attention_mask = np.ones(tokens.shape, dtype=np.bool_)
+    _, targets = TokenMasker(tokenizer, MaskingPolicy(unit=whole_words)).corrupt(
+        tokens, attention_mask, 0, 0
+    )
     assert (targets[0, 1:-1] != IGNORE).all()
     assert (targets[1] == IGNORE).all()
-    _, targets = TokenMasker(tokenizer, MaskingPolicy()).corrupt(tokens, keep, 0, 0)
+    _, targets = TokenMasker(tokenizer, MaskingPolicy()).corrupt(tokens, attention_mask, 0, 0)
     assert (targets[0] != IGNORE).sum() == 1
 
 

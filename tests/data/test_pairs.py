@@ -32,8 +32,8 @@ def test_both_sides_are_closed_and_the_target_is_opened():
     assert source.tolist() == [1, 2, END]
     assert target.tolist() == [START, 3, 0, 0]
     assert targets.tolist() == [3, END, -100, -100]
-    assert batch.source_keep.sum() == 5
-    assert batch.target_keep.tolist() == (batch.targets != -100).tolist()
+    assert batch.source_attention_mask.sum() == 5
+    assert batch.target_attention_mask.tolist() == (batch.targets != -100).tolist()
 
 
 def test_every_pair_once_in_every_epoch(many):
@@ -69,7 +69,7 @@ def test_batches_keep_to_their_tokens_and_pad_little(many):
         longest = max(batch.source.shape[1], batch.target.shape[1])
         shortest = min(many.lengths[batch.ids])
         assert longest - shortest <= 4 or step == 0
-        real += batch.source_keep.sum() + batch.target_keep.sum()
+        real += batch.source_attention_mask.sum() + batch.target_attention_mask.sum()
         padded += batch.source.size + batch.target.size
     assert real / padded > 0.65  # the two sides are unrelated here
     few = PairBatches(many, 7, None, seed=0)
@@ -109,9 +109,9 @@ def test_identity_is_the_ids_of_both_sides(many):
 
 
 def test_pad():
-    padded, keep = pad([[1, 2, 3], [4]], filling=9)
+    padded, attention_mask = pad([[1, 2, 3], [4]], filling=9)
     assert padded.tolist() == [[1, 2, 3], [4, 9, 9]]
-    assert keep.tolist() == [[True, True, True], [True, False, False]]
+    assert attention_mask.tolist() == [[True, True, True], [True, False, False]]
 
 
 def test_telling_tokens_are_those_of_one_side():

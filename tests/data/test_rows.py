@@ -60,14 +60,20 @@ def test_a_batch_is_its_rows_padded():
     for step in range(25):
         got = batches.batch(step)
         assert got.tokens.dtype == got.labels.dtype == np.int64
-        assert got.keep.dtype == np.bool_
+        assert got.attention_mask.dtype == np.bool_
         assert (
-            got.tokens.shape == got.keep.shape == (8, max(1, lengths[got.ids].clip(max=20).max()))
+            got.tokens.shape
+            == got.attention_mask.shape
+            == (8, max(1, lengths[got.ids].clip(max=20).max()))
         )
         assert np.array_equal(got.labels, got.ids % 3)
-        for row, keep, i in zip(got.tokens, got.keep, got.ids.tolist(), strict=True):
+        for row, attention_mask, i in zip(
+            got.tokens, got.attention_mask, got.ids.tolist(), strict=True
+        ):
             real = min(lengths[i], 20)
-            assert keep.tolist() == [True] * real + [False] * (len(row) - real)  # on the right
+            assert attention_mask.tolist() == [True] * real + [False] * (
+                len(row) - real
+            )  # on the right
             assert row.tolist() == [i + 100] * real + [0] * (len(row) - real)
 
 
@@ -89,7 +95,9 @@ def test_rows_of_similar_length_go_together_and_batches_come_in_any_order():
     lengths = LENGTHS.integers(1, 500, 5000)
     batches = RowBatches(rows_of(lengths), 16, seed=0, length=500)
     drawn = [batches.batch(step) for step in range(batches.steps_per_epoch)]
-    kept = sum(each.keep.sum() for each in drawn) / sum(each.keep.size for each in drawn)
+    kept = sum(each.attention_mask.sum() for each in drawn) / sum(
+        each.attention_mask.size for each in drawn
+    )
     assert kept > 0.95
     widths = [each.tokens.shape[1] for each in drawn[:60]]
     assert widths != sorted(widths)
@@ -125,14 +133,14 @@ def test_marks_at_both_ends_survive_every_cut():
             [1, 101, 101, 2, 3, 0],
             [1, 2, 3, 0, 0, 0],
         ]
-        assert got.keep.sum(axis=1).tolist() == [6, 5, 3]
+        assert got.attention_mask.sum(axis=1).tolist() == [6, 5, 3]
     assert RowBatches(rows, 2, seed=0, length=6).cut_rows == 1
 
 
 def test_a_batch_of_empty_rows():
     got = pad(rows_of([0, 0]), np.array([0, 1]), 5, "head")
     assert got.tokens.tolist() == [[0], [0]]
-    assert not got.keep.any()
+    assert not got.attention_mask.any()
 
 
 def test_evaluation_sees_every_row_once_by_length():
@@ -184,9 +192,7 @@ def test_labels_in_order():
 
 def test_labels_that_cannot_be():
     one = Table("reviews.csv", ("a", "b"), ("pos", "pos"))
-    sentence = (
-        "reviews.csv: there must be at least two labels to tell apart, but there is only 'pos'"
-    )
+    sentence = "reviews.csv: a classifier needs at least two labels, but there is only 'pos'"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         label_names(one)
     with pytest.raises(ValueError, match="but there is none"):

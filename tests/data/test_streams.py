@@ -195,7 +195,7 @@ def test_rows_of_segments_read_apart_and_nearly_everything():
 def test_segments_that_do_not_fit_the_data_are_refused():
     message = (
         "the text has 100 tokens, but 4 streams of segments of 25 need 101: give a longer text, "
-        "a shorter segment (--length) or a smaller --batch"
+        "a shorter segment (--length) or a smaller --batch-size"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         SegmentBatches(stream(100), 25, 4, seed=0)

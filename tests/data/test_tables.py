@@ -90,7 +90,7 @@ WRONG = [
         "text,label\nx,y,z\n",
         ", line 2: it has 3 fields, but there are 2 columns: text, label",
     ),
-    ("a.csv", "text,text\nx,y\n", ", line 1: two columns have one name: text, text"),
+    ("a.csv", "text,text\nx,y\n", ", line 1: two columns have the same name: text, text"),
     ("a.csv", 'text,label\n"x,y\n', ", line 2: it cannot be read (unexpected end of data)"),
     ("a.csv", 'text,label\n"x" y,z\n', ", line 2: it cannot be read (',' expected after '\"')"),
     (
@@ -110,11 +110,11 @@ WRONG = [
     (
         "a.jsonl",
         '{"text": "a", "label": 1}\n{"text"\n',
-        ", line 2: it is no JSON (Expecting ':' delimiter",
+        ", line 2: it is not JSON (Expecting ':' delimiter",
     ),
     ("a.jsonl", "[1, 2]\n", ", line 1: it is [1, 2], but an object is needed"),
-    ("a.jsonl", "[" * 100_000, ", line 1: it is no JSON (maximum recursion depth"),
-    ("a.txt", "text", ": it is no table: a table ends in .csv, .tsv, .jsonl"),
+    ("a.jsonl", "[" * 100_000, ", line 1: it is not JSON (maximum recursion depth"),
+    ("a.txt", "text", ": it is not a table: the name of a table ends in .csv, .tsv, .jsonl"),
 ]
 
 

@@ -104,7 +104,9 @@ def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
     path.write_bytes(b"one text\n")
     text = open_text(path)
     rewrite_between(monkeypatch, path, b"two text\n")
-    sentence = f"{path}: it was changed while it was being read: start again when nothing writes to"
+    sentence = (
+        f"{path}: it was changed while it was being read: start again when no program writes to"
+    )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         fingerprint_together(text.part(0, 4), text.part(4))
 

@@ -121,7 +121,9 @@ def test_a_text_that_changes_while_it_is_encoded_is_refused(source, cache):
     text = open_text(source)
     text.fingerprint()
     keep_status(source, lambda: rewrite(source, source.read_bytes()[::-1]))
-    sentence = f"{source}: it was changed while it was being read: start again when nothing writes"
+    sentence = (
+        f"{source}: it was changed while it was being read: start again when no program writes"
+    )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         prepare(text, Bytes(), cache)
     assert files(cache) == []

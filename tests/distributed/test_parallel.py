@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import (
     AdamW,
     Constant,
@@ -24,8 +24,8 @@ from clearformer.distributed import process_group
 from clearformer.families import gpt2, modern, original, xl
 from clearformer.runs import checkpoint
 from clearformer.runs.run import Run
-from clearformer.train.events import Skipped, Step
-from clearformer.train.step import NonFiniteError
+from clearformer.training.events import Skipped, Step
+from clearformer.training.step import NonFiniteError
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60
 
@@ -38,7 +38,14 @@ def generator(folder, **train):
 
 def config(folder, model, source="text.txt", **train):
     (folder / "text.txt").write_text(TEXT)
-    settings = {"lr": 1e-2, "batch": 8, "steps": 4, "evaluations": 2, "clip": 0.5, "threads": 1}
+    settings = {
+        "learning_rate": 1e-2,
+        "batch_size": 8,
+        "steps": 4,
+        "evaluations": 2,
+        "gradient_clip": 0.5,
+        "threads": 1,
+    }
     # A large epsilon, or Adam makes as much of a difference in rounding as of a gradient.
     settings |= {"optimizer": AdamW(epsilon=1e-2), "schedule": Constant()}
     model = replace(model, dropout=Dropout())
@@ -91,28 +98,28 @@ def farthest(one, other):
 
 def test_two_ranks_are_one(tmp_path, several):
     """Copies and parts, accumulation, a running average, tied weights, a memory, pairs."""
-    plain = generator(tmp_path, ema=0.9, accumulate=4)
+    plain = generator(tmp_path, ema_decay=0.9, accumulation_steps=4)
     tied = config(
         tmp_path,
         replace(gpt2("small"), length=16, layers=2, width=16, heads=2, hidden=32),
     )
     remembering = replace(
-        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=12)
+        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, cache=HiddenMemory(length=12)
     )
-    remembering = config(tmp_path, remembering, accumulate=4)
+    remembering = config(tmp_path, remembering, accumulation_steps=4)
     words = [f"{a}{b}{c}" for a in "abcdef" for b in "abc" for c in "abcd"]
     (tmp_path / "a.in").write_text("\n".join(words))
     (tmp_path / "a.out").write_text("\n".join(word[::-1] for word in words))
     pairs = replace(
         original("tiny"), length=16, layers=1, decoder_layers=1, width=16, heads=2, hidden=32
     )
-    pairs = config(tmp_path, pairs, batch=6)
+    pairs = config(tmp_path, pairs, batch_size=6)
     files = f"{tmp_path / 'a.in'},{tmp_path / 'a.out'}"
     pairs = replace(pairs, data=DataConfig(source=files, tokenizer="characters"))
     cases = {"plain": plain, "tied": tied, "remembering": remembering, "pairs": pairs}
     expected = {name: alone(each, tmp_path / name) for name, each in cases.items()}
     settings = [
-        (f"{name}-{way}", to_json(replace(each, train=replace(each.train, distribute=way))))
+        (f"{name}-{way}", to_json(replace(each, train=replace(each.train, parallel=way))))
         for name, each in cases.items()
         for way in ("ddp", "fsdp2")
     ]
@@ -130,7 +137,7 @@ def test_a_run_goes_on_with_other_numbers_of_ranks(tmp_path, several):
     expected = alone(generator(tmp_path, steps=8), tmp_path / "whole")
 
     def until(steps, way="ddp"):
-        return generator(tmp_path, steps=steps, distribute=way)
+        return generator(tmp_path, steps=steps, parallel=way)
 
     found = alone(until(2), folder)
     for world, config in ((2, until(4, "fsdp2")), (4, until(6))):
@@ -148,7 +155,7 @@ def test_a_run_goes_on_with_other_numbers_of_ranks(tmp_path, several):
 
 def test_bits_survive_a_stop_of_several_ranks(tmp_path, several):
     """Dropout on each rank, Muon, parts: stopped after step 2 and continued."""
-    config = generator(tmp_path, optimizer=Muon(), distribute="fsdp2")
+    config = generator(tmp_path, optimizer=Muon(), parallel="fsdp2")
     dropout = replace(config.model.dropout, residual=0.2)
     config = replace(config, model=replace(config.model, dropout=dropout))
     half = to_json(replace(config, train=replace(config.train, steps=2)))
@@ -188,7 +195,7 @@ def poisoned(settings, folder):
 
 
 def test_nonsense_on_one_rank_stops_all_before_a_weight_moves(tmp_path, several):
-    config = generator(tmp_path, distribute="fsdp2", evaluations=1)
+    config = generator(tmp_path, parallel="fsdp2", evaluations=1)
     expected = alone(config, tmp_path / "whole")
     one, other = several.run(2, poisoned, tmp_path, to_json(config), tmp_path / "run")
     assert one == other
@@ -225,7 +232,7 @@ def overflowing(settings, folder):
 
 
 def test_an_overflow_in_the_part_of_one_rank_is_left_out_by_all(tmp_path, several):
-    config = generator(tmp_path, distribute="fsdp2", precision="float16", evaluations=1)
+    config = generator(tmp_path, parallel="fsdp2", precision="float16", evaluations=1)
     one, other = several.run(2, overflowing, tmp_path, to_json(config), tmp_path / "run")
     assert one == other
     found, scale, finite = one

@@ -84,7 +84,8 @@ def test_ranks_agree(tmp_path, several):
 
 
 FLAGS = (
-    "--layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch 4 --threads 1 "
+    "--layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch-size 4 "
+    "--threads 1 "
     "--precision float32 --evaluations 1 --save-seconds 0 --quiet --resume"
 )
 
@@ -124,7 +125,7 @@ def patient_command(folder, *more):
 
 def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
     with several.started(
-        2, patient_command, tmp_path, tmp_path, "--steps", "3", "--batch", "7"
+        2, patient_command, tmp_path, tmp_path, "--steps", "3", "--batch-size", "7"
     ) as ranks:
         for rank in ranks:
             rank.join(300)
@@ -176,7 +177,7 @@ def test_the_leader_hears_the_others_out(tmp_path, several):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
 def test_a_rank_that_hangs_is_named_and_the_job_ends(tmp_path, several):
     # Long enough that no rank of a busy machine seems to hang, which has happened with 2.
-    flags = ("--steps", "100000", "--wait-seconds", "20")
+    flags = ("--steps", "100000", "--timeout-seconds", "20")
     with several.started(2, command, tmp_path, tmp_path, *flags) as ranks:
         until_saved(tmp_path, ranks)
         os.kill(ranks[1].pid, signal.SIGSTOP)

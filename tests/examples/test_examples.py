@@ -43,16 +43,16 @@ def test_graphs_of_other_sizes_do_not_disturb_each_other():
     graphs = example("graphs")
     import random
 
-    from clearformer.build import build
+    from clearformer.builder import build
 
     chance = random.Random(3)
     several = [graphs.example(chance) for _ in range(4)]
     model = build(graphs.model_config()).eval()
-    colours, keep, _, _, structure = graphs.batch(several)
-    together = model.hidden(colours, keep, structure=structure)
+    colours, attention_mask, _, _, structure = graphs.batch(several)
+    together = model.hidden(colours, attention_mask, structure=structure)
     for row, one in enumerate(several):
-        own, own_keep, _, _, own_structure = graphs.batch([one])
-        alone = model.hidden(own, own_keep, structure=own_structure)
+        own, own_attention_mask, _, _, own_structure = graphs.batch([one])
+        alone = model.hidden(own, own_attention_mask, structure=own_structure)
         torch.testing.assert_close(together[row, : one[0].nodes], alone[0])
 
 

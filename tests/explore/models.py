@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import torch
 
 from clearformer import config as c
-from clearformer.build import build, outline
+from clearformer.builder import build, outline
 from clearformer.config import to_json
 from clearformer.explore.app import create_app
 from clearformer.explore.library import Library
@@ -38,7 +38,7 @@ FAMILIES = {
     "bert": ("wordpiece", {"head": c.MaskedToken(), "segments": 2}),
     "classifier": ("words", {"head": c.Classifier(names=("negative", "positive"))}),
     "original": ("bpe", {"decoder_layers": 2}),
-    "xl": ("characters", {"length": 8, "past": c.HiddenMemory(length=8)}),
+    "xl": ("characters", {"length": 8, "cache": c.HiddenMemory(length=8)}),
     "sparse": (
         "characters",
         {

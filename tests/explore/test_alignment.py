@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.explore.alignment import alignment
 from clearformer.explore.trace import trace
 from clearformer.generate.translate import Translator

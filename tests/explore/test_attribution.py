@@ -19,7 +19,7 @@ def asked(method, label):
 
 
 def score_of(model, label):
-    return lambda x, keep: attribution._logits(model, x, keep)[:, label]
+    return lambda x, attention_mask: attribution._logits(model, x, attention_mask)[:, label]
 
 
 @pytest.mark.parametrize("label", ["negative", "positive"])
@@ -45,7 +45,7 @@ def test_integrated_gradients_are_those_of_captum(loaded):
 def test_gradient_times_input_is_exact_where_the_score_is_straight():
     slope = torch.randn(4, 3)
     values = attribution.gradient_times_input(
-        lambda x, keep: (x * slope).sum((1, 2)), torch.ones(1, 4, 3)
+        lambda x, attention_mask: (x * slope).sum((1, 2)), torch.ones(1, 4, 3)
     )
     torch.testing.assert_close(values, slope.sum(-1))
 
@@ -57,9 +57,9 @@ def test_occlusion_is_the_fall_without_the_token(loaded):
     ids = torch.tensor([[each["id"] for each in told["tokens"]]])
     with torch.no_grad():
         x = inner.embedding(ids)
-        keep = torch.ones(1, ids.shape[1], dtype=torch.bool)
-        keep[0, 2] = False
-        fall = score(x, None) - score(x, keep)
+        attention_mask = torch.ones(1, ids.shape[1], dtype=torch.bool)
+        attention_mask[0, 2] = False
+        fall = score(x, None) - score(x, attention_mask)
         assert unpack(told["values"])[2] == pytest.approx(fall.item(), abs=1e-6)
         assert occlusion(score, x[:, :1]).shape == (1,)  # nothing would be left of one token
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.explore.arrays import unpack
 from clearformer.explore.trace import trace
 

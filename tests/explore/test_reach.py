@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import HiddenMemory, NoPosition, RelativeXL
 from clearformer.core.cache import HiddenMemory as Memory
 from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, PerHead, Strided
@@ -86,7 +86,7 @@ def test_reach_is_where_the_jacobian_is_not_zero(stack, layers, small, scrambled
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_reach_through_a_memory_is_where_a_change_is_felt(layers, length, memory, small, scrambled):
     """The gradient stops at a memory, so influence is seen by changing one input at a time."""
-    config = small("xl", layers=layers, position=RelativeXL(), past=HiddenMemory(length=memory))
+    config = small("xl", layers=layers, position=RelativeXL(), cache=HiddenMemory(length=memory))
     model = scrambled(build(config)).double().eval()
     expected = reach_with_memory([Causal()] * layers, length, memory)
     keys = expected.shape[1]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.explore.recording import Recorder, attentions, blocks, recording
 from clearformer.families import FAMILIES
 

@@ -19,7 +19,7 @@ from clearformer.explore.runs import (
 )
 from clearformer.runs import metrics as run_metrics
 from clearformer.runs.lock import Lock
-from clearformer.train.events import Step
+from clearformer.training.events import Step
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ def heads(queries, keys, width=4, groups=2):
 
 def test_a_query_that_sees_nothing_has_weights_of_zero_and_not_nan():
     q, k, v = heads(3, 3)
-    keep = torch.tensor([[False, False, True]])
-    found = stages.attention_stages(q, k, v, Mask(Causal(), keep), None)
+    attention_mask = torch.tensor([[False, False, True]])
+    found = stages.attention_stages(q, k, v, Mask(Causal(), attention_mask), None)
     assert (found["scores_masked"][0, :, 0] == -math.inf).all()
     assert (found["weights"][0, :, 0] == 0).all()
     assert found["weights"][0, :, 2].sum(-1).tolist() == pytest.approx([1, 1])

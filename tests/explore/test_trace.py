@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 from clearformer.config import HiddenMemory
 from clearformer.core.basic import attend
 from clearformer.core.block import post_norm
@@ -140,7 +140,7 @@ def test_nobody_looks_at_padding(model, tokens):
 
 
 def test_a_memory_is_looked_at_segment_by_segment(scrambled):
-    config = dataclasses.replace(small("xl"), length=4, past=HiddenMemory(length=4))
+    config = dataclasses.replace(small("xl"), length=4, cache=HiddenMemory(length=4))
     module = scrambled(build(config))
     model = TracedModel(module, config)
     found = trace(model, list(range(10)))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_model, save_model
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import AdamW, Muon, Seq2SeqConfig
 from clearformer.families import FAMILIES, preset, presets
 from clearformer.families.recipes import going_on, recipe
@@ -153,8 +153,8 @@ def test_recipes_fit_their_models():
     # Measured: docs/log.md.
     assert isinstance(recipe(preset("xl-tiny"))[1].optimizer, Muon)
     data, train = recipe(preset("bert-tiny-masked"))
-    assert (data.masking.share, train.optimizer, train.batch) == (0.4, AdamW(), 8)
-    assert recipe(preset("bert-tiny"))[0].masking.share == 0.15  # as published
+    assert (data.masking.rate, train.optimizer, train.batch_size) == (0.4, AdamW(), 8)
+    assert recipe(preset("bert-tiny"))[0].masking.rate == 0.15  # as published
 
 
 def test_going_on_keeps_the_tokenizer_and_is_gentler():
@@ -162,5 +162,5 @@ def test_going_on_keeps_the_tokenizer_and_is_gentler():
         model = preset(name)
         data, train = going_on(model, "wordpiece", 1234)
         assert (data.tokenizer, data.vocabulary) == ("wordpiece", 1234)
-        assert train.lr < recipe(model)[1].lr
+        assert train.learning_rate < recipe(model)[1].learning_rate
         assert train.epochs == (3 if name.startswith("class") else 1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 from clearformer.config import HiddenMemory
 from clearformer.core.model import Batch
 
@@ -19,7 +19,7 @@ MEMORY = 5
 
 @pytest.fixture
 def config(small):
-    return small("xl", past=HiddenMemory(length=MEMORY))
+    return small("xl", cache=HiddenMemory(length=MEMORY))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import TargetRules
 from clearformer.generate.beam import Allowed, Beam, candidates, largest, search
 from clearformer.inference.beam_state import Continuing, Translating, resting
@@ -15,10 +15,10 @@ LENGTHS = [9, 4, 1, 7, 6]
 MOST = 16
 
 
-def found_by_transformers(theirs, tokens, keep, beam, max_tokens=MOST, prompt=1):
+def found_by_transformers(theirs, tokens, attention_mask, beam, max_tokens=MOST, prompt=1):
     out = theirs.generate(
         tokens,
-        attention_mask=keep.long(),
+        attention_mask=attention_mask.long(),
         num_beams=beam.width,
         num_return_sequences=beam.best,
         length_penalty=beam.length_penalty,
@@ -40,9 +40,9 @@ def found_by_transformers(theirs, tokens, keep, beam, max_tokens=MOST, prompt=1)
     return list(zip(found, scores, strict=True))
 
 
-def found_by_us(model, config, tokens, keep, beam, max_tokens=MOST):
+def found_by_us(model, config, tokens, attention_mask, beam, max_tokens=MOST):
     with resting(model):
-        growing = Translating(model, config, tokens, keep)
+        growing = Translating(model, config, tokens, attention_mask)
         marks = config.marks
         return search(
             growing,
@@ -66,9 +66,13 @@ def found_by_us(model, config, tokens, keep, beam, max_tokens=MOST):
 )
 def test_the_same_search_as_transformers(marian, sources, beam, seed, ending):
     theirs, ours, config = marian(seed, ending)
-    tokens, keep = sources(LENGTHS, seed)
-    expected = found_by_transformers(theirs, tokens, keep, beam)
-    given = [each for several in found_by_us(ours, config, tokens, keep, beam) for each in several]
+    tokens, attention_mask = sources(LENGTHS, seed)
+    expected = found_by_transformers(theirs, tokens, attention_mask, beam)
+    given = [
+        each
+        for several in found_by_us(ours, config, tokens, attention_mask, beam)
+        for each in several
+    ]
     assert [each.tokens for each in given] == [row for row, _ in expected]
     torch.testing.assert_close(
         torch.tensor([each.score for each in given]),
@@ -82,8 +86,8 @@ def test_the_test_has_sentences_of_many_lengths(marian, sources):
     lengths = set()
     for seed in range(8):
         _, ours, config = marian(seed % 4, ending=2.0 + seed / 8)
-        tokens, keep = sources(LENGTHS, seed)
-        for several in found_by_us(ours, config, tokens, keep, Beam(best=4)):
+        tokens, attention_mask = sources(LENGTHS, seed)
+        for several in found_by_us(ours, config, tokens, attention_mask, Beam(best=4)):
             lengths |= {len(each.tokens) for each in several}
             assert all(each.ended or len(each.tokens) == MOST for each in several)
     assert len(lengths) > 5
@@ -92,9 +96,9 @@ def test_the_test_has_sentences_of_many_lengths(marian, sources):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sentence_does_not_depend_on_its_batch_or_its_padding(marian, sources, seed):
     _, ours, config = marian(seed)
-    tokens, keep = sources(LENGTHS, seed)
+    tokens, attention_mask = sources(LENGTHS, seed)
     beam = Beam(width=4, best=4)
-    together = found_by_us(ours, config, tokens, keep, beam)
+    together = found_by_us(ours, config, tokens, attention_mask, beam)
     for row, length in enumerate(LENGTHS):
         alone = found_by_us(ours, config, tokens[row : row + 1, :length], None, beam)[0]
         assert [each.tokens for each in alone] == [each.tokens for each in together[row]]
@@ -135,8 +139,8 @@ def test_the_same_as_without_a_cache_token_for_token(marian, sources):
     beam = Beam(width=3, best=3)
     for seed in range(3):
         _, ours, config = marian(seed)
-        tokens, keep = sources(LENGTHS, seed)
-        for row, several in enumerate(found_by_us(ours, config, tokens, keep, beam)):
+        tokens, attention_mask = sources(LENGTHS, seed)
+        for row, several in enumerate(found_by_us(ours, config, tokens, attention_mask, beam)):
             source = tokens[row : row + 1, : LENGTHS[row]]
             expected = uncached(ours, config, source, beam)
             ends = [each.tokens + ((config.marks.end,) if each.ended else ()) for each in several]
@@ -183,12 +187,12 @@ def test_a_generator_continues_as_transformers_does(small, scrambled):
         for name, parameter in own.items():
             parameter.copy_(found[name])
     prompt = torch.randint(1, 59, (3, 6))
-    keep = torch.arange(6) >= torch.tensor([[0], [2], [5]])
-    prompt = prompt.masked_fill(~keep, 59)
+    attention_mask = torch.arange(6) >= torch.tensor([[0], [2], [5]])
+    prompt = prompt.masked_fill(~attention_mask, 59)
     beam = Beam(width=4, best=2)
-    expected = found_by_transformers(theirs, prompt, keep, beam, max_tokens=12, prompt=6)
+    expected = found_by_transformers(theirs, prompt, attention_mask, beam, max_tokens=12, prompt=6)
     with resting(ours):
-        growing = Continuing(ours, config, prompt, keep)
+        growing = Continuing(ours, config, prompt, attention_mask)
         given = search(growing, beam, eos_ids=(0,), max_tokens=12, rules=TargetRules(never=(59,)))
     assert [each.tokens for several in given for each in several] == [row for row, _ in expected]
 

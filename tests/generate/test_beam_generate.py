@@ -61,10 +61,11 @@ def found_by_transformers(theirs, prompts, beam, ends, max_tokens=12, **more):
     """Tokens and scores of all prompts side by side, padded on the left."""
     longest = max(map(len, prompts))
     padded = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
-    keep = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+    attention_mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     out = theirs.generate(
-        padded, attention_mask=keep, max_new_tokens=max_tokens, do_sample=False, pad_token_id=39,
-        num_beams=beam.width, num_return_sequences=beam.best, length_penalty=beam.length_penalty,
+        padded, attention_mask=attention_mask, max_new_tokens=max_tokens, do_sample=False,
+        pad_token_id=39, num_beams=beam.width, num_return_sequences=beam.best,
+        length_penalty=beam.length_penalty,
         early_stopping=False, eos_token_id=list(ends) or None, output_scores=True,
         return_dict_in_generate=True, **more,
     )  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.families import xl
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
@@ -73,7 +73,7 @@ def test_every_position_and_pattern(position, patterns, past, writer):
     if past == "memory" and position in ("learned", "sinusoidal"):
         pytest.skip("a memory needs positions that compare")
     changed = {"position": POSITIONS[position], "patterns": PATTERNS[patterns]}
-    check(writer("generator", past=PASTS[past], **changed), chunk=3)
+    check(writer("generator", cache=PASTS[past], **changed), chunk=3)
 
 
 def test_a_memory_reads_the_same_segments_in_any_company():

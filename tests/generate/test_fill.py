@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import MaskedToken, Pretraining
 from clearformer.generate.fill import fill
 from clearformer.text import Bytes, WordPieces

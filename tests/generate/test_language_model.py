@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Full, Local
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.generate.context import SlidingWindow, StopAtLimit
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling

@@ -5,7 +5,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.families import gpt2, modern
 from clearformer.generate.context import NoLimit, SlidingWindow, StopAtLimit
 from clearformer.generate.language_model import LanguageModel
@@ -114,12 +114,12 @@ def test_the_text_is_that_of_transformers(pair, sampling, theirs_how, scrambled)
     prompts = [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
     longest = max(map(len, prompts))
     padded = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
-    keep = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+    attention_mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     if "repetition_penalty" in theirs_how:  # theirs would count the padding as text
-        prompts, padded, keep = prompts[2:], padded[2:], keep[2:]
+        prompts, padded, attention_mask = prompts[2:], padded[2:], attention_mask[2:]
     expected = theirs.generate(
         padded,
-        attention_mask=keep,
+        attention_mask=attention_mask,
         max_new_tokens=12,
         do_sample=False,
         pad_token_id=0,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator, greedy
 from clearformer.inference.beam_state import Translating, resting
@@ -14,9 +14,9 @@ LENGTHS = [9, 4, 1, 7, 6]
 MOST = 16
 
 
-def found_by_us(model, config, tokens, keep):
+def found_by_us(model, config, tokens, attention_mask):
     with resting(model):
-        growing = Translating(model, config, tokens, keep)
+        growing = Translating(model, config, tokens, attention_mask)
         marks = config.marks
         return greedy(
             growing,
@@ -32,25 +32,25 @@ def found_by_us(model, config, tokens, keep):
 @pytest.mark.parametrize("seed", range(4))
 def test_greedy_is_what_transformers_gives(marian, sources, seed, ending, activation):
     theirs, ours, config = marian(seed, ending, activation_function=activation)
-    tokens, keep = sources(LENGTHS, seed)
+    tokens, attention_mask = sources(LENGTHS, seed)
     end, pad = theirs.config.eos_token_id, theirs.config.pad_token_id
     out = theirs.generate(
-        tokens, attention_mask=keep.long(), num_beams=1, do_sample=False, max_new_tokens=MOST,
-        max_length=None, bad_words_ids=[[pad]],
+        tokens, attention_mask=attention_mask.long(), num_beams=1, do_sample=False,
+        max_new_tokens=MOST, max_length=None, bad_words_ids=[[pad]],
     )  # fmt: skip
     expected = []
     for row in out[:, 1:].tolist():
         row = row[: row.index(end)] if end in row else row
         expected.append(tuple(token for token in row if token != pad))
-    assert [each.tokens for each in found_by_us(ours, config, tokens, keep)] == expected
+    assert [each.tokens for each in found_by_us(ours, config, tokens, attention_mask)] == expected
 
 
 @torch.no_grad()
 def test_cached_is_uncached_is_unpadded_token_for_token(marian, sources):
     for seed in range(4):
         _, ours, config = marian(seed)
-        tokens, keep = sources(LENGTHS, seed)
-        for row, each in enumerate(found_by_us(ours, config, tokens, keep)):
+        tokens, attention_mask = sources(LENGTHS, seed)
+        for row, each in enumerate(found_by_us(ours, config, tokens, attention_mask)):
             source = tokens[row : row + 1, : LENGTHS[row]]
             alone = found_by_us(ours, config, source, None)[0]
             target, total = [config.marks.start], 0.0

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Marks
 from clearformer.hub.compare import compare
 from clearformer.hub.exporting import to_safetensors

@@ -44,7 +44,7 @@ def test_the_file_about_writing_has_the_last_word(tmp_path):
     (tmp_path / eos_tokens.GENERATION_CONFIG).write_text("{}")
     assert eos_tokens.merge_files(tmp_path, data) == {"eos_token_id": None, "other": 2}
     (tmp_path / eos_tokens.GENERATION_CONFIG).write_text("[]")
-    with pytest.raises(ValueError, match="is no object"):
+    with pytest.raises(ValueError, match="is not a JSON object"):
         eos_tokens.merge_files(tmp_path, data)
 
 

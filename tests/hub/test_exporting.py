@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.hub import compare
 from clearformer.hub.exporting import to_huggingface, to_safetensors
 from clearformer.hub.importing import import_checkpoint

@@ -13,22 +13,25 @@ from clearformer.hub.importing import import_checkpoint
     [
         ({}, ()),
         ({"repetition_penalty": 1.0, "num_beams": 1, "suppress_tokens": [], "top_p": 0.9}, ()),
-        ({"repetition_penalty": 1.8}, ("its makers write with --repetition-penalty 1.8",)),
+        ({"repetition_penalty": 1.8}, ("its generation config asks for --repetition-penalty 1.8",)),
         (
             {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 0},
-            ("its makers write with --temperature 0.6 --top-p 0.9",),
+            ("its generation config asks for --temperature 0.6 --top-p 0.9",),
         ),
         (
             {"num_beams": 4, "no_repeat_ngram_size": 3, "bad_words_ids": [[7]]},
             (
-                "its makers write with --beam 4",
-                "its makers also ask for bad_words_ids=[[7]], no_repeat_ngram_size=3, which is "
-                "not done",
+                "its generation config asks for --beam 4",
+                "its generation config also sets bad_words_ids=[[7]], no_repeat_ngram_size=3, "
+                "which clearformer does not apply",
             ),
         ),
         (
             {"repetition_penalty": "a lot"},
-            ("its makers also ask for repetition_penalty='a lot', which is not done",),
+            (
+                "its generation config also sets repetition_penalty='a lot', which clearformer "
+                "does not apply",
+            ),
         ),
     ],
 )
@@ -36,10 +39,10 @@ def test_notes(said, notes):
     assert generation_defaults.notes(said) == notes
 
 
-def test_what_is_followed_is_not_told():
+def test_a_setting_that_is_followed_is_not_reported():
     said = {"num_beams": 4, "bad_words_ids": [[7]]}
-    found = generation_defaults.notes(said, "translate", followed=frozenset({"bad_words_ids"}))
-    assert found == ("its makers translate with --beam 4",)
+    found = generation_defaults.notes(said, followed=frozenset({"bad_words_ids"}))
+    assert found == ("its generation config asks for --beam 4",)
 
 
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
@@ -52,5 +55,8 @@ def test_an_import_tells_them(folder, family, file):
     said = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**said, "repetition_penalty": 1.8, "suppress_tokens": [3]}))
     notes = import_checkpoint(place).notes
-    assert "its makers write with --repetition-penalty 1.8" in notes
-    assert "its makers also ask for suppress_tokens=[3], which is not done" in notes
+    assert "its generation config asks for --repetition-penalty 1.8" in notes
+    assert (
+        "its generation config also sets suppress_tokens=[3], which clearformer does not apply"
+        in notes
+    )

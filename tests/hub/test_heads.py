@@ -16,7 +16,7 @@ from clearformer.hub.heads import class_names, write_classes
 from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.importing import import_checkpoint
 
-KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
+ATTENTION_MASK = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
 SEGMENTS = (torch.arange(9) > 3).long().expand(3, 9)
 NAMES = ("bad", "fair", "good")
 LAST = Classifier(classes=3, pool="last", names=NAMES, bias=False)
@@ -47,10 +47,10 @@ def near(given, expected):
 
 
 @torch.no_grad()
-def numbers(theirs, tokens, keep, segments):
+def numbers(theirs, tokens, attention_mask, segments):
     """What a model of theirs gives, in the shape of ours."""
     name = type(theirs).__name__
-    more = {"attention_mask": keep.long()} if keep is not None else {}
+    more = {"attention_mask": attention_mask.long()} if attention_mask is not None else {}
     if name.startswith("Bert"):
         more["token_type_ids"] = segments
     if name == "BertForMultipleChoice":  # a row for each answer to one question
@@ -58,19 +58,24 @@ def numbers(theirs, tokens, keep, segments):
         return theirs(tokens[None], **more).logits.T
     if name.endswith("ForSequenceClassification"):
         # They look for padding by its id, so one text at a time.
-        rows = [row if keep is None else row[own] for row, own in rows_of(tokens, keep)]
+        rows = [
+            row if attention_mask is None else row[own]
+            for row, own in rows_of(tokens, attention_mask)
+        ]
         return torch.cat([theirs(row[None]).logits for row in rows])
     found = theirs(tokens, **more)
     if name.endswith("Model"):
-        ends = torch.full((3,), 8) if keep is None else keep.sum(1) - 1
+        ends = torch.full((3,), 8) if attention_mask is None else attention_mask.sum(1) - 1
         return found.last_hidden_state[torch.arange(3), ends]
     if name.endswith("ForQuestionAnswering"):
         return torch.stack((found.start_logits, found.end_logits), dim=-1)
     return found.logits
 
 
-def rows_of(tokens, keep):
-    return zip(tokens, keep if keep is not None else [None] * len(tokens), strict=True)
+def rows_of(tokens, attention_mask):
+    return zip(
+        tokens, attention_mask if attention_mask is not None else [None] * len(tokens), strict=True
+    )
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -80,11 +85,11 @@ def test_a_head_gives_their_numbers(folder, tokens, name):
     assert found.config.head == HEADS[name]
     ours = found.model()
     segments = SEGMENTS if found.config.segments else None
-    for keep in (None, KEEP):
-        expected = numbers(theirs, tokens, keep, SEGMENTS)
+    for attention_mask in (None, ATTENTION_MASK):
+        expected = numbers(theirs, tokens, attention_mask, SEGMENTS)
         with torch.no_grad():
-            given = ours(tokens, keep, segments)
-        real = KEEP if keep is not None and given.dim() == 3 else slice(None)
+            given = ours(tokens, attention_mask, segments)
+        real = ATTENTION_MASK if attention_mask is not None and given.dim() == 3 else slice(None)
         near(given[real], expected[real])
 
 
@@ -97,7 +102,9 @@ def test_a_head_is_written_as_it_was(transformers, folder, tokens, tmp_path, nam
     again, about = type(theirs).from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(about.get(key) for key in ("missing_keys", "unexpected_keys", "error_msgs"))
     assert again.config.id2label == theirs.config.id2label
-    given, expected = (numbers(each.eval(), tokens, KEEP, SEGMENTS) for each in (again, theirs))
+    given, expected = (
+        numbers(each.eval(), tokens, ATTENTION_MASK, SEGMENTS) for each in (again, theirs)
+    )
     near(given, expected)
 
 
@@ -114,7 +121,7 @@ def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
 ):
     from dataclasses import replace
 
-    from clearformer.build import build
+    from clearformer.builder import build
 
     path, _ = folder("gpt2-classes")
     found = import_checkpoint(path)

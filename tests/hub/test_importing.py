@@ -88,7 +88,7 @@ def test_a_pickle_under_another_name_runs_nothing(folder, tmp_path):
 
     path, _ = folder("gpt2")
     torch.save({"a": Payload()}, path / "model.safetensors")
-    with pytest.raises(ValueError, match="is no valid safetensors file"):
+    with pytest.raises(ValueError, match="is not a valid safetensors file"):
         import_checkpoint(path)
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="does not hold weights alone"):
@@ -158,7 +158,7 @@ def test_nothing_there(tmp_path):
     with pytest.raises(ValueError, match="there is no folder or file"):
         import_checkpoint(tmp_path / "nothing")
     (tmp_path / "x.txt").write_text("x")
-    with pytest.raises(ValueError, match=r"x.txt is no file of weights"):
+    with pytest.raises(ValueError, match=r"x.txt is not a file of weights"):
         import_checkpoint(tmp_path / "x.txt")
 
 
@@ -167,7 +167,11 @@ def test_a_folder_without_config(folder):
     (path / "config.json").unlink()
     with pytest.raises(ValueError, match=r"has no config.json, which says what the weights mean"):
         import_checkpoint(path)
-    for text, sentence in (("{", "is no JSON"), ("[]", "is no object"), ('"x"', "is no object")):
+    for text, sentence in (
+        ("{", "is no JSON"),
+        ("[]", "is not a JSON object"),
+        ('"x"', "is not a JSON object"),
+    ):
         (path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=sentence):
             import_checkpoint(path)
@@ -254,7 +258,7 @@ def test_the_tokenizer_may_come_from_elsewhere(folder, tmp_path):
 
 @pytest.fixture
 def own(small, scrambled, tmp_path):
-    from clearformer.build import build
+    from clearformer.builder import build
 
     config = small("generator", vocabulary=256)
     model = scrambled(build(config)).eval()
@@ -297,5 +301,7 @@ def test_our_own_file_is_not_believed_either(own, tmp_path):
         import_checkpoint(path)
     for other in ("[]", "5", "null"):
         save_file(tensors, path, metadata={"clearformer": other})
-        with pytest.raises(ValueError, match="has metadata that do not fit: they are no object"):
+        with pytest.raises(
+            ValueError, match="has metadata that do not fit: they are not a JSON object"
+        ):
             import_checkpoint(path)

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Biases, Marks, Sinusoidal, TargetRules
 from clearformer.core.model import PairBatch
 from clearformer.data.pairs import pad
@@ -162,8 +162,8 @@ def sources(seed, count=5):
 
 
 def padded(rows):
-    tokens, keep = (torch.from_numpy(each) for each in pad(rows))
-    return tokens.masked_fill(~keep, 59), keep
+    tokens, attention_mask = (torch.from_numpy(each) for each in pad(rows))
+    return tokens.masked_fill(~attention_mask, 59), attention_mask
 
 
 @pytest.mark.parametrize(
@@ -173,23 +173,27 @@ def padded(rows):
 def test_logits_and_gradients_are_theirs(theirs, seed, changes):
     model, found = theirs(seed, **changes)
     ours = found.model()
-    tokens, keep = padded(sources(seed))
-    target, target_keep = padded(sources(seed + 50))
+    tokens, attention_mask = padded(sources(seed))
+    target, target_attention_mask = padded(sources(seed + 50))
     expected = model(
         tokens,
-        attention_mask=keep.long(),
+        attention_mask=attention_mask.long(),
         decoder_input_ids=target,
-        decoder_attention_mask=target_keep.long(),
+        decoder_attention_mask=target_attention_mask.long(),
     ).logits
-    given = ours(tokens, target, keep, target_keep)
-    torch.testing.assert_close(given[target_keep], expected[target_keep], atol=1e-5, rtol=1e-5)
-    labels = target.roll(-1, 1).masked_fill(~target_keep, -100)
-    total, count = ours.loss(PairBatch(tokens, target, labels, keep, target_keep))
+    given = ours(tokens, target, attention_mask, target_attention_mask)
+    torch.testing.assert_close(
+        given[target_attention_mask], expected[target_attention_mask], atol=1e-5, rtol=1e-5
+    )
+    labels = target.roll(-1, 1).masked_fill(~target_attention_mask, -100)
+    total, count = ours.loss(
+        PairBatch(tokens, target, labels, attention_mask, target_attention_mask)
+    )
     (total / count).sum().backward()
     model.zero_grad()
     model(
-        tokens, attention_mask=keep.long(), decoder_input_ids=target, labels=labels,
-        decoder_attention_mask=target_keep.long(),
+        tokens, attention_mask=attention_mask.long(), decoder_input_ids=target, labels=labels,
+        decoder_attention_mask=target_attention_mask.long(),
     ).loss.backward()  # fmt: skip
     torch.testing.assert_close(
         ours.source_embedding.token.weight.grad,
@@ -209,10 +213,10 @@ def test_searches_are_theirs(theirs, seed, beams, penalty, generation):
     """Greedily and with a beam, as their own settings ask for it, cut at a limit or not."""
     model, found = theirs(seed, generation)
     rows = sources(seed)
-    tokens, keep = padded(rows)
+    tokens, attention_mask = padded(rows)
     expected = model.generate(
         tokens,
-        attention_mask=keep.long(),
+        attention_mask=attention_mask.long(),
         num_beams=beams,
         length_penalty=penalty,
         max_new_tokens=20,
@@ -281,10 +285,10 @@ def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, 
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     rows = [tokenizer.encode(text) for text in ("two dogs", "a", "naïve words")]
     assert rows[0] == [*b"two dogs", 256]
-    tokens, keep = padded(rows)
+    tokens, attention_mask = padded(rows)
     for beams in (1, 4):
         expected = model.generate(
-            tokens, attention_mask=keep.long(), num_beams=beams, max_new_tokens=12
+            tokens, attention_mask=attention_mask.long(), num_beams=beams, max_new_tokens=12
         )
         given = decode(ours, config, rows, Beam(width=beams), 12)
         assert [list(each[0].tokens) for each in given] == [

@@ -10,7 +10,7 @@ from clearformer.generate.stream import stream
 from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.importing import import_checkpoint
 
-KEEP = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
+ATTENTION_MASK = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
 GENERATORS = [
     "gpt2", "gpt2-untied", "llama", "llama-biased", "llama-linear", "llama-scaled", "mistral",
     "qwen2", "qwen2-windows", "qwen3", "llama-wide", "qwen3-wide",
@@ -37,8 +37,8 @@ def test_generators_give_their_logits_and_tokens(both, tokens, name):
     ours = found.model()
     with torch.no_grad():
         near(ours(tokens), theirs(tokens).logits)
-        padded = theirs(tokens, attention_mask=KEEP.long()).logits
-        near(ours(tokens, KEEP)[KEEP], padded[KEEP])
+        padded = theirs(tokens, attention_mask=ATTENTION_MASK.long()).logits
+        near(ours(tokens, ATTENTION_MASK)[ATTENTION_MASK], padded[ATTENTION_MASK])
         expected = theirs.generate(
             tokens[:1], max_new_tokens=20, do_sample=False, attention_mask=torch.ones(1, 9)
         )
@@ -67,17 +67,20 @@ def test_encoders_give_their_outputs(both, tokens, name):
     found, theirs = both(name)
     ours = found.model()
     segments = (torch.arange(9) > 3).long().expand(3, 9)
-    arguments = {"attention_mask": KEEP.long(), "token_type_ids": segments}
+    arguments = {"attention_mask": ATTENTION_MASK.long(), "token_type_ids": segments}
     with torch.no_grad():
         expected = theirs(tokens, **arguments, output_hidden_states=True)
-        near(ours.hidden(tokens, KEEP, segments)[KEEP], expected.hidden_states[-1][KEEP])
-        given = ours(tokens, KEEP, segments)
+        near(
+            ours.hidden(tokens, ATTENTION_MASK, segments)[ATTENTION_MASK],
+            expected.hidden_states[-1][ATTENTION_MASK],
+        )
+        given = ours(tokens, ATTENTION_MASK, segments)
     match name:
         case "bert":
-            near(given[0][KEEP], expected.prediction_logits[KEEP])
+            near(given[0][ATTENTION_MASK], expected.prediction_logits[ATTENTION_MASK])
             near(given[1], expected.seq_relationship_logits)
         case "bert-masked":
-            near(given[KEEP], expected.logits[KEEP])
+            near(given[ATTENTION_MASK], expected.logits[ATTENTION_MASK])
         case "bert-features":
             near(given, expected.pooler_output)
         case "bert-classes":
@@ -88,13 +91,13 @@ def test_bert_gives_its_gradients(both, tokens):
     found, theirs = both("bert")
     ours = found.model()
     segments = (torch.arange(9) > 3).long().expand(3, 9)
-    hidden = torch.where((torch.arange(9) % 2 == 0) & KEEP, tokens, -100)
+    hidden = torch.where((torch.arange(9) % 2 == 0) & ATTENTION_MASK, tokens, -100)
     follows = torch.tensor([0, 1, 1])
-    sums, counts = ours.loss(Batch(tokens, (hidden, follows), KEEP, segments))
+    sums, counts = ours.loss(Batch(tokens, (hidden, follows), ATTENTION_MASK, segments))
     (sums / counts).sum().backward()
     theirs(
         tokens,
-        attention_mask=KEEP.long(),
+        attention_mask=ATTENTION_MASK.long(),
         token_type_ids=segments,
         labels=hidden,
         next_sentence_label=follows,
@@ -159,7 +162,7 @@ def test_modern_of_our_own_opens_in_transformers(
     """With a query-key norm it is their Qwen3, without a Llama, whichever way rotary pairs lie."""
     from dataclasses import replace
 
-    from clearformer.build import build
+    from clearformer.builder import build
     from clearformer.config import Rotary
     from clearformer.text import Bytes
 
@@ -181,7 +184,7 @@ def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens
         import_checkpoint(path, pairs="neighbours"),
     )
     assert not halves(tokens).allclose(neighbours.model()(tokens), atol=1e-3)
-    from clearformer.build import outline
+    from clearformer.builder import outline
     from clearformer.hub.llama import in_halves
     from clearformer.runs.state import adopt_weights
 

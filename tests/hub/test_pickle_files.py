@@ -44,7 +44,7 @@ def test_no_code_runs(tmp_path, zipped):
 def test_only_a_plain_table_will_do(tmp_path, content):
     path = tmp_path / "x.bin"
     torch.save(content, path)
-    with pytest.raises(ValueError, match="is no plain table from names to tensors"):
+    with pytest.raises(ValueError, match="is not a dictionary from names to tensors"):
         PickleFile(path)
 
 

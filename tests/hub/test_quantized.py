@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.hub import quantized
 from clearformer.hub.exporting import to_safetensors
 from clearformer.hub.importing import import_checkpoint

@@ -123,7 +123,7 @@ FORGED = {
 def test_a_forged_header_is_refused(forged, tmp_path, name):
     header, data, length, sentence = FORGED[name]
     path = forged(tmp_path / "model.safetensors", header, data, length)
-    with pytest.raises(ValueError, match="is no valid safetensors file: .*" + sentence):
+    with pytest.raises(ValueError, match="is not a valid safetensors file: .*" + sentence):
         SafetensorsFile(path)
 
 
@@ -164,7 +164,7 @@ def test_shards_are_one(sharded):
     "name", ["../model-2.safetensors", "/etc/passwd", "..", "", "a\\b", "x/model-2.safetensors"]
 )
 def test_an_index_names_files_of_its_own_folder_alone(sharded, name):
-    with pytest.raises(ValueError, match="which is no plain file name"):
+    with pytest.raises(ValueError, match="which is not a plain file name"):
         open_weights(sharded(c=name))
 
 

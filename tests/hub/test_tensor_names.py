@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import Classifier, Features, MaskedToken
 from clearformer.hub.bert import BERT
 from clearformer.hub.gpt2 import GPT2

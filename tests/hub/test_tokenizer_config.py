@@ -106,7 +106,7 @@ def test_a_newer_list_of_added_tokens_outweighs_the_older_files(beside):
         ({"added_tokens_decoder": []}, "added_tokens_decoder is [], but it must list tokens by id"),
         (
             {"added_tokens_decoder": {"x": {"content": "a"}}},
-            "added_tokens_decoder has the id 'x', which is no number",
+            "added_tokens_decoder has the id 'x', which is not a number",
         ),
     ],
 )

@@ -319,13 +319,13 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
     (tmp_path / "vocab.json").write_text("{}")
     (tmp_path / name).unlink()
     os.mkfifo(tmp_path / name)
-    with pytest.raises(ValueError, match=f"{name} is no regular file"):
+    with pytest.raises(ValueError, match=f"{name} is not a regular file"):
         read_tokenizer(tmp_path)
 
 
 def test_a_vocabulary_that_is_no_text(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"vocab.txt is no text in UTF-8"):
+    with pytest.raises(ValueError, match=r"vocab.txt is not UTF-8 text"):
         read_tokenizer(tmp_path)
     (tmp_path / "vocab.txt").write_text("[PAD]\na\n")
     with pytest.raises(ValueError, match="special tokens are not in the vocabulary"):

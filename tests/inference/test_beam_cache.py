@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Marks, NextToken, Rotary
 from clearformer.inference import beam_cache
 from clearformer.inference.beam_cache import Branching, supports
@@ -35,12 +35,12 @@ def test_branches_are_rows(model, monkeypatch, changes, worth):
     ours, config = model(**changes)
     assert supports(ours)
     tokens = torch.randint(12, (4, 6))
-    keep = torch.arange(6) < torch.tensor([[6], [2], [5], [1]])
+    attention_mask = torch.arange(6) < torch.tensor([[6], [2], [5], [1]])
     versions = 3
     with resting(ours):
         both = (
-            Branching(ours, config, tokens, keep, versions),
-            Translating(ours, config, tokens, keep),
+            Branching(ours, config, tokens, attention_mask, versions),
+            Translating(ours, config, tokens, attention_mask),
         )
 
         def same(calls):

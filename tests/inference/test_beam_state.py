@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.inference.beam_cache import Branching
 from clearformer.inference.beam_state import ROOM, Continuing, Translating, resting
 
@@ -20,7 +20,7 @@ def assert_near(given, expected):
 
 
 SOURCE = torch.tensor([[3, 4, 5, 6], [7, 8, 2, 2], [9, 2, 2, 2]])
-KEEP = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
+ATTENTION_MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
 
 
 @pytest.mark.parametrize("steps", [3, ROOM + 5])
@@ -29,17 +29,17 @@ def test_steps_with_a_cache_are_the_whole(original, steps):
     model, config = original
     tokens = torch.randint(config.vocabulary, (3, steps))
     with resting(model):
-        growing = Translating(model, config, SOURCE, KEEP)
+        growing = Translating(model, config, SOURCE, ATTENTION_MASK)
         found = [growing.first(), *(growing.step(token) for token in tokens.T)]
         start = torch.full((3, 1), config.marks.start)
-        expected = model(SOURCE, torch.cat((start, tokens), dim=1), KEEP)
+        expected = model(SOURCE, torch.cat((start, tokens), dim=1), ATTENTION_MASK)
     assert_near(torch.stack(found, dim=1), expected)
 
 
 def test_beams_have_caches_of_their_own(original):
     model, config = original
     with resting(model):
-        growing = Translating(model, config, SOURCE, KEEP)
+        growing = Translating(model, config, SOURCE, ATTENTION_MASK)
         growing.first()
         growing.widen(2)
         first = torch.tensor([3, 4, 5, 6, 7, 8])
@@ -51,7 +51,7 @@ def test_beams_have_caches_of_their_own(original):
         # Rows are now sentence 2 (both versions were 8) and sentence 0 (both were 3).
         targets = torch.tensor([[1, 8, 9], [1, 8, 10], [1, 3, 11], [1, 3, 12]])
         rows = torch.tensor([2, 2, 0, 0])
-        expected = model(SOURCE[rows], targets, KEEP[rows])[:, -1]
+        expected = model(SOURCE[rows], targets, ATTENTION_MASK[rows])[:, -1]
     assert_near(given, expected)
 
 
@@ -59,9 +59,9 @@ def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled):
     config = small("modern", length=40)
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 5))
-    keep = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 1, 1]]).bool()
+    attention_mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 1, 1]]).bool()
     with resting(model):
-        growing = Continuing(model, config, prompt, keep)
+        growing = Continuing(model, config, prompt, attention_mask)
         growing.first()
         growing.widen(2)
         growing.step(torch.tensor([1, 2, 3, 4]))
@@ -89,31 +89,33 @@ def test_logits_of_a_model_in_float64_are_float64(original):
     model.double()
     tokens = torch.randint(config.vocabulary, (3, 4))
     with resting(model):
-        expected = model(SOURCE, torch.cat((torch.full((3, 1), 1), tokens), dim=1), KEEP)
+        expected = model(SOURCE, torch.cat((torch.full((3, 1), 1), tokens), dim=1), ATTENTION_MASK)
         for kind in (Translating, Branching):
-            growing = kind(model, config, SOURCE, KEEP)
+            growing = kind(model, config, SOURCE, ATTENTION_MASK)
             found = [growing.first(), *(growing.step(token) for token in tokens.T)]
             torch.testing.assert_close(torch.stack(found, dim=1), expected, atol=1e-12, rtol=0)
 
 
 def test_a_source_of_nothing_but_padding_is_no_nan(original):
     model, config = original
-    keep = KEEP.clone()
-    keep[1] = False
+    attention_mask = ATTENTION_MASK.clone()
+    attention_mask[1] = False
     with resting(model):
-        first = [kind(model, config, SOURCE, keep).first() for kind in (Translating, Branching)]
+        first = [
+            kind(model, config, SOURCE, attention_mask).first() for kind in (Translating, Branching)
+        ]
     assert first[0].isfinite().all()
     assert_near(first[1], first[0])
 
 
 def test_the_padding_that_was_handed_in_stays_as_it_was(small):
     config = small("gpt2")
-    keep = torch.tensor([[True, True], [False, True]])
-    before = keep.clone()
+    attention_mask = torch.tensor([[True, True], [False, True]])
+    before = attention_mask.clone()
     model = build(config)
     with resting(model):
-        growing = Continuing(model, config, torch.tensor([[1, 2], [3, 4]]), keep)
+        growing = Continuing(model, config, torch.tensor([[1, 2], [3, 4]]), attention_mask)
         growing.first()
         growing.copy(torch.tensor([0]), torch.tensor([1]))
-    assert growing.keep.all()
-    assert torch.equal(keep, before)
+    assert growing.attention_mask.all()
+    assert torch.equal(attention_mask, before)

@@ -188,7 +188,7 @@ def test_caches_of_a_config_have_room_for_every_key_head(small):
     assert caches[0].keys.shape == caches[0].values.shape == (3, 2, 5, 4)
     assert caches[0].keys.dtype == torch.bfloat16
     assert caches[0].keys.data_ptr() != caches[1].keys.data_ptr()
-    memories = inference_caches(small("xl", past=HiddenMemoryConfig(length=7)), 3, 5)
+    memories = inference_caches(small("xl", cache=HiddenMemoryConfig(length=7)), 3, 5)
     assert [(type(each), each.capacity) for each in memories] == [(KVMemory, 7)] * 2
     with pytest.raises(ValueError, match=r"^bert-base looks at .* and keeps no cache$"):
         inference_caches(small("bert"), 1, 4)

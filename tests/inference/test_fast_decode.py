@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer import config as c
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.core.kernels import explicit
 from clearformer.inference.caches import inference_caches
 from clearformer.inference.fast_decode import FastDecoder, supports
@@ -23,14 +23,14 @@ CHANGES = {
     "squared": ("gpt2", {"activation": "squared_relu", "position": c.NoPosition()}),
     "strided": ("modern", {"position": c.ALiBi(), "patterns": (STRIDED,)}),
 }
-KEEP = torch.arange(9) >= torch.tensor([[2], [0], [4]])
+ATTENTION_MASK = torch.arange(9) >= torch.tensor([[2], [0], [4]])
 
 
 @pytest.mark.parametrize("arrange", [lambda m: m, quicken, lambda m: pack(m, 3), quantize])
-@pytest.mark.parametrize("keep", [None, KEEP], ids=["whole", "padded"])
+@pytest.mark.parametrize("attention_mask", [None, ATTENTION_MASK], ids=["whole", "padded"])
 @pytest.mark.parametrize("name", CHANGES)
 @torch.inference_mode()
-def test_flat_is_through_the_modules(name, keep, arrange, small, scrambled):
+def test_flat_is_through_the_modules(name, attention_mask, arrange, small, scrambled):
     family, changes = CHANGES[name]
     config = small(family, **changes)
     model = arrange(scrambled(build(config)).eval())
@@ -39,11 +39,13 @@ def test_flat_is_through_the_modules(name, keep, arrange, small, scrambled):
     assert supports(model, flat)
     step = FastDecoder(model, flat)
     for memory in (plain, flat):
-        model.hidden(tokens[:, :5], None if keep is None else keep[:, :5], caches=memory)
+        model.hidden(
+            tokens[:, :5], None if attention_mask is None else attention_mask[:, :5], caches=memory
+        )
         for cache in memory:
             cache.advance()
     for place in range(5, 9):
-        own = None if keep is None else keep[:, : place + 1]
+        own = None if attention_mask is None else attention_mask[:, : place + 1]
         token = tokens[:, place : place + 1]
         expected = model.head(model.hidden(token, own, caches=plain))[:, 0]
         found = step(token[:, 0], own)
@@ -77,7 +79,7 @@ def test_a_model_in_float64_is_flat_in_float64(name, small, scrambled):
     plain, flat = (inference_caches(config, 3, 9, torch.float64) for _ in range(2))
     step = FastDecoder(model, flat)
     for place in range(9):
-        own, token = KEEP[:, : place + 1], tokens[:, place]
+        own, token = ATTENTION_MASK[:, : place + 1], tokens[:, place]
         expected = model(token[:, None], own, caches=plain)[:, 0]
         torch.testing.assert_close(step(token, own), expected, atol=1e-12, rtol=0)
         for cache in (*plain, *flat):

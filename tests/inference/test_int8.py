@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer.build import build, caches
+from clearformer.builder import build, caches
 from clearformer.core.embedding import Embedding
 from clearformer.families import FAMILIES
 from clearformer.inference.int8 import (

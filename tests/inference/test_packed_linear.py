@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.families import FAMILIES
 from clearformer.inference.packed_linear import PackedLinear, QuickLinear, pack, quicken
 

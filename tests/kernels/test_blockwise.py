@@ -49,7 +49,7 @@ PATTERNS = {
 }
 
 
-def keep_of(padding, keys):
+def attention_mask_of(padding, keys):
     place = torch.arange(keys)
     rows = {
         "none": None,
@@ -84,7 +84,7 @@ def assert_same(tensors, mask, **tolerance):
 @pytest.mark.parametrize(("queries", "keys"), [(37, 37), (1, 37), (12, 41), (64, 64)])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_equal_to_the_masked_dense_kernel(name, queries, keys, padding):
-    mask = Mask(PATTERNS[name], keep_of(padding, keys))
+    mask = Mask(PATTERNS[name], attention_mask_of(padding, keys))
     assert_same(inputs(queries, keys), mask)
 
 
@@ -101,7 +101,7 @@ def test_equal_at_any_length_in_single_precision(name, length):
 @pytest.mark.parametrize("queries", [37, 9])
 def test_a_bias_is_added_and_learned(name, padding, shape, queries):
     bias = torch.randn([queries if n == -1 else n for n in shape], dtype=torch.float64)
-    assert_same([*inputs(queries, 37), bias], Mask(PATTERNS[name], keep_of(padding, 37)))
+    assert_same([*inputs(queries, 37), bias], Mask(PATTERNS[name], attention_mask_of(padding, 37)))
 
 
 def test_grouped_queries_share_keys():
@@ -169,13 +169,15 @@ def test_a_dense_pattern_is_left_to_the_fused_kernel():
 
 
 def test_padding_of_another_shape_is_refused():
-    message = r"^keep has shape \(2, 5\), but there are 2 sequences of 20 keys: it must be"
+    message = (
+        r"^attention_mask has shape \(2, 5\), but there are 2 sequences of 20 keys: it must be"
+    )
     with pytest.raises(ValueError, match=message):
         blockwise(*inputs(20, 20), Mask(Local(2), torch.ones(2, 5, dtype=torch.bool)), None, 0)
 
 
 def test_a_model_generates_with_a_cache_as_it_learns_without(small, scrambled):
-    from clearformer.build import build, caches
+    from clearformer.builder import build, caches
     from clearformer.families import preset
 
     assert preset("sparse").kernel == "blockwise"

@@ -18,9 +18,9 @@ from clearformer.kernels import fast
 def test_in_half_precision_three_products_are_the_same_function(pattern, padded):
     shape = (2, 3, 40, 64)
     q, k, v = (torch.randn(shape, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    keep = torch.ones(2, 40, dtype=torch.bool)
-    keep[0, 25:] = keep[1] = False  # a row of padding only gives zeros
-    mask = Mask(pattern, keep if padded else None)
+    attention_mask = torch.ones(2, 40, dtype=torch.bool)
+    attention_mask[0, 25:] = attention_mask[1] = False  # a row of padding only gives zeros
+    mask = Mask(pattern, attention_mask if padded else None)
     assert fast._three_products_are_faster(q, k, None, 0.0), "the path under test is not taken"
     y = fast.fast(q, k, v, mask, None, 0.0)
     exact = [each.detach().double().requires_grad_() for each in (q, k, v)]

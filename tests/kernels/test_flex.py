@@ -24,7 +24,7 @@ PATTERNS = {
 def test_equal_to_the_masked_dense_kernel(name, queries, padded):
     q = torch.randn(1, 3, queries, 16)
     k, v = torch.randn(2, 1, 3, 37, 16)
-    keep = (torch.arange(37) >= 5)[None] if padded else None
-    expected = kernels.explicit(q, k, v, Mask(PATTERNS[name], keep), None, 0.0)
-    given = flex(q, k, v, PATTERNS[name], -5 if padded else 0, keep)
+    attention_mask = (torch.arange(37) >= 5)[None] if padded else None
+    expected = kernels.explicit(q, k, v, Mask(PATTERNS[name], attention_mask), None, 0.0)
+    given = flex(q, k, v, PATTERNS[name], -5 if padded else 0, attention_mask)
     torch.testing.assert_close(given, expected)

@@ -22,7 +22,7 @@ def inputs(queries, keys, dtype=torch.float64):
 
 def attention(q, k, v, mask, dropout=0.0):
     found = tiles(mask.pattern, 0, q.shape[2], k.shape[2], q.device)
-    return tile_attention.attend(q, k, v, found, mask.keep, None, dropout)
+    return tile_attention.attend(q, k, v, found, mask.attention_mask, None, dropout)
 
 
 def output_and_gradients(tensors, mask):

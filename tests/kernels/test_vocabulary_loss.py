@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.core.heads import IGNORE, MaskedToken, at_once, cross_entropy
 from clearformer.kernels import vocabulary_loss
 from clearformer.kernels.vocabulary_loss import in_chunks, with_target_padded

@@ -11,7 +11,7 @@ def config(small):
     return RunConfig(
         model=small("gpt2", layers=4, width=64, hidden=256, heads=4, length=128, vocabulary=500),
         data=DataConfig(source="x"),
-        train=TrainConfig(lr=1e-3, batch=4, steps=1),
+        train=TrainConfig(learning_rate=1e-3, batch_size=4, steps=1),
     )
 
 

@@ -14,7 +14,7 @@ from clearformer.plan.footprint import ASSUMED
 def config(small, tmp_path):
     (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 2000)
     data = DataConfig(source=str(tmp_path / "text.txt"))
-    train = TrainConfig(lr=1e-3, batch=8, epochs=2)
+    train = TrainConfig(learning_rate=1e-3, batch_size=8, epochs=2)
     return RunConfig(model=small("gpt2"), data=data, train=train)
 
 
@@ -34,7 +34,7 @@ def test_only_pairs_have_two_lengths(config):
 
 def test_epochs_are_counted_by_the_data(config, tmp_path):
     tokens = 0.9 * 48_000
-    per_epoch = tokens / (config.train.batch * config.model.length)
+    per_epoch = tokens / (config.train.batch_size * config.model.length)
     assert epoch_steps(config, DataFolders(cache=tmp_path)) == pytest.approx(
         2 * per_epoch, rel=0.05
     )

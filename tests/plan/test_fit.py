@@ -8,7 +8,7 @@ from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.data import DataFolders
 from clearformer.plan import planner
 from clearformer.plan.fit import FITS_EASILY, fit_to_memory
-from clearformer.train import malloc
+from clearformer.training import malloc
 
 
 @pytest.fixture(autouse=True)
@@ -22,14 +22,14 @@ def config(small):
     return RunConfig(
         model=small("gpt2", layers=4, width=64, hidden=256, length=512, vocabulary=50),
         data=DataConfig(source="x"),
-        train=TrainConfig(lr=1e-3, batch=8, steps=1, precision="float32"),
+        train=TrainConfig(learning_rate=1e-3, batch_size=8, steps=1, precision="float32"),
     )
 
 
 def test_a_limit_is_kept_and_said(config):
     said = []
     tight = fit_to_memory(config, "150MB", DataFolders(), said.append)
-    assert tight.train.accumulate > 1
+    assert tight.train.accumulation_steps > 1
     assert said[0].startswith("note: to fit into 150MB, ")
     assert tight.model == config.model
     said.clear()
@@ -38,8 +38,8 @@ def test_a_limit_is_kept_and_said(config):
 
 
 def test_a_resumed_run_keeps_what_was_fitted(config):
-    saved = replace(config, train=replace(config.train, accumulate=4, recompute=1))
+    saved = replace(config, train=replace(config.train, accumulation_steps=4, recompute=1))
     said = []
     resumed = fit_to_memory(config, "1GB", DataFolders(), said.append, saved)
-    assert (resumed.train.accumulate, resumed.train.recompute) == (4, 1)
+    assert (resumed.train.accumulation_steps, resumed.train.recompute) == (4, 1)
     assert said == []

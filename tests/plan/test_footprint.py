@@ -11,14 +11,14 @@ from clearformer.families import FAMILIES
 from clearformer.plan.footprint import ASSUMED, footprint
 from clearformer.tasks.registry import task_of
 
-TRAIN = TrainConfig(lr=1e-3, batch=4, steps=1, precision="float32")
+TRAIN = TrainConfig(learning_rate=1e-3, batch_size=4, steps=1, precision="float32")
 
 
 @pytest.fixture
 def run(small):
     def config(family, train=TRAIN, **changes):
         model = small(family, **changes)
-        masking = Masking(share=0.25) if family == "bert" else None
+        masking = Masking(rate=0.25) if family == "bert" else None
         return RunConfig(model=model, data=DataConfig(source="x", masking=masking), train=train)
 
     return config
@@ -92,14 +92,14 @@ def test_recomputing_keeps_less_and_accumulating_has_its_gradients_first(run):
 def test_an_average_and_another_optimizer_count(run):
     plain = footprint(run("modern"), 2, None, accumulated=False)
     muon = footprint(
-        run("modern", replace(TRAIN, optimizer=Muon(), ema=0.9)), 2, None, accumulated=False
+        run("modern", replace(TRAIN, optimizer=Muon(), ema_decay=0.9)), 2, None, accumulated=False
     )
     assert muon.optimizer < plain.optimizer
     assert (plain.average, muon.average) == (0, muon.weights)
 
 
 def test_as_many_pairs_as_their_tokens_allow(run):
-    config = run("original", replace(TRAIN, batch=20, tokens=64))
+    config = run("original", replace(TRAIN, batch_size=20, batch_tokens=64))
     config = replace(config, model=replace(config.model, length=40))
     task = task_of(config.model)
     several = ((32, 32), (3, 8), (1, 2), (90, 9))
@@ -122,13 +122,13 @@ def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
     config = run("bert")
     batch, _ = task_of(config.model).example(config, 4, ASSUMED)
     hidden, _ = batch.targets
-    assert (hidden != IGNORE).float().mean() == config.data.masking.share
+    assert (hidden != IGNORE).float().mean() == config.data.masking.rate
 
 
 @pytest.mark.parametrize("share", [0.15, 0.4, 0.85])
 def test_any_share_is_hidden_as_it_is_said(run, share):
     config = run("bert")
-    config = replace(config, data=replace(config.data, masking=Masking(share=share)))
+    config = replace(config, data=replace(config.data, masking=Masking(rate=share)))
     batch, _ = task_of(config.model).example(config, 64, ASSUMED)
     hidden, _ = batch.targets
     assert (hidden != IGNORE).float().mean().item() == pytest.approx(share, abs=0.01)

@@ -14,7 +14,7 @@ def config(small):
     return RunConfig(
         model=small("gpt2", layers=8, width=64, hidden=256, length=512, vocabulary=50),
         data=DataConfig(source="x"),
-        train=TrainConfig(lr=1e-3, batch=8, steps=1, precision="float32"),
+        train=TrainConfig(learning_rate=1e-3, batch_size=8, steps=1, precision="float32"),
     )
 
 
@@ -25,7 +25,7 @@ def known_base(monkeypatch):
 
 def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
     for batch, accumulate in ((12, 1), (12, 2), (16, 4), (7, 1), (1, 1)):
-        train = replace(config.train, batch=batch, accumulate=accumulate)
+        train = replace(config.train, batch_size=batch, accumulation_steps=accumulate)
         wanted = [n for n in range(accumulate, batch + 1) if batch % n == 0]
         assert planner._cuts(replace(config, train=train), ASSUMED, last=True) == wanted
 
@@ -43,7 +43,7 @@ def test_cut_first_then_recomputed(config):
         limit = whole.base + round(share * (whole.total - whole.base))
         found = planner.plan(config, limit)
         assert planner.RESERVE * found.total <= limit
-        settings[share] = found.config.train.accumulate, found.config.train.recompute
+        settings[share] = found.config.train.accumulation_steps, found.config.train.recompute
     assert settings[0.7] == (2, None)  # no more work than needed
     assert settings[0.45][1] is None
     # A micro-batch of 1,024 tokens is 2 sequences: smaller ones would be slow.

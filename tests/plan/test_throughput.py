@@ -13,7 +13,7 @@ def config(small):
     return RunConfig(
         model=small("gpt2", layers=4),
         data=DataConfig(source="x"),
-        train=TrainConfig(lr=1e-3, batch=4, steps=1, precision="float32"),
+        train=TrainConfig(learning_rate=1e-3, batch_size=4, steps=1, precision="float32"),
     )
 
 
@@ -77,7 +77,7 @@ def test_both_stacks_of_an_encoder_and_a_decoder_are_cut(small, monkeypatch, tim
     config = RunConfig(
         model=replace(small("original"), layers=8, decoder_layers=8),
         data=DataConfig(source="x"),
-        train=TrainConfig(lr=1e-3, batch=4, steps=1, precision="float32"),
+        train=TrainConfig(learning_rate=1e-3, batch_size=4, steps=1, precision="float32"),
     )
     counted = footprint.footprint(config, 4, None, accumulated=False)
     monkeypatch.setattr(

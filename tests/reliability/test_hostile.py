@@ -54,7 +54,7 @@ def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
     if kind == "not a number":  # which is for the importer to count
         assert list(SafetensorsFile(path).names()) == ["weight"]
         return
-    with pytest.raises(ValueError, match="is no valid safetensors file") as refusal:
+    with pytest.raises(ValueError, match="is not a valid safetensors file") as refusal:
         SafetensorsFile(path)
     assert len(str(refusal.value)) < 400
     assert "\n" not in str(refusal.value)
@@ -67,7 +67,7 @@ def test_f45_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
     os.mkfifo(tmp_path / name)
     if name == "config.json":
         (tmp_path / "model.safetensors").write_bytes(malicious_files.header("{}"))
-    with pytest.raises(ValueError, match=r"no (regular )?file"):
+    with pytest.raises(ValueError, match=r"not a (regular )?file"):
         import_checkpoint(tmp_path, tokenizer="bytes", allow_bin=True)
 
 
@@ -103,7 +103,7 @@ def test_f45_an_index_opens_no_file_elsewhere(tmp_path, name):
     (folder / "config.json").write_text(json.dumps(untrusted_files.GPT2))
     index = {"weight_map": {"transformer.wte.weight": name}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ValueError, match=r"no plain file name|a link out of its folder"):
+    with pytest.raises(ValueError, match=r"not a plain file name|a link out of its folder"):
         import_checkpoint(folder, tokenizer="bytes")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from clearformer.runs import checkpoint
 from clearformer.selftest.toy_run import last_record, newest_step
-from clearformer.train import step
+from clearformer.training import step
 
 SOURCE = Path(checkpoint.__file__).parents[1]
 
@@ -164,7 +164,7 @@ def classifier(place, command):
     table = place / "table.csv"
     rows = [f"good words {i},pos\nbad words {i},neg" for i in range(12)]
     table.write_text("text,label\n" + "\n".join([*rows, f"{'long ' * 200_000},pos"]))
-    size = "--layers 1 --width 16 --heads 2 --hidden 32 --length 12 --batch 8 --threads 1"
+    size = "--layers 1 --width 16 --heads 2 --hidden 32 --length 12 --batch-size 8 --threads 1"
     flags = f"{size} --steps 2 --evaluations 1 --precision float32 --quiet"
     words = ["train", "classifier", "--data", table, "--out", place / "labels", *flags.split()]
     return lambda *more: command(*words, *more)

@@ -13,7 +13,7 @@ from clearformer.runs import checkpoint
 from clearformer.runs.faults import VARIABLE
 from clearformer.selftest.toy_run import last_record, newest_step
 from clearformer.tasks import next_token
-from clearformer.train import step
+from clearformer.training import step
 
 
 def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monkeypatch):

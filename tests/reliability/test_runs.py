@@ -15,7 +15,7 @@ from clearformer.runs import checkpoint, metrics
 from clearformer.runs.faults import VARIABLE
 from clearformer.runs.lock import Lock
 from clearformer.selftest.toy_run import ToyRun, fingerprint, last_record, newest_step
-from clearformer.train import rng
+from clearformer.training import rng
 
 CPU = torch.device("cpu")
 
@@ -74,13 +74,13 @@ def test_f5_a_cut_file_is_passed_over_by_train_and_refused_by_others(
 
 
 def test_f1_f14_a_run_that_fell_back_keeps_what_it_saves(train, place):
-    assert train("--keep", "5", folder="more", steps=4).code == 0
+    assert train("--keep-checkpoints", "5", folder="more", steps=4).code == 0
     checkpoints = place / "more/checkpoints"
     for number in (3, 4):
         path = checkpoints / f"step-{number}/model.safetensors"
         path.write_bytes(path.read_bytes()[:-1])
     (checkpoints / "step-999").mkdir()
-    outcome = train("--keep", "2", "--resume", folder="more", steps=5)
+    outcome = train("--keep-checkpoints", "2", "--resume", folder="more", steps=5)
     assert outcome.code == 0, outcome.err
     assert "is now damaged-step-4: delete it when you like" in outcome.err
     assert newest_step(place / "more") == 5
@@ -112,14 +112,14 @@ def test_f7_a_folder_without_permission_is_told(train, place, refused):
 
 
 def test_f8_changed_settings_are_listed_and_no_others(train, place, refused):
-    flags = ("--model.width", "32", "--train.seed", "5", "--train.batch", "8")
+    flags = ("--model.width", "32", "--train.seed", "5", "--train.batch-size", "8")
     said = refused(train(*flags, steps=9))
     listed = {part.split(" (")[0].split(": ")[-1] for part in said.split("; ")}
-    assert listed == {"model.width", "train.batch", "train.seed"}
-    outcome = train("--keep", "3", steps=4)
+    assert listed == {"model.width", "train.batch_size", "train.seed"}
+    outcome = train("--keep-checkpoints", "3", steps=4)
     assert outcome.code == 0
     assert "note: train.steps was 3 and is 4 from here on" in outcome.err
-    assert "note: train.keep was 2 and is 3" in outcome.err
+    assert "note: train.keep_checkpoints was 2 and is 3" in outcome.err
 
 
 def test_f10_another_machine_is_told_and_the_loss_stays_near(trained, place, command):
@@ -263,7 +263,7 @@ def test_exit_codes_and_end_lines(train, place, monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("a defect of ours")
 
-    monkeypatch.setattr("clearformer.train.step.train_step", broken)
+    monkeypatch.setattr("clearformer.training.step.train_step", broken)
     outcome = train(steps=9)
     assert outcome.code == 1
     assert "ZeroDivisionError" in outcome.err

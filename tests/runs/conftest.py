@@ -37,8 +37,8 @@ def config(tmp_path):
         model=model,
         data=DataConfig(source=str(source)),
         train=TrainConfig(
-            lr=1e-2,
-            batch=4,
+            learning_rate=1e-2,
+            batch_size=4,
             steps=12,
             evaluations=3,
             threads=1,

@@ -15,7 +15,7 @@ def test_it_names_the_figures_of_the_run(tmp_path):
     config = RunConfig(
         model=replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32),
         data=DataConfig(source=str(source)),
-        train=TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1),
+        train=TrainConfig(learning_rate=1e-2, batch_size=4, steps=2, evaluations=1, threads=1),
     )
     run = Run(config, tmp_path / "mine", DataFolders(cache=tmp_path))
     assert "not evaluated" in card(run)
@@ -32,7 +32,7 @@ def test_a_name_is_no_markup(tmp_path):
     config = RunConfig(
         model=replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32),
         data=DataConfig(source=str(source)),
-        train=TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1),
+        train=TrainConfig(learning_rate=1e-2, batch_size=4, steps=2, evaluations=1, threads=1),
     )
     text = card(Run(config, tmp_path / "a; b\n$(c)", DataFolders(cache=tmp_path)))
     title = text.splitlines()[0]

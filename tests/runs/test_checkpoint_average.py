@@ -34,7 +34,7 @@ def test_one_checkpoint_is_its_own_mean(trained_translator):
 
 def test_too_few_checkpoints_are_said(trained_translator, tmp_path):
     with pytest.raises(ValueError, match=r"checkpoints, but the last 50 are wanted: ask for fewer, "
-                       "or train with --train.keep 50"):  # fmt: skip
+                       "or train with --train.keep-checkpoints 50"):  # fmt: skip
         average(trained_translator, 50, tmp_path / "x")
     with pytest.raises(ValueError, match="the last 0 checkpoints are wanted"):
         average(trained_translator, 0, tmp_path / "x")

@@ -21,7 +21,7 @@ from clearformer.runs.run import Run
 from clearformer.tasks.registry import task_of
 
 SIZES = {"length": 16, "layers": 1, "width": 16, "heads": 2, "hidden": 32}
-TRAIN = TrainConfig(lr=1e-2, batch=4, steps=2, evaluations=1, threads=1)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=2, evaluations=1, threads=1)
 
 
 def text(first, last):
@@ -147,7 +147,7 @@ def test_what_a_run_began_from_counts(run, source, tmp_path, places):
         f"this run began from {run}, which was trained on 90 % of this text"
     ]
     # What the second held back, the first may have learned.
-    third = replace(config, data=DataConfig(source=str(source), validation_share=0.5))
+    third = replace(config, data=DataConfig(source=str(source), validation_fraction=0.5))
     third = trained(third, tmp_path / "third", places)
     held = open_text(str(source)).part(30_000, 40_000)
     sentences = told(third, held, places, held_back=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clearformer.train.events import Ended, Evaluation
+from clearformer.training.events import Ended, Evaluation
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.runs.exit_codes import exit_code
-from clearformer.train.step import NonFiniteError
+from clearformer.training.step import NonFiniteError
 
 
 @pytest.mark.parametrize(

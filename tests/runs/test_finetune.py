@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import (
     Causal,
     Classifier,
@@ -29,7 +29,7 @@ from clearformer.runs.load import open_run
 from clearformer.runs.run import Run
 
 SMALL = {"length": 24, "layers": 1, "width": 16, "heads": 2, "hidden": 32}
-TRAIN = TrainConfig(lr=1e-2, batch=8, steps=4, evaluations=2, threads=1)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=8, steps=4, evaluations=2, threads=1)
 
 
 def finished(config, folder):
@@ -138,7 +138,7 @@ def test_a_classifier_goes_on_with_its_head_unless_the_classes_are_others(room, 
 
 @pytest.mark.parametrize("optimizer", [TRAIN.optimizer, Muon()])
 def test_a_frozen_body_stays_and_the_head_learns(room, tmp_path, optimizer):
-    train = replace(TRAIN, freeze="body", optimizer=optimizer, ema=0.5)
+    train = replace(TRAIN, freeze="body", optimizer=optimizer, ema_decay=0.5)
     config = classifier_from(room / "tiny", train=train)
     finished(config, tmp_path / "run")
     old = dict(open_run(room / "tiny").model.named_parameters())
@@ -160,7 +160,7 @@ def test_freezing_what_leaves_nothing_is_refused(room, tmp_path):
 @pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
 def test_tables_of_another_size_say_the_same(room, tmp_path, size):
     plain = begin(classifier_from(room / size, pool="first"), tmp_path / "plain").model.eval()
-    train = replace(TRAIN, tables=0.02)
+    train = replace(TRAIN, embedding_std=0.02)
     scaled = begin(classifier_from(room / size, pool="first", train=train), tmp_path / "scaled")
     table = scaled.model.embedding.token.weight
     assert table.std().item() == pytest.approx(0.02, rel=1e-5)
@@ -171,7 +171,7 @@ def test_tables_of_another_size_say_the_same(room, tmp_path, size):
 
 
 def test_tables_stay_where_a_model_would_say_something_else(room, tmp_path):
-    train = replace(TRAIN, tables=0.02)
+    train = replace(TRAIN, embedding_std=0.02)
     generator = config_from(room / "gpt2", train=train)
     with pytest.raises(ValueError, match="but no norm follows the tables of this model"):
         begin(generator, tmp_path / "gpt2")
@@ -269,7 +269,7 @@ def test_the_first_token_of_a_generator_knows_nothing(room, tmp_path, pool):
 def test_weights_that_are_not_what_the_config_says_are_refused(room):
     opened = open_run(room / "tiny")
     config = replace(opened.config.model, hidden=40)
-    from clearformer.build import build
+    from clearformer.builder import build
 
     with pytest.raises(
         ValueError, match=r"feed_forward.up.weight is \(32, 16\) there, but \(40, 16\)"

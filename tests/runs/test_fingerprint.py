@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearformer.build import build, outline
+from clearformer.builder import build, outline
 from clearformer.config import DataConfig, Origin, RunConfig, TrainConfig
 from clearformer.core import kernels
 from clearformer.data import DataFolders
@@ -23,7 +23,7 @@ def config(tmp_path):
     source = tmp_path / "text.txt"
     source.write_text("some words to learn from, again and again\n" * 100)
     model = replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32)
-    train = TrainConfig(lr=1e-2, batch=4, steps=6, evaluations=2, threads=1)
+    train = TrainConfig(learning_rate=1e-2, batch_size=4, steps=6, evaluations=2, threads=1)
     return RunConfig(model=model, data=DataConfig(source=str(source)), train=train)
 
 

@@ -21,7 +21,9 @@ def run(tmp_path):
     config = RunConfig(
         model=model,
         data=DataConfig(source=str(source)),
-        train=TrainConfig(lr=1e-2, batch=4, steps=6, evaluations=2, threads=1, ema=0.5),
+        train=TrainConfig(
+            learning_rate=1e-2, batch_size=4, steps=6, evaluations=2, threads=1, ema_decay=0.5
+        ),
     )
     run = Run(config, tmp_path / "run", DataFolders(cache=tmp_path / "cache"))
     list(run.events())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from clearformer.distributed.process_group import ProcessGroup
-from clearformer.train.events import Ended, Evaluation, Step
+from clearformer.training.events import Ended, Evaluation, Step
 
 
 def test_a_stop_file_ends_a_run_and_is_taken_away(config, tmp_path, start):
@@ -55,7 +55,7 @@ def test_workers_that_are_started_again_still_obey_the_stop_file(
 
 
 def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path, start):
-    hopeless = replace(config.train, lr=1e-12, steps=40, evaluations=20, patience=2)
+    hopeless = replace(config.train, learning_rate=1e-12, steps=40, evaluations=20, patience=2)
     said = []
     run = start(replace(config, train=hopeless), tmp_path / "x", say=said.append)
     events = list(run.events())
@@ -67,7 +67,7 @@ def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path, start):
 
 def test_a_run_that_learned_nothing_is_told_so_at_its_end(config, tmp_path, start):
     said = []
-    hopeless = replace(config.train, lr=1e-12, steps=60, evaluations=1)
+    hopeless = replace(config.train, learning_rate=1e-12, steps=60, evaluations=1)
     list(start(replace(config, train=hopeless), tmp_path / "x", say=said.append).events())
     assert any("no better than what knowing nothing gives" in line for line in said)
 

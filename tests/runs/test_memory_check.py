@@ -9,7 +9,7 @@ from clearformer.families import gpt2, preset
 from clearformer.families.recipes import recipe
 from clearformer.plan import footprint
 from clearformer.runs.memory_check import out_of_memory, require_memory
-from clearformer.train import memory
+from clearformer.training import memory
 
 
 def config(name="modern-tiny", **train):
@@ -20,7 +20,7 @@ def config(name="modern-tiny", **train):
 
 def test_a_batch_beyond_all_memory_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 16 * 10**9)
-    absurd = config(batch=131_072)
+    absurd = config(batch_size=131_072)
     with pytest.raises(
         ValueError, match=r"131,072 sequences of .* tokens at a time take more than "
     ):
@@ -30,9 +30,9 @@ def test_a_batch_beyond_all_memory_is_refused(monkeypatch):
 
 def test_what_is_unknown_is_not_refused(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
-    require_memory(config(batch=131_072), 131_072)
+    require_memory(config(batch_size=131_072), 131_072)
     monkeypatch.setattr(memory, "available_bytes", lambda: 10**9)
-    require_memory(config("classifier", batch=131_072), 131_072)  # as many rows as there are
+    require_memory(config("classifier", batch_size=131_072), 131_072)  # as many rows as there are
 
 
 @pytest.mark.parametrize("name", ["modern-tiny", "gpt2-small", "bert-tiny"])
@@ -40,15 +40,17 @@ def test_what_is_unknown_is_not_refused(monkeypatch):
 def test_no_step_that_fits_is_refused(monkeypatch, name, recompute):
     """What the plan counts is always more than what is refused here."""
     one = config(name, recompute=recompute)
-    counted = footprint.footprint(one, one.train.batch, recompute, accumulated=False)
+    counted = footprint.footprint(one, one.train.batch_size, recompute, accumulated=False)
     monkeypatch.setattr(memory, "available_bytes", lambda: counted.total)
-    require_memory(one, one.train.batch)
+    require_memory(one, one.train.batch_size)
 
 
 def sentence(fits=None, **train):
     return out_of_memory(
         RunConfig(
-            model=gpt2(), data=DataConfig(source="x"), train=TrainConfig(lr=1, steps=1, **train)
+            model=gpt2(),
+            data=DataConfig(source="x"),
+            train=TrainConfig(learning_rate=1, steps=1, **train),
         ),
         "DefaultCPUAllocator: can't allocate memory: you tried to allocate 617558016 bytes.",
         fits,
@@ -56,15 +58,18 @@ def sentence(fits=None, **train):
 
 
 def test_out_of_memory_names_what_to_change():
-    assert sentence(batch=12, accumulate=2).startswith(
+    assert sentence(batch_size=12, accumulation_steps=2).startswith(
         "out of memory (618 MB more were asked for) with 6 sequences of 1024 tokens at a time, 12 "
-        "layers of width 768: use --accumulate 3 (the same gradient in 3 parts), or --recompute 1 "
+        "layers of width 768: use --accumulation-steps 3 (the same gradient in 3 parts), or "
+        "--recompute 1 "
     )
-    assert "a shorter --length than 1024" in sentence(batch=1)
-    assert "--recompute" not in sentence(batch=1, recompute=1)
-    assert "clearformer plan" in sentence(batch=1)
+    assert "a shorter --length than 1024" in sentence(batch_size=1)
+    assert "--recompute" not in sentence(batch_size=1, recompute=1)
+    assert "clearformer plan" in sentence(batch_size=1)
 
 
 def test_what_was_tried_is_named():
-    assert "--accumulate 6 (the same gradient; 2 at a time fit)" in sentence(6, batch=12)
-    assert "(not even one sequence fits)" in sentence(0, batch=12)
+    assert "--accumulation-steps 6 (the same gradient; 2 at a time fit)" in sentence(
+        6, batch_size=12
+    )
+    assert "(not even one sequence fits)" in sentence(0, batch_size=12)

@@ -16,7 +16,7 @@ from clearformer.runs.metrics import (
     step_row,
     targets,
 )
-from clearformer.train.events import Evaluation, Step
+from clearformer.training.events import Evaluation, Step
 
 
 def test_lines_are_appended(tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from clearformer.train.events import Step
+from clearformer.training.events import Step
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(whole, config, start, final):
@@ -38,7 +38,7 @@ def test_nothing_to_resume_is_said(tmp_path, start):
 
 
 def test_smoothing_reaches_the_head(config, tmp_path, start):
-    smooth = replace(config, train=replace(config.train, smoothing=0.3, steps=1))
+    smooth = replace(config, train=replace(config.train, label_smoothing=0.3, steps=1))
     run = start(smooth, tmp_path / "smooth")
     assert run.model.head.smoothing == 0.3
     smoothed = next(event for event in run.events() if isinstance(event, Step))

@@ -11,7 +11,7 @@ from clearformer.runs.resume import continued, differences
 
 @pytest.fixture
 def config():
-    train = TrainConfig(lr=1e-3, batch=4, steps=9, schedule=Linear(warmup=2))
+    train = TrainConfig(learning_rate=1e-3, batch_size=4, steps=9, schedule=Linear(warmup=2))
     return RunConfig(model=modern("tiny"), data=DataConfig(source="a"), train=train)
 
 
@@ -21,12 +21,12 @@ def test_what_may_change_is_taken_and_said(config):
     asked = replace(
         config,
         data=replace(config.data, source="b"),
-        train=replace(config.train, steps=20, schedule=schedule, keep=5),
+        train=replace(config.train, steps=20, schedule=schedule, keep_checkpoints=5),
     )
     assert continued(config, asked, said.append) == asked
     assert sorted(said) == [
         "note: data.source was a and is b from here on",
-        "note: train.keep was 2 and is 5 from here on",
+        "note: train.keep_checkpoints was 2 and is 5 from here on",
         "note: train.schedule.final was 0.0 and is 0.5 from here on",
         "note: train.steps was 9 and is 20 from here on",
     ]
@@ -34,8 +34,11 @@ def test_what_may_change_is_taken_and_said(config):
 
 def test_what_may_not_is_listed(config):
     schedule = replace(config.train.schedule, warmup=3)
-    asked = replace(config, train=replace(config.train, schedule=schedule, lr=1.0))
-    words = r"train.lr \(0.001 before, 1.0 now\); train.schedule.warmup \(2 before, 3 now\)\. Leave"
+    asked = replace(config, train=replace(config.train, schedule=schedule, learning_rate=1.0))
+    words = (
+        r"train.learning_rate \(0.001 before, 1.0 now\); train.schedule.warmup \(2 "
+        r"before, 3 now\)\. Leave"
+    )
     said = []
     asked = replace(asked, train=replace(asked.train, steps=20))
     with pytest.raises(ValueError, match=words):
@@ -46,9 +49,11 @@ def test_what_may_not_is_listed(config):
 
 
 def test_the_rates_of_an_earlier_version_are_kept(config):
-    old = replace(config, train=replace(config.train, anneal="from_start"))
+    old = replace(config, train=replace(config.train, decay_start="from_start"))
     assert continued(old, config) == old
-    with pytest.raises(ValueError, match=r"train.anneal \(after_warmup before, from_start now\)"):
+    with pytest.raises(
+        ValueError, match=r"train.decay_start \(after_warmup before, from_start now\)"
+    ):
         continued(config, old)
 
 

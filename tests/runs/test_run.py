@@ -21,7 +21,7 @@ from clearformer.families import xl
 from clearformer.runs import checkpoint, metrics
 from clearformer.runs.faults import parse
 from clearformer.runs.run import Run
-from clearformer.train.events import Ended, Evaluation, Step
+from clearformer.training.events import Ended, Evaluation, Step
 
 
 def test_events_and_files_of_a_run(whole, config):
@@ -32,7 +32,7 @@ def test_events_and_files_of_a_run(whole, config):
     assert [e.step for e in events if isinstance(e, Evaluation)] == [4, 8, 12]
     assert events[-1] == Ended(12, "finished")
     # A warm-up of 3 steps is longer than a tenth of 12.
-    assert steps[0].lr == config.train.lr
+    assert steps[0].lr == config.train.learning_rate
     assert {path.name for path in folder.iterdir()} >= {
         "config.json", "tokenizer.json", "metrics.jsonl", "checkpoints", "lock",
     }  # fmt: skip
@@ -68,16 +68,16 @@ def as_saved_before(folder, *, without):
 
 
 def test_a_run_of_an_earlier_version_goes_on_with_its_own_rates(config, tmp_path, start, same_run):
-    old = replace(config, train=replace(config.train, anneal="from_start"))
+    old = replace(config, train=replace(config.train, decay_start="from_start"))
     whole, part = tmp_path / "whole", tmp_path / "part"
     rates = [event.lr for event in start(old, whole).events() if isinstance(event, Step)]
-    assert rates[0] == pytest.approx(config.train.lr / 3)
+    assert rates[0] == pytest.approx(config.train.learning_rate / 3)
     run = start(old, part)
     list(run.events(lambda: 143 if run.state.step >= 1 else 0))
-    as_saved_before(part / "checkpoints/step-1", without=["anneal"])
+    as_saved_before(part / "checkpoints/step-1", without=["decay_start"])
     # Asked for with today's settings, as `train PRESET --resume` does.
     again = start(config, part, resume=True)
-    assert again.config.train.anneal == "from_start"
+    assert again.config.train.decay_start == "from_start"
     list(again.events())
     same_run(part, whole)
 
@@ -137,12 +137,12 @@ def test_a_folder_that_is_a_file_is_refused(config, tmp_path, start):
 def remembering(config):
     """A Transformer-XL with dropout, two micro-batches, and an epoch that ends inside the run."""
     model = replace(
-        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=12)
+        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, cache=HiddenMemory(length=12)
     )
     model = replace(model, dropout=replace(model.dropout, residual=0.1))
     text = Path(config.data.source)
     text.write_text(text.read_text()[: 4 * 8 * 9])
-    train = replace(config.train, accumulate=2)
+    train = replace(config.train, accumulation_steps=2)
     return replace(config, model=model, train=train)
 
 
@@ -199,5 +199,7 @@ def test_where_the_warm_up_ended_stays_when_the_budget_grows(config, tmp_path, s
     longer = replace(config, train=replace(train, steps=400))
     again = start(longer, tmp_path / "run", resume=True)
     events = again.events()
-    assert next(e for e in events if isinstance(e, Step)).lr == train.lr * math.sqrt(4 / 11)
+    assert next(e for e in events if isinstance(e, Step)).lr == train.learning_rate * math.sqrt(
+        4 / 11
+    )
     events.close()

@@ -6,7 +6,7 @@ import pytest
 
 from clearformer.runs import metrics
 from clearformer.runs.faults import Faults
-from clearformer.train.events import Saved, Step
+from clearformer.training.events import Saved, Step
 
 
 def gone(folder):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build, outline
+from clearformer.builder import build, outline
 from clearformer.config import AdamW, DataConfig, Muon, RunConfig
 from clearformer.core.model import Batch
 from clearformer.families import gpt2
@@ -19,9 +19,9 @@ from clearformer.runs.state import (
     tied,
     weights,
 )
-from clearformer.train.ema import EMA
-from clearformer.train.optim import make_optimizers
-from clearformer.train.step import train_step
+from clearformer.training.ema import EMA
+from clearformer.training.optim import make_optimizers
+from clearformer.training.step import train_step
 
 TIED = replace(
     gpt2(), vocabulary=20, length=12, layers=2, width=16, heads=2, hidden=32
@@ -31,7 +31,7 @@ TIED = replace(
 def fresh(config):
     torch.manual_seed(config.train.seed)
     model = build(config.model, config.train.seed)
-    average = EMA(model, config.train.ema) if config.train.ema else None
+    average = EMA(model, config.train.ema_decay) if config.train.ema_decay else None
     return State(model, make_optimizers(model, config.train), average)
 
 
@@ -61,7 +61,7 @@ def test_resuming_is_bitwise(tmp_path, train_config, optimizer, ema):
     config = RunConfig(
         model=TIED,
         data=DataConfig(source="x"),
-        train=replace(train_config, optimizer=optimizer, ema=ema),
+        train=replace(train_config, optimizer=optimizer, ema_decay=ema),
     )
     whole = fresh(config)
     expected = advance(whole, 20)

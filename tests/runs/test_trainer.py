@@ -7,8 +7,8 @@ import torch
 
 from clearformer.runs import metrics
 from clearformer.runs.trainer import should_compile
-from clearformer.train.events import Saved, Step
-from clearformer.train.step import NonFiniteError
+from clearformer.training.events import Saved, Step
+from clearformer.training.step import NonFiniteError
 
 
 def test_a_loss_that_is_no_number_names_where_it_arose(config, tmp_path, start, final):
@@ -29,7 +29,7 @@ def test_a_loss_that_is_no_number_names_where_it_arose(config, tmp_path, start, 
 def test_accumulation_changes_nothing_but_rounding(config, tmp_path, start):
     def losses(accumulate):
         quiet = replace(config.model, dropout=replace(config.model.dropout, residual=0.0))
-        train = replace(config.train, accumulate=accumulate, steps=4)
+        train = replace(config.train, accumulation_steps=accumulate, steps=4)
         changed = replace(config, model=quiet, train=train)
         events = start(changed, tmp_path / str(accumulate)).events()
         return [event.loss for event in events if isinstance(event, Step)]
@@ -42,10 +42,12 @@ def test_compiling_is_decided_by_the_config_alone(config, tmp_path, monkeypatch,
         train = replace(config.train, **{"steps": None, **changed})
         return should_compile(start(replace(config, train=train), tmp_path / "run"))
 
-    monkeypatch.setattr("clearformer.train.torch_compile.shutil.which", lambda name: "/usr/bin/c++")
+    monkeypatch.setattr(
+        "clearformer.training.torch_compile.shutil.which", lambda name: "/usr/bin/c++"
+    )
     assert not compiles(steps=5), "a run of seconds"
     assert compiles(steps=10**9)
     assert compiles(minutes=60)
     assert not compiles(minutes=60, compile="off")
-    monkeypatch.setattr("clearformer.train.torch_compile.shutil.which", lambda name: None)
+    monkeypatch.setattr("clearformer.training.torch_compile.shutil.which", lambda name: None)
     assert not compiles(minutes=60), "there is no compiler"

@@ -52,10 +52,10 @@ def smaller(words):
         return words
     text = re.sub(r" --(minutes|epochs|steps|model\.layers) \S+", "", shlex.join(words))
     if "--from" in words:
-        return shlex.split(f"{text} {FEW} --batch 2")
+        return shlex.split(f"{text} {FEW} --batch-size 2")
     if words[1].startswith("original"):  # counts a batch in tokens, and has two stacks
         return shlex.split(f"{text} {FEW} {SMALL.removeprefix('--model.layers 1 ')}")
-    return shlex.split(f"{text} {FEW} {SMALL} --batch 2")
+    return shlex.split(f"{text} {FEW} {SMALL} --batch-size 2")
 
 
 def run(words):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.core.model import Batch
 from clearformer.data import DataFolders
@@ -14,7 +14,7 @@ from clearformer.families import classifier, generator
 from clearformer.tasks import registry
 from clearformer.tasks.classification import classify, predict, report
 
-TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 
 
 def small(config):
@@ -31,7 +31,7 @@ def labels(tmp_path, places):
     path = tmp_path / "a.csv"
     rows = [f"good {i} film {'very ' * (i % 30)},yes\nbad {i} film,no\n" for i in range(40)]
     path.write_text("text,label\n" + "".join(rows))
-    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_share=0.2)
+    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_fraction=0.2)
     return registry.load(RunConfig(model=small(classifier()), data=data, train=TRAIN), places)
 
 
@@ -39,7 +39,7 @@ def test_labels_set_classes_and_names(labels):
     head = labels.config.model.head
     assert (head.classes, head.names) == (2, ("no", "yes"))
     batch = labels.batch(0)
-    assert batch.keep.shape == batch.tokens.shape
+    assert batch.attention_mask.shape == batch.tokens.shape
     assert batch.targets.shape == (4,)
     assert any("longer than 16 tokens" in note for note in labels.notes)
 
@@ -74,7 +74,7 @@ def test_batches_are_what_the_model_takes(labels):
 
 def test_the_mean_length_is_that_of_batches_and_not_of_texts(tmp_path, places):
     path = tmp_path / "a.csv"
-    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_share=0.2)
+    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_fraction=0.2)
     config = RunConfig(model=replace(small(classifier()), length=64), data=data, train=TRAIN)
     for words, length in ((33, 40), (10, 10), (80, 64)):  # from 32 on in steps of 8, then cut
         text = "good " * (words - 1)

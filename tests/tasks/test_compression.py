@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import HiddenMemory
 from clearformer.core.model import Batch
 from clearformer.data import open_text, prepare
@@ -41,7 +41,7 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     from dataclasses import replace
 
     from clearformer import data
-    from clearformer.build import build
+    from clearformer.builder import build
     from clearformer.data.texts import in_memory
     from clearformer.families import generator
     from clearformer.text import Bytes
@@ -92,7 +92,7 @@ def test_bits_of_a_text_that_the_tokenizer_changed_are_named(tmp_path):
 @pytest.fixture
 def remembering(tmp_path, scrambled):
     config = replace(
-        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=6)
+        xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, cache=HiddenMemory(length=6)
     )
     path = tmp_path / "text.txt"
     path.write_text("the cat sat on the mat, and the dog sat on the log.\n" * 4)

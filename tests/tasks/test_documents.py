@@ -8,7 +8,9 @@ from clearformer.tasks.documents import documents
 
 def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("review\n" + "".join(f"film {i}. good\n" for i in range(50)))
-    config = DataConfig(source=str(tmp_path / "a.csv"), text="review", validation_share=0.2)
+    config = DataConfig(
+        source=str(tmp_path / "a.csv"), text_column="review", validation_fraction=0.2
+    )
     training, held_back = documents(config, DataFolders(), 16, 0)
     rows = [*training.documents(), *held_back.documents()]
     assert len(list(held_back.documents())) == 10
@@ -26,6 +28,6 @@ def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
     names = {text.split()[0] for text in training.documents()}
     assert names == {"train", "unlabelled"}
     assert len([*training.documents(), *held_back.documents()]) == 60
-    own = DataConfig(source="imdb", validation=str(tmp_path / "a.csv"), text="review")
+    own = DataConfig(source="imdb", validation=str(tmp_path / "a.csv"), text_column="review")
     training, held_back = documents(own, DataFolders(), 16, 0)
     assert (len(list(training.documents())), len(list(held_back.documents()))) == (60, 50)

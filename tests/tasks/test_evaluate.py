@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.data import DataFolders
 from clearformer.families import classifier, generator, original
@@ -13,7 +13,7 @@ from clearformer.tasks import registry
 from clearformer.tasks.evaluate import evaluate
 from clearformer.tasks.task import EvaluationOptions
 
-TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 SMALL = {"length": 16, "layers": 1, "width": 16, "heads": 2, "hidden": 32}
 
 
@@ -42,7 +42,7 @@ def test_a_classifier_is_measured_by_its_right_answers(tmp_path):
     path = tmp_path / "a.csv"
     rows = [f"good {i} film,yes\nbad {i} film,no\n" for i in range(40)]
     path.write_text("text,label\n" + "".join(rows))
-    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_share=0.2)
+    data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_fraction=0.2)
     config = RunConfig(model=replace(classifier(), **SMALL), data=data, train=TRAIN)
     found, task, model = evaluated(config, DataFolders(cache=tmp_path))
     assert found.metrics == task.evaluate(model).figures

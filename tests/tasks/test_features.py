@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.hub.importing import import_checkpoint
 from clearformer.tasks.features import embed
 from clearformer.text import Bytes
@@ -78,14 +78,16 @@ def test_minilm_gives_the_references_hidden_states(minilm):
     rows = transformers.AutoTokenizer.from_pretrained(minilm)(
         list(SENTENCES), padding=True, return_tensors="pt"
     )
-    keep = rows["attention_mask"].bool()
+    attention_mask = rows["attention_mask"].bool()
     with torch.no_grad():
         expected = theirs(**rows)
-        hidden = ours.hidden(rows["input_ids"], keep)
-        pooled = ours(rows["input_ids"], keep)
-    torch.testing.assert_close(hidden[keep], expected.last_hidden_state[keep], atol=1e-5, rtol=1e-5)
+        hidden = ours.hidden(rows["input_ids"], attention_mask)
+        pooled = ours(rows["input_ids"], attention_mask)
+    torch.testing.assert_close(
+        hidden[attention_mask], expected.last_hidden_state[attention_mask], atol=1e-5, rtol=1e-5
+    )
     torch.testing.assert_close(pooled, expected.pooler_output, atol=1e-5, rtol=1e-5)
-    kept = keep[:, :, None]
+    kept = attention_mask[:, :, None]
     mean = (expected.last_hidden_state * kept).sum(1) / kept.sum(1)
     given = embed(ours, found.tokenizer, SENTENCES, length=found.config.length).vectors
     torch.testing.assert_close(given, F.normalize(mean, dim=-1), atol=1e-5, rtol=1e-5)

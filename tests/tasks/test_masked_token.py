@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from clearformer import data
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import DataConfig, Linear, Masking, RunConfig, TrainConfig, to_json
 from clearformer.core.heads import IGNORE
 from clearformer.data import DataFolders
@@ -21,8 +21,8 @@ from clearformer.runs import checkpoint, metrics
 from clearformer.runs.run import Run
 from clearformer.tasks import registry
 from clearformer.tasks.masked_token import by_frequency, measure
-from clearformer.train import microbatch
-from clearformer.train.events import Evaluation, Step
+from clearformer.training import microbatch
+from clearformer.training.events import Evaluation, Step
 
 ANIMALS = ("cat", "dog", "bird", "horse", "mouse")
 TEXT = "".join(
@@ -41,7 +41,8 @@ def config_of(source, size="tiny", **train):
             source=str(source), tokenizer="wordpiece", vocabulary=120, masking=Masking()
         ),
         train=TrainConfig(
-            **{"lr": 1e-2, "batch": 8, "steps": 12, "evaluations": 3, "threads": 1} | train,
+            **{"learning_rate": 1e-2, "batch_size": 8, "steps": 12, "evaluations": 3, "threads": 1}
+            | train,
             schedule=Linear(warmup=3),
             precision="float32",
         ),
@@ -82,7 +83,10 @@ def test_figures_are_those_of_the_logits(source, tmp_path):
         for step in range(task.validation.steps_per_epoch):
             batch = task.validation.batch(step)
             words, labels = model(
-                *(torch.from_numpy(each) for each in (batch.tokens, batch.keep, batch.segments))
+                *(
+                    torch.from_numpy(each)
+                    for each in (batch.tokens, batch.attention_mask, batch.segments)
+                )
             )
             for row, place in zip(*np.nonzero(batch.targets != IGNORE), strict=True):
                 target = batch.targets[row, place]
@@ -103,7 +107,7 @@ def test_figures_are_those_of_the_logits(source, tmp_path):
 
 def test_whole_words_reach_the_batches(source, tmp_path):
     config = config_of(source)
-    masking = Masking(unit="words", share=0.3)
+    masking = Masking(unit="words", rate=0.3)
     config = replace(config, data=replace(config.data, masking=masking, vocabulary=64))
     task = load(config, tmp_path)
     continues = task.tokenizer.is_continuation()
@@ -113,7 +117,7 @@ def test_whole_words_reach_the_batches(source, tmp_path):
         hidden = batch.targets != IGNORE
         original = np.where(hidden, batch.targets, batch.tokens)
         # Not where a part begins in the middle of a word: what it goes on with is not there.
-        inside = continues[original[:, 1:]] & batch.keep[:, 1:] & (original[:, :-1] > 4)
+        inside = continues[original[:, 1:]] & batch.attention_mask[:, 1:] & (original[:, :-1] > 4)
         checked += inside.sum()
         assert np.array_equal(hidden[:, 1:][inside], hidden[:, :-1][inside])
     assert checked
@@ -181,7 +185,7 @@ for event in run.events():
 
 
 def test_a_killed_run_goes_on_bit_for_bit(source, tmp_path):
-    config = config_of(source, accumulate=2)
+    config = config_of(source, accumulation_steps=2)
     whole, killed, settings = tmp_path / "whole", tmp_path / "killed", tmp_path / "run.json"
     list(start(config, whole).events())
     settings.write_text(json.dumps(to_json(config)))
@@ -195,7 +199,7 @@ def test_a_killed_run_goes_on_bit_for_bit(source, tmp_path):
 
 def test_accumulation_changes_nothing_but_rounding(source, tmp_path):
     def losses(accumulate):
-        config = config_of(source, steps=4, accumulate=accumulate)
+        config = config_of(source, steps=4, accumulation_steps=accumulate)
         quiet = replace(config.model, dropout=replace(config.model.dropout, embedding=0.0,
                                                       attention=0.0, residual=0.0))  # fmt: skip
         events = start(replace(config, model=quiet), tmp_path / str(accumulate)).events()

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.data import DataFolders
 from clearformer.families import generator
 from clearformer.tasks import registry, sources
 
-TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 
 
 def small(config):

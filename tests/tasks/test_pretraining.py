@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import RunConfig
 from clearformer.families import bert
 from clearformer.families.recipes import recipe
@@ -27,7 +27,7 @@ def test_pairs_of_sentences_are_a_second_objective():
         sums, counts = build(model).loss(batch)
         assert len(sums) == objectives
         assert torch.isfinite(sums).all()
-        assert counts[-1] == (4 if objectives == 2 else round(4 * 16 * data.masking.share - 0.5))
+        assert counts[-1] == (4 if objectives == 2 else round(4 * 16 * data.masking.rate - 0.5))
 
 
 def test_guessing_a_pair_costs_one_bit_more():

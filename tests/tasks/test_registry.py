@@ -19,9 +19,9 @@ from clearformer.data import DataFolders
 from clearformer.families import bert, classifier, generator, preset, presets
 from clearformer.tasks import registry
 from clearformer.tasks.registry import task_of
-from clearformer.tasks.task import EvaluationOptions
+from clearformer.tasks.task import EvaluationOptions, EvaluationRequest
 
-TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 METRICS = {
     "generate": "bits_per_byte",
     "classify": "accuracy",
@@ -69,7 +69,7 @@ def test_a_head_without_an_objective_embeds_alone(head, places):
     with pytest.raises(ValueError, match=f"is {head.noun}, which is not trained here: use clear"):
         registry.load(config, places)
     with pytest.raises(ValueError, match=f"is {head.noun}, which has nothing to evaluate here"):
-        task.evaluation_data(config, None, EvaluationOptions(), places)
+        task.evaluation_data(EvaluationRequest(config, None, EvaluationOptions(), places))
 
 
 def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():

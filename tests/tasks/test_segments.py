@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import DataConfig, HiddenMemory, RunConfig, TrainConfig
 from clearformer.data import DataFolders
 from clearformer.families import xl
 from clearformer.tasks import registry
-from clearformer.tasks.task import EvaluationOptions
+from clearformer.tasks.task import EvaluationOptions, EvaluationRequest
 
 MODEL = replace(
-    xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, past=HiddenMemory(length=6)
+    xl("tiny"), length=8, layers=2, width=16, heads=2, hidden=32, cache=HiddenMemory(length=6)
 )
-TRAIN = TrainConfig(lr=1e-2, batch=4, steps=5)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 
 
 @pytest.fixture
@@ -48,5 +48,7 @@ def test_an_example_remembers_a_whole_memory(task):
 def test_it_is_evaluated_with_its_memory_and_not_in_windows(task, tmp_path):
     assert "segments of 8 tokens with a memory of 6" in task.evaluate(build(MODEL)).protocol
     options = EvaluationOptions(stride=4)
+    places = DataFolders(cache=tmp_path)
+    request = EvaluationRequest(task.config, task.tokenizer, options, places)
     with pytest.raises(ValueError, match="--stride is for windows, but this model goes on"):
-        task.task.evaluation_data(task.config, task.tokenizer, options, DataFolders(cache=tmp_path))
+        task.task.evaluation_data(request)

@@ -30,8 +30,8 @@ def test_batches_of_a_filled_task_have_one_length():
     config = RunConfig(model=model, data=data, train=train)
     task = task_of(model)
     assert not task.padded
-    assert task.rows(config, (3, 8)) == train.batch
+    assert task.rows(config, (3, 8)) == train.batch_size
     assert task.length((3, 8)) == model.length
     assert task.sides(config, None) is task.usual_length(config, None) is None
     assert rows_at_a_time(config, 4) == 4
-    assert rows_at_a_time(config, 1000) == train.batch
+    assert rows_at_a_time(config, 1000) == train.batch_size

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import DataConfig, Dropout, RunConfig, TrainConfig
 from clearformer.core.heads import Head
 from clearformer.core.model import PairBatch
@@ -14,7 +14,7 @@ from clearformer.families import original
 from clearformer.tasks import registry
 from clearformer.tasks.translation import TranslationPairs, loss, pairs
 
-TRAIN = TrainConfig(lr=1e-2, batch=64, tokens=300, steps=5)
+TRAIN = TrainConfig(learning_rate=1e-2, batch_size=64, batch_tokens=300, steps=5)
 MODEL = replace(original("tiny"), length=16, layers=1, decoder_layers=1, width=16, heads=2,
                 hidden=32, dropout=Dropout())  # fmt: skip
 
@@ -63,7 +63,9 @@ def test_how_long_pairs_are_is_told_by_the_data(tmp_path):
     source = tmp_path / "pairs.tsv"
     source.write_text("".join(f"{a}\t{b}\n" for a, b in lines))
     data = DataConfig(source=str(source), tokenizer="characters", validation=str(source))
-    config = RunConfig(model=MODEL, data=data, train=replace(TRAIN, batch=20, tokens=None))
+    config = RunConfig(
+        model=MODEL, data=data, train=replace(TRAIN, batch_size=20, batch_tokens=None)
+    )
     # One mark comes to every side: sources have 2 to 4 tokens, targets 3, 7 or 11.
     assert registry.task_of(MODEL).sides(config, DataFolders()) == ((4, 11), (3, 7))
 
@@ -144,7 +146,7 @@ def test_multi30k(shared_data):
     config = RunConfig(
         model=MODEL,
         data=DataConfig(source="multi30k", tokenizer="bpe", vocabulary=500),
-        train=replace(TRAIN, tokens=4096),
+        train=replace(TRAIN, batch_tokens=4096),
     )
     task = registry.load(replace(config, model=replace(MODEL, length=128)), shared_data)
     assert len(task.training) > 28_900

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import HiddenMemory
 from clearformer.core.model import Batch
 from clearformer.families import xl
 from clearformer.tasks.xl_memory import Memories
-from clearformer.train import microbatch
+from clearformer.training import microbatch
 
 CPU = torch.device("cpu")
 
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def model():
     config = replace(
         xl("tiny"), vocabulary=20, length=6, layers=2, width=16, heads=2, hidden=32,
-        past=HiddenMemory(length=5),
+        cache=HiddenMemory(length=5),
     )  # fmt: skip
     return build(config).eval()
 

@@ -190,7 +190,7 @@ PAIR_DAMAGE = [
     (
         "added_tokens",
         [{"id": 300, "content": "", "special": True}],
-        "added_tokens has '', which is no special token",
+        "added_tokens has '', which is not a special token",
     ),
     (
         "added_tokens",
@@ -272,7 +272,7 @@ PIECE_DAMAGE = [
     (
         "added_tokens",
         [{"id": 300, "content": "word", "special": False}],
-        "added_tokens has 'word', which is no special token",
+        "added_tokens has 'word', which is not a special token",
     ),
 ]
 

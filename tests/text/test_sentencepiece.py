@@ -79,12 +79,12 @@ def test_it_comes_back_from_json(ours):
 def test_a_tokenizer_that_is_not_sound_is_refused(ours):
     good = ours.to_json()
     for changes, message in [
-        ({"source": "?"}, "source is no file in base64"),
-        ({"target": 5}, "target is no file in base64"),
+        ({"source": "?"}, "source is not a file in base64"),
+        ({"target": 5}, "target is not a file in base64"),
         ({"vocabulary": "abc"}, "vocabulary is 'abc', but it must be a list"),
         ({"vocabulary": ["a", "a"]}, "must be different"),
         ({"vocabulary": ["a", "</s>"]}, "the special token <unk> is missing"),
-        ({"source": ""}, "source.spm is no valid SentencePiece model: it has 0 pieces"),
+        ({"source": ""}, "source.spm is not a valid SentencePiece model: it has 0 pieces"),
     ]:
         with pytest.raises(ValueError, match=message):
             from_json({**good, **changes})
@@ -101,7 +101,7 @@ def test_a_file_that_is_not_sound_never_reaches_the_library(models):
     with pytest.raises(ValueError, match="something else"):
         verify(b"{" + good)
     piece = message((1, b"\xff"), (2, 0.0))
-    with pytest.raises(ValueError, match="no text in UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8 text"):
         verify(message((1, piece)))
     with pytest.raises(ValueError, match="'x' is empty or has no score"):
         verify(message((1, message((1, b"x"), (2, float("nan"))))))

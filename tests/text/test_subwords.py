@@ -299,7 +299,7 @@ def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
     assert opened.prefix_ids == (600,)
     assert opened.encode("a").tolist() == pairs.encode("a").tolist()
     assert sha256(BytePairs.from_library(opened.document)) == sha256(opened)
-    with pytest.raises(ValueError, match="'<s>' opens a text, but it is no special token"):
+    with pytest.raises(ValueError, match="'<s>' opens a text, but it is not a special token"):
         BytePairSpec(vocabulary, parts.merges, prefix=("<s>",))
 
 

@@ -109,7 +109,7 @@ class OfModel(AttentionStages):
     def __init__(self, asked: Attend, words: list[str]) -> None:
         import torch
 
-        from clearformer.build import build
+        from clearformer.builder import build
         from clearformer.explore.stages import KERNEL
         from clearformer.explore.trace import trace
         from clearformer.families import preset

@@ -17,7 +17,7 @@ class Average:
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named)."""
     last: int = 5
-    """How many checkpoints; a run keeps as many as --train.keep says."""
+    """How many checkpoints; a run keeps as many as --train.keep-checkpoints says."""
     out: Path | None = None
     """Where to write it, as a run of its own; none: RUN-average."""
 

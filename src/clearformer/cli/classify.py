@@ -40,7 +40,9 @@ class Classify:
             require_extension(self.out)
         opened = open_run(self.run_folder, verb="classify")
         names = class_names(opened.config, self.run_folder)
-        texts = given_table(self.texts, self.file, self.text or opened.config.data.text).texts
+        texts = given_table(
+            self.texts, self.file, self.text or opened.config.data.text_column
+        ).texts
         note(opened.note)
         if self.out is not None:
             require_fields(self.out, (*names, *texts))

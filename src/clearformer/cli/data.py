@@ -88,7 +88,9 @@ class Data:
         model = preset(name)
         settings, train = recipe(model)
         assert self.source is not None
-        settings = replace(settings, source=self.source, text=self.text, label=self.label)
+        settings = replace(
+            settings, source=self.source, text_column=self.text, label_column=self.label
+        )
         task = registry.load(RunConfig(model=model, data=settings, train=train), where)
         for note in task.notes:
             say(f"note: {note}")

@@ -31,7 +31,7 @@ class Describe:
     """Draw the attention pattern into this file (.png, .svg or .pdf)."""
 
     def run(self) -> None:
-        from clearformer.build import outline
+        from clearformer.builder import outline
         from clearformer.cli.tables import Terminal, require_picture
         from clearformer.families import preset
         from clearformer.tasks.pattern_checks import name as pattern_name
@@ -94,7 +94,7 @@ def parameters(module: nn.Module) -> int:
 
 
 def _print_presets() -> None:
-    from clearformer.build import outline
+    from clearformer.builder import outline
     from clearformer.families import preset, presets
 
     for name in presets():

@@ -66,6 +66,7 @@ class Evaluate:
         from clearformer.inference.int8 import quantize
         from clearformer.runs.load import open_any
         from clearformer.tasks.registry import task_of
+        from clearformer.tasks.task import EvaluationRequest
 
         require_place(self.out)
         announce(self.data, "data")
@@ -80,7 +81,7 @@ class Evaluate:
             say(f"note: {note}")
         identity = opened.found.manifest.get("data")
         known = identity if isinstance(identity, str) else None
-        found = task.evaluation_data(config, tokenizer, options, where, known)
+        found = task.evaluation_data(EvaluationRequest(config, tokenizer, options, where, known))
         for note in found.notes:
             say(f"note: {note}")
         self._remark(opened, found.material, options)
@@ -89,10 +90,10 @@ class Evaluate:
             require_fields(self.out, (*pairs.sources, *pairs.targets))
         before = None
         if (floats := self._in_floats(opened)) is not None:
-            before = task.measure(floats, config, tokenizer, found, options)
+            before = task.measure(floats, found)
         if self.weights == "int8":
             quantize(opened.model)
-        report = task.measure(opened.model, config, tokenizer, found, options)
+        report = task.measure(opened.model, found)
         tell_cut(report.cut, report.total, config.model.length)
         for line in report.lines(before):
             say(line)
@@ -177,8 +178,8 @@ def _weights(opened: OpenedAny) -> str:
         weights = f"the mean of the weights of the steps {steps}"
     elif has_int8(found):
         weights = "weights in int8"
-    elif train.ema is not None:
-        weights = f"averaged weights (train.ema {train.ema:g})"
+    elif train.ema_decay is not None:
+        weights = f"averaged weights (train.ema_decay {train.ema_decay:g})"
     else:
         weights = "weights as trained"
     return f"{found.folder}: {opened.config.model.name}, step {found.step}, {weights}"

@@ -108,10 +108,10 @@ class Explore:
 
 def first_model() -> Path:
     """A small language model, trained once for some seconds on Python's documentation."""
-    from clearformer.cli.train import places, sample
+    from clearformer.cli.train import places
     from clearformer.runs.load import best_checkpoint
     from clearformer.runs.run import Run
-    from clearformer.train.events import Evaluation
+    from clearformer.training.events import Evaluation
 
     data_places = places(None)
     assert data_places.cache is not None
@@ -124,7 +124,14 @@ def first_model() -> Path:
             "(some seconds, once)",
             flush=True,
         )
-        run = Run(first_config(), folder, data_places, resume=True, say=_ignore, sample=sample)
+        run = Run(
+            first_config(),
+            folder,
+            data_places,
+            resume=True,
+            say=_ignore,
+            sample=lambda run, model: run.task.sample(model),
+        )
         for event in run.events():
             if isinstance(event, Evaluation):
                 loss = event.figures["loss"]
@@ -158,13 +165,13 @@ def first_config() -> RunConfig:
     )
     data = DataConfig(source="python-docs", tokenizer="bpe", vocabulary=1024)
     train = TrainConfig(
-        lr=0.02,
-        batch=8,
+        learning_rate=0.02,
+        batch_size=8,
         steps=FIRST_STEPS,
-        optimizer=Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)),
+        optimizer=Muon(adam_learning_rate=3e-3, adam=AdamW(weight_decay=0.0)),
         schedule=StableThenDecay(warmup=20, decay=0.5),
         evaluations=5,
-        keep=5,
+        keep_checkpoints=5,
         compile="off",
         precision="float32",  # bfloat16 is slower for a model of this size
     )

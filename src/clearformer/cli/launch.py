@@ -24,9 +24,9 @@ from pathlib import Path
 
 from clearformer import limits
 from clearformer.cli.output import tell
-from clearformer.cli.signals import Signals
 from clearformer.distributed.heartbeat import STORE
 from clearformer.runs import metrics
+from clearformer.runs.signals import Signals
 
 LIFELINE = "CLEARFORMER_LIFELINE"  # file descriptor of the rank's end of the pipe
 POLL_SECONDS = 0.05  # between two looks at the ranks

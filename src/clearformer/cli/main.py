@@ -1,90 +1,89 @@
-"""`clearformer VERB ...`: read the words, run the verb, and turn mistakes into one line each.
+"""`clearformer COMMAND ...`: parse the words, run the command, report errors in one line each.
 
-Exit codes: 0 done, 1 a defect of ours, 2 a mistake in what was asked (one line, no traceback),
-3 a loss that is no number, 129, 130 and 143 stopped by a signal (SIGHUP, SIGINT, SIGTERM).
+Exit codes: 0 success, 1 a bug in clearformer, 2 an error in the input (one line, no traceback),
+3 a NaN loss, 129, 130 and 143 stopped by a signal (SIGHUP, SIGINT, SIGTERM).
 """
 
 import contextlib
 import errno
-import io
+import importlib
 import os
-import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated
-
-import tyro
+from typing import Any, Protocol
 
 from clearformer import __version__
-from clearformer.cli.attend import Attend
-from clearformer.cli.average import Average
-from clearformer.cli.classify import Classify
-from clearformer.cli.data import Data
-from clearformer.cli.describe import Describe
-from clearformer.cli.embed import Embed
-from clearformer.cli.evaluate import Evaluate
-from clearformer.cli.explore import Explore
-from clearformer.cli.exporting import Export
-from clearformer.cli.fill import Fill
-from clearformer.cli.generate import Generate
-from clearformer.cli.importing import Import
 from clearformer.cli.launch import watch_launcher
 from clearformer.cli.output import Help, say, tell
-from clearformer.cli.plan import Plan
-from clearformer.cli.plan import parse as parse_plan
-from clearformer.cli.reach import Reach
 from clearformer.cli.renamed_flags import current_flags
 from clearformer.cli.resource_errors import require_address_space, resource_error
-from clearformer.cli.selftest import Selftest
 from clearformer.cli.standard_streams import settle_streams, silence
-from clearformer.cli.train import Train
-from clearformer.cli.train import parse as parse_train
-from clearformer.cli.translate import Translate
+from clearformer.did_you_mean import nearest
 
-Verb = (
-    Train
-    | Evaluate
-    | Generate
-    | Classify
-    | Fill
-    | Translate
-    | Embed
-    | Import
-    | Export
-    | Average
-    | Data
-    | Describe
-    | Attend
-    | Reach
-    | Explore
-    | Selftest
-    | Plan
+ABOUT = "Transformers made clear: train them, use them, look inside them."
+# Every command: the module and the class that it is; imported only when it is used.
+COMMANDS = {
+    "Train and evaluate": {
+        "train": "train:Train",
+        "evaluate": "evaluate:Evaluate",
+        "plan": "plan:Plan",
+        "data": "data:Data",
+        "average": "average:Average",
+    },
+    "Use a model": {
+        "generate": "generate:Generate",
+        "classify": "classify:Classify",
+        "fill": "fill:Fill",
+        "translate": "translate:Translate",
+        "embed": "embed:Embed",
+    },
+    "Look inside": {
+        "attend": "attend:Attend",
+        "explore": "explore:Explore",
+        "describe": "describe:Describe",
+        "reach": "reach:Reach",
+    },
+    "Exchange and check": {
+        "import": "importing:Import",
+        "export": "exporting:Export",
+        "selftest": "selftest:Selftest",
+        "completion": "completion:Completion",
+    },
+}
+VERBS = {verb: place for group in COMMANDS.values() for verb, place in group.items()}
+FIRST_COMMANDS = (
+    ('clearformer attend "mary gave roses to susan"', "self-attention, step by step"),
+    ("clearformer train --data my.txt --minutes 10 --out runs/mine", "train a text generator"),
+    ("clearformer evaluate runs/mine", "measure it on held-out text"),
+    ('clearformer generate runs/mine "Once upon"', "continue a text"),
+    ("clearformer explore runs/mine", "look inside it, in a browser"),
 )
-TYPES = {"{None}": "none", "INT": "a whole number", "FLOAT": "a number", "STR": "a text"}
-ABOUT = """Transformers made clear: see every step, build every architecture, trust each part."""
+
+
+class Command(Protocol):
+    """A parsed command."""
+
+    def run(self) -> None: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; leaves by SystemExit with the exit code."""
+    """Run the command line; ends in SystemExit with the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     settle_streams()
     watch_launcher(os.environ)
-    if arguments == ["--version"]:
-        say(f"clearformer {__version__}")
-        sys.exit(0)
     try:
-        # Without a verb there is nothing to correct: show what there is.
-        verb = parse(arguments or ["--help"])
-        require_address_space()
-        verb.run()
+        if not _overview(arguments):
+            command = parse(arguments)
+            require_address_space()
+            command.run()
     except BrokenPipeError:
-        # Whoever read us has had enough (`| head`); Python would complain of it at its own end.
+        # The reader has closed the pipe (`| head`); without this Python reports it at exit.
         silence(sys.stdout.fileno())
         sys.exit(141)
-    except OSError as mistake:
-        fail(resource_error(mistake) or by_the_system(mistake))
-    except ValueError as mistake:
-        fail(str(mistake))
+    except OSError as problem:
+        fail(resource_error(problem) or system_error(problem))
+    except ValueError as problem:
+        fail(str(problem))
     except (MemoryError, ImportError, RuntimeError) as problem:
         if (sentence := resource_error(problem)) is None:
             raise
@@ -93,49 +92,81 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def parse(arguments: Sequence[str]) -> Verb:
-    arguments = current_flags(with_picture(arguments))
-    complaint, help_text = io.StringIO(), Help()
+def _overview(arguments: Sequence[str]) -> bool:
+    """Print what was asked for without a command; False if there is a command."""
+    match arguments:
+        case []:
+            _print_first_commands()
+        case ["-h" | "--help", *_]:
+            _print_commands()
+        case ["-V" | "--version", *_]:
+            say(f"clearformer {__version__}")
+        case _:
+            return False
+    sys.stdout.flush()
+    return True
+
+
+def _print_first_commands() -> None:
+    say(ABOUT)
+    width = max(len(command) for command, _ in FIRST_COMMANDS)
+    say()
+    for command, purpose in FIRST_COMMANDS:
+        say(f"  {command:{width}}   {purpose}")
+    say()
+    say("clearformer --help lists all commands, clearformer COMMAND --help the flags of one.")
+
+
+def _print_commands() -> None:
+    say("usage: clearformer COMMAND ...")
+    say()
+    say(ABOUT)
+    for group, verbs in COMMANDS.items():
+        say()
+        say(f"{group}:")
+        for verb in verbs:
+            say(f"  {verb:11} {summary(verb)}")
+    say()
+    say("clearformer COMMAND --help explains a command, clearformer --version prints the version.")
+
+
+def summary(verb: str) -> str:
+    """The first sentence of a command's help."""
+    return " ".join((command_class(verb).__doc__ or "").split("\n\n")[0].split())
+
+
+def command_class(verb: str) -> Any:
+    """The class of a command."""
+    module, _, name = VERBS[verb].partition(":")
+    return getattr(importlib.import_module(f"clearformer.cli.{module}"), name)
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command that the words describe."""
+    verb, *words = current_flags(with_picture(arguments))
+    if verb not in VERBS:
+        raise ValueError(
+            f"there is no command {verb!r}: {nearest(verb, VERBS)} See clearformer --help"
+        )
+    from clearformer.cli import parser
+
+    kind = command_class(verb)
+    # `train` and `plan` have a parser of their own: their flags depend on the preset.
+    own = getattr(sys.modules[kind.__module__], "parse", None)
+    help_text = Help()
     try:
-        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(help_text):
-            # The flags of `train` depend on the preset, so it reads its own words.
-            if arguments[:1] == ["train"]:
-                return parse_train(arguments[1:])
-            if arguments[:1] == ["plan"]:
-                return parse_plan(arguments[1:])
-            verb: Verb = tyro.cli(
-                Annotated[Train, tyro.conf.subcommand("train", default=parse_train([]))]
-                | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-                | Annotated[Generate, tyro.conf.subcommand("generate")]
-                | Annotated[Classify, tyro.conf.subcommand("classify")]
-                | Annotated[Fill, tyro.conf.subcommand("fill")]
-                | Annotated[Embed, tyro.conf.subcommand("embed")]
-                | Annotated[Import, tyro.conf.subcommand("import")]
-                | Annotated[Export, tyro.conf.subcommand("export")]
-                | Annotated[Translate, tyro.conf.subcommand("translate")]
-                | Annotated[Average, tyro.conf.subcommand("average")]
-                | Annotated[Data, tyro.conf.subcommand("data")]
-                | Annotated[Describe, tyro.conf.subcommand("describe")]
-                | Annotated[Attend, tyro.conf.subcommand("attend")]
-                | Annotated[Reach, tyro.conf.subcommand("reach")]
-                | Annotated[Explore, tyro.conf.subcommand("explore")]
-                | Annotated[Selftest, tyro.conf.subcommand("selftest")]
-                | Annotated[Plan, tyro.conf.subcommand("plan", default=parse_plan([]))],
-                prog="clearformer",
-                description=ABOUT,
-                args=arguments,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
+        with contextlib.redirect_stdout(help_text):
+            command: Command = (
+                parser.read(kind, words, f"clearformer {verb}") if own is None else own(words)
             )
-            return verb
-    except SystemExit as leaving:
-        if leaving.code == 2:
-            fail(one_line(complaint.getvalue()))
+            return command
+    except SystemExit:
         help_text.release()
         raise
 
 
 def with_picture(words: Sequence[str]) -> list[str]:
-    """A `--picture` that names no file gets one with the name of the verb."""
+    """A `--picture` without a file name gets the name of the command."""
     named = []
     for word, following in zip(words, [*words[1:], "--"], strict=True):
         named.append(word)
@@ -144,65 +175,30 @@ def with_picture(words: Sequence[str]) -> list[str]:
     return named
 
 
-def one_line(box: str) -> str:
-    """The parser's framed complaint as one sentence; a rule inside the frame ends a clause."""
-    clauses = [""]
-    for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]:  # the first is a title
-        # Where the terminal knows ASCII alone the frame is made of spaces and dashes.
-        words = re.sub(r"[│╭╮╰╯─]+|^\s*-{3,}\s*$", " ", line).strip()
-        if words:
-            clauses[-1] = f"{clauses[-1]} {words}".strip()
-        else:
-            clauses.append("")
-    return plainly("; ".join(clause for clause in clauses if clause))
-
-
-def plainly(complaint: str) -> str:
-    """The parser's words for a value of the wrong type, in ours."""
-    union = re.match(
-        r"Error parsing (--\S+): no type matching (\S+) could be .*? \['(.*?)'\]", complaint
-    )
-    if union is not None:
-        flag, types, value = union.groups()
-        wanted = " or ".join(TYPES.get(each, each) for each in types.split("|"))
-        return f"{flag} is {value!r}, but it must be {wanted}"
-    # Its guesses without their help: names are enough for who has mistyped one.
-    complaint = re.sub(r"; Argument helptext.*?(?=; For full|$)", "", complaint)
-    guess = re.search(r"; Perhaps you meant(.*?)(?=; For full|$)", complaint)
-    if guess is not None:
-        flags = dict.fromkeys(re.findall(r"--(?!help)[a-z][\w.-]*", guess[1]))
-        near = f"; perhaps {' or '.join(list(flags)[:3])}" if flags else ""
-        complaint = complaint.replace(guess[0], near)
-    complaint = re.sub(r"^Error parsing \w+(\.\w+)*: ", "", complaint)
-    complaint = re.sub(
-        r"invalid literal for int\(\) with base 10: ('.*?')", r"\1 is no whole number", complaint
-    )
-    return re.sub(r"could not convert string to float: ('.*?')", r"\1 is no number", complaint)
-
-
-REFUSALS = {
-    errno.EACCES: "you may not use it: change its permissions, or choose another place",
-    errno.EPERM: "you may not use it: change its permissions, or choose another place",
-    errno.EROFS: "nothing can be written there: choose another place",
+SYSTEM_ERRORS = {
+    errno.EACCES: "permission denied: change its permissions, or choose another place",
+    errno.EPERM: "permission denied: change its permissions, or choose another place",
+    errno.EROFS: "the file system is read-only: choose another place",
     errno.ENOENT: "there is no such file or folder: check the path",
     errno.EISDIR: "it is a folder, but a file is needed",
-    errno.ENOTDIR: "a part of this path is a file and no folder",
+    errno.ENOTDIR: "a part of this path is a file and not a folder",
     errno.ENAMETOOLONG: "this name is too long for the system: choose a shorter one",
     errno.ELOOP: "its links lead in a circle: name the file itself",
     errno.ENOSPC: "there is no space left: free some, or choose another place",
 }
 
 
-def by_the_system(mistake: OSError) -> str:
-    """What the system refuses, where nobody nearer has said it better."""
-    if mistake.filename is None or mistake.errno is None:
-        return str(mistake)
-    name = str(mistake.filename)
+def system_error(problem: OSError) -> str:
+    """An error of the operating system, as a sentence."""
+    if problem.filename is None or problem.errno is None:
+        return str(problem)
+    name = str(problem.filename)
     name = name if len(name) <= 500 else f"{name[:100]}..."
-    return f"{name}: {REFUSALS.get(mistake.errno, mistake.strerror)}"
+    return f"{name}: {SYSTEM_ERRORS.get(problem.errno, problem.strerror)}"
 
 
 def fail(sentence: str) -> None:
-    with contextlib.suppress(OSError):  # nobody may be there to read it; the code says it too
+    """Report an error and exit with code 2."""
+    with contextlib.suppress(OSError):  # stderr may be closed; the exit code remains
         tell(f"clearformer: {sentence}")
     sys.exit(2)

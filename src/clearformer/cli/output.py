@@ -7,31 +7,19 @@ does with names: in a pipe or a file it comes out exactly as it is.
 from __future__ import annotations
 
 import io
-import json
 import re
 import sys
 import traceback
 import warnings
 from types import TracebackType
 
-from clearformer.escape import escape_line, escape_text, json_line
+from clearformer.console import say as say
+from clearformer.console import tell as tell
+from clearformer.console import tell_text as tell_text
+from clearformer.console import write_json as write_json
+from clearformer.escape import escape_line, escape_text
 
 COLOUR_CODE = re.compile(r"(\x1b\[[0-9;]*m)")
-
-
-def say(line: str = "", *, flush: bool = False) -> None:
-    """Write one line of a report to stdout."""
-    print(escape_line(line), flush=flush)
-
-
-def tell(sentence: str) -> None:
-    """Write one line to stderr: an error, a note, progress."""
-    print(escape_line(sentence), file=sys.stderr, flush=True)
-
-
-def tell_text(text: str) -> None:
-    """Write several lines to stderr, such as a traceback."""
-    print(escape_text(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
 def write(text: str, *, colour: int | None = None) -> None:
@@ -48,16 +36,6 @@ def write_line(text: str) -> None:
     if sys.stdout.isatty():
         text = escape_line(text)
     print(text)
-
-
-def write_json(value: object) -> None:
-    """Write data to stdout as one line of JSON: exact, and harmless in a terminal."""
-    line = json_line(value)
-    try:
-        line.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # replacing characters would change the JSON
-        line = json.dumps(value)
-    print(line, flush=True)
 
 
 class Help(io.TextIOWrapper):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise, zip_longest
 from typing import Any, Literal
 
@@ -20,12 +20,11 @@ from tyro.constructors import (
     PrimitiveTypeInfo,
 )
 
-from clearformer.config.codec import FORMER_KINDS, classes, is_open
-from clearformer.did_you_mean import nearest
+from clearformer.config.codec import is_open
+from clearformer.config.settings import ALIASES, at, full_path, kind_named, kinds, paths, put
+from clearformer.config.settings import spelled as name
 
 Value = Any  # a dataclass of settings
-# Flags with another name than their setting: the usual ones, and the name of a whole group.
-SPELLED = {"data": "data.source", "learning-rate": "train.lr", "batch-size": "train.batch"}
 
 
 def expand(word: str, default: Value) -> str:
@@ -33,14 +32,10 @@ def expand(word: str, default: Value) -> str:
     if not word.startswith("--"):
         return word
     flag, equals, value = word[2:].partition("=")
-    flag = SPELLED.get(name(flag), flag)
+    flag = ALIASES.get(name(flag), flag)
     own = {name(field.name) for field in fields(default)}
     if flag not in own:
-        ending = f".{name(flag)}"
-        found = [path for path in paths(default) if f".{path}".endswith(ending)]
-        shortest = [p for p in found if p.count(".") == min(q.count(".") for q in found)]
-        if len(shortest) == 1:
-            flag = shortest[0]
+        flag = full_path(flag, paths(default)) or flag
     return f"--{flag}{equals}{value}"
 
 
@@ -56,12 +51,7 @@ def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
         if chosen is None:
             continue
         left = without(left, f"--{path}")
-        known = {"none" if m is types.NoneType else m.__name__: m for m in members}
-        said = chosen.replace("-", "").lower()
-        said = {old.lower(): new.lower() for old, new in FORMER_KINDS.items()}.get(said, said)
-        kind = next((known[each] for each in known if each.lower() == said), None)
-        if kind is None:
-            raise ValueError(f"--{path} is {chosen!r}: {nearest(chosen, known)}")
+        kind = kind_named(chosen, members, f"--{path}")
         if not isinstance(at(default, path), kind):
             default = put(default, path, made(kind, path, left))
     return left, default
@@ -122,41 +112,6 @@ def without(words: Sequence[str], flag: str) -> list[str]:
     return left
 
 
-def paths(value: Value, path: str = "") -> list[str]:
-    """Every setting, and every place that has several kinds."""
-    found = list(kinds(value)) if not path else []
-    for field in fields(value):
-        inner = getattr(value, field.name)
-        own = f"{path}{name(field.name)}"
-        if is_dataclass(inner):
-            found += paths(inner, f"{own}.")
-        else:
-            found.append(own)
-    return list(dict.fromkeys(found))
-
-
-def kinds(value: Value, path: str = "") -> dict[str, tuple[Any, ...]]:
-    """The places that may hold values of several kinds, by path."""
-    found: dict[str, tuple[Any, ...]] = {}
-    hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
-    for field in fields(value) if is_dataclass(value) else ():
-        members = _members(hints[field.name])
-        own = f"{path}{name(field.name)}"
-        if path and len(members) > 1 and is_dataclass(members[0]):
-            found[own] = members
-        found |= kinds(getattr(value, field.name), f"{own}.")
-    return found
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    """The kinds that a setting may be of: a union's members, and what a base class stands for."""
-    members = typing.get_args(hint) or (hint,)
-    if typing.get_origin(hint) not in (None, typing.Union, types.UnionType):
-        return members
-    opened = (classes(m) if is_open(m) else [m] for m in members)
-    return tuple(kind for several in opened for kind in several)
-
-
 def names_of_open_settings() -> ConstructorRegistry:
     """For the parser: a setting that is a name or a value of one's own is a name on a line."""
     registry = ConstructorRegistry()
@@ -177,21 +132,3 @@ def names_of_open_settings() -> ConstructorRegistry:
         )
 
     return registry
-
-
-def at(value: Value, path: str) -> Any:
-    for part in path.split("."):
-        value = getattr(value, part.replace("-", "_"))
-    return value
-
-
-def put(value: Value, path: str, new: Any) -> Value:
-    """The same settings with another value at a path."""
-    first, dot, rest = path.partition(".")
-    field = first.replace("-", "_")
-    return replace(value, **{field: put(getattr(value, field), rest, new) if dot else new})
-
-
-def name(field: str) -> str:
-    """A field as a flag is spelled."""
-    return field.strip("_").replace("_", "-").lower()

@@ -12,11 +12,12 @@ import tyro
 
 from clearformer.cli import train as train_verb
 from clearformer.cli.output import say
-from clearformer.cli.overrides import at, name
 from clearformer.config import (
     RunConfig,
     TrainConfig,
 )
+from clearformer.config.settings import at
+from clearformer.config.settings import spelled as name
 
 if TYPE_CHECKING:
     pass
@@ -62,8 +63,8 @@ class Plan(train_verb.RunSettings):
         from clearformer.cli.plan_report import memory_lines, work_lines
         from clearformer.plan import data_sizes, planner
         from clearformer.plan.fit import FITS_EASILY
-        from clearformer.train import malloc
-        from clearformer.train.memory import available_bytes, format_bytes, parse_bytes
+        from clearformer.training import malloc
+        from clearformer.training.memory import available_bytes, format_bytes, parse_bytes
 
         places = train_verb.places(self.data_dir)
         notes: list[str] = []
@@ -71,7 +72,7 @@ class Plan(train_verb.RunSettings):
             config, notes = data_sizes.with_vocabulary(config, places)
         limit = available_bytes() if self.memory is None else parse_bytes(self.memory)
         if config.train.threads is not None:
-            from clearformer.train.device import set_threads
+            from clearformer.training.device import set_threads
 
             set_threads(config.train.threads)
         malloc.limit_fragmentation()  # as in the run that is planned
@@ -107,7 +108,7 @@ class Plan(train_verb.RunSettings):
     def _on_gpus(self, config: RunConfig, gpus: int) -> None:
         from clearformer.cli.plan_report import gpu_lines
         from clearformer.plan.cluster import Gpu
-        from clearformer.train.memory import parse_bytes
+        from clearformer.training.memory import parse_bytes
 
         gpu = Gpu(parse_bytes(self.gpu_memory), self.gpu_tflops, self.utilisation)
         for line in gpu_lines(config, gpus, gpu, self.tokens):
@@ -132,7 +133,9 @@ class Plan(train_verb.RunSettings):
         usual = {each.name: each.default for each in fields(self)}
         for field in ("gpu_memory", "gpu_tflops", "utilisation", "tokens"):
             if self.gpus is None and getattr(self, field) != usual[field]:
-                instead = "; of a step of pairs it is --train.tokens" if field == "tokens" else ""
+                instead = (
+                    "; of a step of pairs it is --train.batch-tokens" if field == "tokens" else ""
+                )
                 raise ValueError(
                     f"--{name(field)} is {getattr(self, field)}, but it counts with --gpus alone: "
                     f"add how many, or leave it out{instead}"

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearformer.cli import train as train_verb
-from clearformer.cli.overrides import kinds, name
 from clearformer.config import TrainConfig
+from clearformer.config.settings import kinds
+from clearformer.config.settings import spelled as name
 
 if TYPE_CHECKING:
     from clearformer.cli.plan import Plan
@@ -39,8 +40,11 @@ def command(asked: Plan, train: TrainConfig) -> tuple[list[str], list[str]]:
         for place, flags in differences(part, value, default, choices):
             words += flags
             missing += [] if flags else [place]
-    if "--train.optimizer" in words and "--train.lr" not in words:
-        words += ["--train.lr", str(asked.train.lr)]  # which another optimizer asks for
+    if "--train.optimizer" in words and "--train.learning-rate" not in words:
+        words += [
+            "--train.learning-rate",
+            str(asked.train.learning_rate),
+        ]  # which another optimizer asks for
     if asked.data_dir is not None:
         words += ["--data-dir", str(asked.data_dir)]
     return words, missing

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from clearformer.build import outline
-from clearformer.cli.progress import clock
+from clearformer.builder import outline
 from clearformer.config import RunConfig
 from clearformer.data import DataFolders
 from clearformer.plan import cluster, planner, throughput
 from clearformer.plan.cluster import Gpu, OnPaper
 from clearformer.plan.data_sizes import epoch_steps
 from clearformer.plan.planner import Plan
-from clearformer.train import recompute
-from clearformer.train.memory import format_bytes
+from clearformer.runs.progress import clock
+from clearformer.training import recompute
+from clearformer.training.memory import format_bytes
 
 
 def memory_lines(plan: Plan, limit: int | None) -> list[str]:
@@ -46,12 +46,12 @@ def work_lines(plan: Plan, places: DataFolders) -> list[str]:
     train = config.train
     sides = plan.given.sides
     measured = throughput.measure(config, plan.rows, train.recompute, counted, sides)
-    seconds = measured.seconds(counted, train.accumulate)
-    tokens = planner.micro_tokens(config, sides) * train.accumulate
+    seconds = measured.seconds(counted, train.accumulation_steps)
+    tokens = planner.micro_tokens(config, sides) * train.accumulation_steps
     subject = "the model itself" if measured.whole else "a part of it"
     lines = [
         "\nwork",
-        f"  a step            {counted.operations * train.accumulate / 1e9:,.1f} GFLOP, "
+        f"  a step            {counted.operations * train.accumulation_steps / 1e9:,.1f} GFLOP, "
         f"{tokens:,} tokens, {seconds:.3g} s",
         f"  speed here        {tokens / seconds:,.0f} tokens/s, {measured.rate / 1e9:,.0f} GFLOP/s "
         f"(measured on {subject})",

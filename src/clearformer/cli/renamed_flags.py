@@ -10,6 +10,45 @@ from collections.abc import Sequence
 
 from clearformer.cli.output import tell
 
+# Settings of a run, by path. A flag may be any end of a path that holds the old name.
+RENAMED_SETTINGS = {
+    "train.lr": "train.learning-rate",
+    "train.batch": "train.batch-size",
+    "train.tokens": "train.batch-tokens",
+    "train.accumulate": "train.accumulation-steps",
+    "train.anneal": "train.decay-start",
+    "train.clip": "train.gradient-clip",
+    "train.smoothing": "train.label-smoothing",
+    "train.ema": "train.ema-decay",
+    "train.keep": "train.keep-checkpoints",
+    "train.distribute": "train.parallel",
+    "train.wait-seconds": "train.timeout-seconds",
+    "train.tables": "train.embedding-std",
+    "train.optimizer.adam-lr": "train.optimizer.adam-learning-rate",
+    "data.validation-share": "data.validation-fraction",
+    "data.text": "data.text-column",
+    "data.label": "data.label-column",
+    "data.cut": "data.truncate-to",
+    "data.masking.share": "data.masking.rate",
+    "data.masking.mask": "data.masking.mask-replace",
+    "data.masking.random": "data.masking.random-replace",
+    "model.past": "model.cache",
+}
+
+
+def _ends(path: str) -> list[str]:
+    parts = path.split(".")
+    return [f"--{'.'.join(parts[start:])}" for start in range(len(parts))]
+
+
+_SETTINGS = {
+    old: new
+    for former, current in RENAMED_SETTINGS.items()
+    for old, new in zip(_ends(former), _ends(current), strict=True)
+    if old != "--lr"  # a short name that stays
+}
+_MEMORY = dict(zip(_ends("model.past.length")[:2], _ends("model.cache.length")[:2], strict=True))
+
 RENAMED: dict[str, dict[str, str]] = {  # by verb: old flag, new flag
     "generate": {
         "--length": "--max-tokens",
@@ -22,6 +61,9 @@ RENAMED: dict[str, dict[str, str]] = {  # by verb: old flag, new flag
     },
     "translate": {"--length": "--max-tokens", "--batch": "--batch-size"},
     "fill": {"--top": "--top-k"},
+    "train": _SETTINGS | _MEMORY,
+    # --tokens of `plan` is the length of a run.
+    "plan": {old: new for old, new in _SETTINGS.items() if old != "--tokens"} | _MEMORY,
 }
 
 

@@ -5,37 +5,33 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
+from clearformer.cli import parser
 from clearformer.cli.inputs import announce
 from clearformer.cli.output import tell, tell_text
 from clearformer.cli.overrides import choose, expand, given, names_of_open_settings, spelled
 from clearformer.cli.resource_errors import resource_error
-from clearformer.cli.signals import StopSignals
 from clearformer.cli.standard_streams import optional_output
 from clearformer.config import (
     DataConfig,
     ModelConfig,
     RunConfig,
     TrainConfig,
-    run_from_json,
-    to_json,
 )
+from clearformer.config.settings import BUDGETS as BUDGETS
+from clearformer.config.settings import LEARNING_RATE_NEEDED
+from clearformer.runs.signals import StopSignals
+from clearformer.runs.start import run_folder, starting_config
 
 if TYPE_CHECKING:
-    from clearformer.cli.progress import Reporter
     from clearformer.data import DataFolders
     from clearformer.distributed.process_group import ProcessGroup
-    from clearformer.runs.run import Model, Run
-
-DEFAULT = "modern-tiny"
-CLASSIFY = "classify"  # in the place of a preset: a new head on what --from names
-BUDGETS = ("steps", "epochs", "minutes")
 
 
 @dataclass(frozen=True)
@@ -105,9 +101,9 @@ class Train(RunSettings):
             sys.exit(launch(self.processes, ("train", *self.words), self.folder))
         from clearformer.distributed import process_group
         from clearformer.runs.exit_codes import DEFECT, MISTAKE, exit_code
-        from clearformer.train.step import NonFiniteError
+        from clearformer.training.step import NonFiniteError
 
-        group = process_group.join(os.environ, self.train.wait_seconds)
+        group = process_group.join(os.environ, self.train.timeout_seconds)
         try:
             return group, self._train(group)
         except (ValueError, OSError, NonFiniteError) as problem:
@@ -123,130 +119,27 @@ class Train(RunSettings):
 
     @property
     def folder(self) -> Path:
-        return self.out or Path("runs") / f"{self.preset}-{Path(self.data.source).stem}"
+        return self.out or run_folder(self.preset, self.data)
 
     def _train(self, group: ProcessGroup) -> int:
-        from clearformer.cli.progress import Silent, reporter
-        from clearformer.runs.memory_check import out_of_memory
-        from clearformer.runs.resume import require_finite_end
-        from clearformer.runs.start import saved_config
-        from clearformer.train.step import is_out_of_memory
+        """Train in this process group; the exit code."""
+        from clearformer.run_training import Training
+        from clearformer.runs.progress import Silent, reporter
 
-        report: Reporter = Silent()
-        if group.is_main:
-            report = reporter(quiet=self.quiet, json=self.json)
-        if group.restarts:
-            require_finite_end(self.folder)
-        saved = saved_config(self.folder) if self.resume else None
-        config = self._fitted(self._config(saved), saved, group, report.say)
-        run, code, memory_error = None, 0, ""
-        try:
-            run = self._open(config, group, report.say)
-            report.start(run)
-            code = self._events(run, report)
-        except (RuntimeError, MemoryError) as problem:
-            if explained := group.explain(problem):
-                raise ValueError(explained) from None
-            if not is_out_of_memory(problem):
-                raise
-            memory_error = str(problem) or "no memory"
-        finally:
-            report.close()
-        if memory_error:  # outside the handler, which keeps the failed step alive
-            # With several ranks nothing is tried out: the others wait for every step.
-            tries = run is not None and group.world_size == 1
-            fitting = (run.fewest_micro_batches() or 0) if run and tries else None
-            raise ValueError(out_of_memory(config, memory_error, fitting))
-        if group.is_main and run is not None:
-            write_summary(run)
-            report.end(run)
-        return code
-
-    def _config(self, saved: RunConfig | None) -> RunConfig:
-        from clearformer.runs import finetune
-        from clearformer.runs.start import with_absolute_paths
-
-        origin = None if saved is None else saved.origin
-        if saved is None and self.from_ is not None:
-            origin = finetune.read(self.from_).origin
-        data = with_absolute_paths(self.data)
-        return RunConfig(model=self.model, data=data, train=self.train, origin=origin)
-
-    def _fitted(
-        self,
-        config: RunConfig,
-        saved: RunConfig | None,
-        group: ProcessGroup,
-        say: Callable[[str], None],
-    ) -> RunConfig:
-        """The config with what --fit changes; planned by one rank, since memory use differs."""
-        if self.fit is None:
-            return config
-        from clearformer.plan.fit import fit_to_memory
-        from clearformer.train import malloc
-
-        limit = self.fit
-        malloc.limit_fragmentation()
-        fitted = group.on_main(
-            lambda: to_json(fit_to_memory(config, limit, places(self.data_dir), say, saved))
-        )
-        return run_from_json(fitted)
-
-    def _open(self, config: RunConfig, group: ProcessGroup, say: Callable[[str], None]) -> Run:
-        from clearformer.runs import faults
-        from clearformer.runs.run import Run
-
-        return Run(
-            config,
-            self.folder,
-            places(self.data_dir),
+        training = Training(
+            self.preset,
+            config=RunConfig(model=self.model, data=self.data, train=self.train),
+            out=self.folder,
+            from_=self.from_,
             resume=self.resume,
-            say=say,
-            sample=sample,
-            group=group,
-            faults=faults.parse(os.environ.get(faults.VARIABLE)),
+            fit=self.fit,
+            data_dir=self.data_dir,
             allow_changed_data=self.allow_changed_data,
+            log_samples=self.log.samples,
         )
-
-    def _events(self, run: Run, report: Reporter) -> int:
-        """Report the events of a run; its exit code."""
-        from clearformer.train.events import Ended, Step
-
-        code = 0
+        report = reporter(quiet=self.quiet, json=self.json) if group.is_main else Silent()
         with StopSignals() as signals:
-            for event in run.events(signals.exit_code):
-                report.event(event)
-                if isinstance(event, Ended):
-                    code = event.exit
-                if self.log.samples and isinstance(event, Step):
-                    report.samples(event.step, run.sample_ids(event.step))
-        return code
-
-
-def sample(run: Run, model: Model) -> str | None:
-    """What a model in training writes."""
-    return run.task.sample(model)
-
-
-def write_summary(run: Run) -> None:
-    """Write the loss curve and the card of a finished run; an error is a note."""
-    try:
-        _write_summary(run)
-    except Exception as problem:
-        run.say(f"note: its curve or its card could not be written: {problem}")
-
-
-def _write_summary(run: Run) -> None:
-    from clearformer import safe_files
-    from clearformer.explore import figures
-    from clearformer.runs.card import card
-    from clearformer.runs.metrics import read
-
-    records = read(run.folder / "metrics.jsonl")
-    if any(record["event"] == "step" for record in records):
-        drawing = figures.curve(records, run.task.metric, run.config.model.name)
-        safe_files.replace(run.folder / "loss.png", figures.png(drawing))
-    safe_files.replace(run.folder / "README.md", card(run).encode())
+            return training.execute(report, signals.exit_code, group)
 
 
 def places(folder: Path | None) -> DataFolders:
@@ -272,20 +165,17 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
     words, default = choose(words, default)
     words = spelled([expand(word, default) for word in words], default)
     other = type(default.train.optimizer) is not type(before.train.optimizer)
-    if other and given(words, "--train.lr") is None:
-        raise ValueError(
-            "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "
-            "1e-3 for AdamW)"
-        )
+    if other and given(words, "--train.learning-rate") is None:
+        raise ValueError(LEARNING_RATE_NEEDED)
     budget = next((b for b in BUDGETS if any(w.startswith(f"--train.{b}") for w in words)), None)
     if budget is not None:  # it replaces that of the defaults
         empty: dict[str, Any] = dict.fromkeys(BUDGETS) | {budget: 1}
         default = replace(default, train=replace(default.train, **empty))
-    parsed = tyro.cli(
+    parsed = parser.read(
         verb,
-        prog=program,
+        words,
+        program,
         default=default,
-        args=words,
         config=(tyro.conf.AvoidSubcommands,),
         registry=names_of_open_settings(),
     )
@@ -297,25 +187,10 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
 
 def defaults(words: Sequence[str]) -> Train:
     """The settings that flags change: of the run to resume, the one to begin from, or a preset."""
-    from clearformer.runs.start import finetune_config, preset_config, saved_config
-
     name = words[0] if words and not words[0].startswith("-") else None
     source, out = (given(words, flag) for flag in ("--from", "--out"))
-    if "--resume" in words and out is not None and (name is None or source is not None):
-        saved = saved_config(Path(out))
-        if saved is not None:
-            return from_config(name or saved.model.name, saved)
-    if source is not None:
-        if name not in (None, CLASSIFY):
-            raise ValueError(
-                f"with --from the model is that of {source}: leave out {name!r}, or say classify"
-            )
-        config = finetune_config(Path(source), classify=name == CLASSIFY)
-        return from_config(name or config.model.name, config)
-    if name == CLASSIFY:
-        raise ValueError("classify gives a trained model a new head: say which with --from RUN")
-    name = DEFAULT if name is None else name
-    return from_config(name, preset_config(name))
+    place, folder = (None if path is None else Path(path) for path in (source, out))
+    return from_config(*starting_config(name, place, folder, "--resume" in words))
 
 
 def from_config(name: str, config: RunConfig) -> Train:

@@ -2,7 +2,7 @@
 
 A choice between kinds is a value (`position: Learned | Rotary | ...`), so a number that makes
 sense for one kind only lives in that kind. Patterns are those of `core.patterns`. Nothing here
-loads torch: `--help` and `families` stay instant. `build.py` turns these values into modules.
+loads torch: `--help` and `families` stay instant. `builder.py` turns these values into modules.
 """
 
 from clearformer.config.codec import to_json

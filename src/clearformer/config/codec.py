@@ -20,9 +20,33 @@ from typing import Any, Literal
 
 from clearformer.did_you_mean import nearest
 
-# What earlier versions called a class or a field.
+# Names that earlier versions wrote into JSON: classes, and fields by class (its subclasses too).
 FORMER_KINDS = {"Slower": "LinearScaling", "SlowerBelow": "Llama3Scaling"}
-FORMER_FIELDS = {"per_head": "head_width"}
+FORMER_FIELDS = {
+    "ModelConfig": {"per_head": "head_width", "past": "cache"},
+    "TrainConfig": {
+        "lr": "learning_rate",
+        "batch": "batch_size",
+        "tokens": "batch_tokens",
+        "accumulate": "accumulation_steps",
+        "anneal": "decay_start",
+        "clip": "gradient_clip",
+        "smoothing": "label_smoothing",
+        "ema": "ema_decay",
+        "keep": "keep_checkpoints",
+        "distribute": "parallel",
+        "wait_seconds": "timeout_seconds",
+        "tables": "embedding_std",
+    },
+    "Muon": {"adam_lr": "adam_learning_rate"},
+    "DataConfig": {
+        "validation_share": "validation_fraction",
+        "text": "text_column",
+        "label": "label_column",
+        "cut": "truncate_to",
+    },
+    "Masking": {"share": "rate", "mask": "mask_replace", "random": "random_replace"},
+}
 
 _KINDS_OF_VALUE = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
@@ -152,11 +176,7 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
         raise ValueError(f"{path} has kind {kind!r:.200}, but it must be {annotation.__name__!r}")
     hints = typing.get_type_hints(annotation)
     known = [f.name for f in dataclasses.fields(annotation)]
-    given: dict[str, Any] = {
-        str(name) if name in known else FORMER_FIELDS.get(str(name), str(name)): value
-        for name, value in data.items()
-        if name != "kind"
-    }
+    given = _current_names(annotation, data, path)
     for name in given:
         if name not in known:
             raise ValueError(f"{path} has an unknown field {name!r:.200}: {nearest(name, known)}")
@@ -166,6 +186,21 @@ def _decode_dataclass(annotation: Any, data: Any, path: str) -> Any:
             raise ValueError(f"{path} lacks the field {f.name!r}")
     decoded = {name: from_json(hints[name], item, f"{path}.{name}") for name, item in given.items()}
     return annotation(**decoded)
+
+
+def _current_names(kind: type, data: dict[str, Any], path: str) -> dict[str, Any]:
+    """The fields of a JSON object under their current names; the same field twice is refused."""
+    former: dict[str, str] = {}
+    for each in kind.__mro__:
+        former |= FORMER_FIELDS.get(each.__name__, {})
+    given: dict[str, Any] = {}
+    for name, value in data.items():
+        current = former.get(str(name), str(name))
+        if current in given:
+            raise ValueError(f"{path} has the field {current!r} twice, also under its former name")
+        if name != "kind":
+            given[current] = value
+    return given
 
 
 def require(owner: object, name: str, holds: bool, wanted: str) -> None:

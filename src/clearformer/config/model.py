@@ -148,7 +148,7 @@ class ModelConfig:
     embedding_norm: Norm | None = None
     segments: int | None = None
     neighbours: Neighbours | None = None
-    past: Cache | None = None
+    cache: Cache | None = None
     kernel: Literal["fused", "blockwise", "explicit", "loop"] = "fused"
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ class ModelConfig:
             require(self, "segments", allowed, f"from 1 to {limits.MAX_SEGMENTS}, or absent")
         if self.neighbours is not None:
             # A step that continues a cache is not shown the token before.
-            require(self, "neighbours", self.past is None, "absent in a model with a cache")
+            require(self, "neighbours", self.cache is None, "absent in a model with a cache")
         require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
 
     @property
@@ -185,7 +185,7 @@ class ModelConfig:
     @property
     def memory(self) -> int | None:
         """Hidden states that each layer carries from segment to segment; None: no such memory."""
-        return None if self.past is None else self.past.memory
+        return None if self.cache is None else self.cache.memory
 
     @property
     def noun(self) -> str:

@@ -99,20 +99,26 @@ class AdamW:
 
 @dataclass(frozen=True, kw_only=True)
 class Muon:
-    """Matrices of the blocks by an orthogonal update; everything else by AdamW at `adam_lr`."""
+    """Matrices of the blocks by an orthogonal update; everything else by AdamW."""
 
     momentum: float = 0.95
     iterations: int = 5
     """Rounds of the iteration that makes an update orthogonal; a fourth of a small batch's time."""
     weight_decay: float = 0.0
-    adam_lr: float = 3e-3
+    adam_learning_rate: float = 3e-3
+    """Base learning rate of everything that AdamW updates."""
     adam: AdamW = field(default_factory=AdamW)
 
     def __post_init__(self) -> None:
         require(self, "momentum", 0 <= self.momentum < 1, "at least 0 and below 1")
         require(self, "iterations", 1 <= self.iterations < 100, "from 1 to 99")
         require(self, "weight_decay", 0 <= self.weight_decay < math.inf, "at least 0")
-        require(self, "adam_lr", 0 < self.adam_lr <= 1000, "above 0 and at most 1000")
+        require(
+            self,
+            "adam_learning_rate",
+            0 < self.adam_learning_rate <= 1000,
+            "above 0 and at most 1000",
+        )
 
 
 Optimizer = AdamW | Muon
@@ -120,13 +126,15 @@ Optimizer = AdamW | Muon
 
 # Beyond these nothing can be run, and arithmetic would end before the numbers do.
 MOST = {
-    "batch": limits.MAX_BATCH,
+    "batch_size": limits.MAX_BATCH,
     "threads": limits.MAX_THREADS,
     "epochs": limits.MAX_EPOCHS,
     "minutes": limits.MAX_MINUTES,
-    "wait_seconds": limits.MAX_SECONDS,
+    "timeout_seconds": limits.MAX_SECONDS,
     "recompute": limits.MAX_LAYERS,
-    **dict.fromkeys(("steps", "tokens", "evaluations", "patience", "keep"), limits.MAX_STEPS),
+    **dict.fromkeys(
+        ("steps", "batch_tokens", "evaluations", "patience", "keep_checkpoints"), limits.MAX_STEPS
+    ),
 }
 
 
@@ -134,30 +142,30 @@ MOST = {
 class TrainConfig:
     """One budget (steps, epochs or minutes), and how it is spent."""
 
-    lr: float
+    learning_rate: float
     """Base learning rate."""
-    batch: int
+    batch_size: int
     """Sequences in a step, over all micro-batches; of pairs, the most."""
-    tokens: int | None = None
-    """Pairs: most tokens of a side in a step, padding counted; none: only `batch` limits."""
+    batch_tokens: int | None = None
+    """Pairs: most tokens of a side in a step, padding counted; none: only `batch_size` limits."""
     steps: int | None = None
     """Budget in steps."""
     epochs: float | None = None
     """Budget in passes over the training data."""
     minutes: float | None = None
     """Budget by the clock; the schedule follows it."""
-    accumulate: int = 1
+    accumulation_steps: int = 1
     """Micro-batches in a step: less memory, the same gradient."""
     optimizer: Optimizer = field(default_factory=AdamW)
     schedule: Schedule = field(default_factory=Linear)
-    anneal: Literal["after_warmup", "from_start"] = "after_warmup"
+    decay_start: Literal["after_warmup", "from_start"] = "after_warmup"
     """Where the schedule's decay begins: after the warm-up, which then takes at most a tenth of the
     run, so that the base rate is reached; or at the first step, as in runs of earlier versions."""
-    clip: float | None = 1.0
+    gradient_clip: float | None = 1.0
     """Largest norm of the gradient."""
-    smoothing: float = 0.0
+    label_smoothing: float = 0.0
     """Share of a target's probability spread over all classes."""
-    ema: float | None = None
+    ema_decay: float | None = None
     """Decay of a running average of the weights, used for evaluation."""
     seed: int = 0
     evaluations: int = 10
@@ -166,7 +174,7 @@ class TrainConfig:
     """Stop after so many evaluations without improvement."""
     save_seconds: float = 120.0
     """Longest time between two checkpoints."""
-    keep: int = 2
+    keep_checkpoints: int = 2
     """Checkpoints to keep, besides the best."""
     compile: Literal["auto", "on", "off"] = "auto"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -177,28 +185,41 @@ class TrainConfig:
     device: str = "auto"
     threads: int | None = None
     """CPU threads; none: as many as there are."""
-    distribute: Literal["ddp", "fsdp2"] = "ddp"
+    parallel: Literal["ddp", "fsdp2"] = "ddp"
     """With several processes: a copy of the model in each, or a part of each block in each."""
-    wait_seconds: float = 300.0
+    timeout_seconds: float = 300.0
     """With several processes: how long one may keep the others waiting before the job ends."""
     freeze: Literal["body"] | None = None
     """What keeps its weights: the body is all but the head; none: everything learns."""
-    tables: float | None = None
+    embedding_std: float | None = None
     """With --from: the standard deviation that the tables of the embedding are brought to, such as
     0.02. A norm follows them, so only how fast they learn changes; none: they stay as they are."""
 
     def __post_init__(self) -> None:
-        require(self, "lr", 0 < self.lr <= 1000, "above 0 and at most 1000")
+        require(self, "learning_rate", 0 < self.learning_rate <= 1000, "above 0 and at most 1000")
         require(self, "save_seconds", self.save_seconds >= 0, "at least 0")
-        within = self.tables is None or 0 < self.tables <= 100
-        require(self, "tables", within, "above 0 and at most 100")
-        require(self, "batch", self.batch >= 1, "at least 1")
-        require(self, "accumulate", self.accumulate >= 1, "at least 1")
-        require(self, "keep", self.keep >= 2, "at least 2, so that one always survives")
+        within = self.embedding_std is None or 0 < self.embedding_std <= 100
+        require(self, "embedding_std", within, "above 0 and at most 100")
+        require(self, "batch_size", self.batch_size >= 1, "at least 1")
+        require(self, "accumulation_steps", self.accumulation_steps >= 1, "at least 1")
+        require(
+            self,
+            "keep_checkpoints",
+            self.keep_checkpoints >= 2,
+            "at least 2, so that one always survives",
+        )
         require(self, "evaluations", self.evaluations >= 1, "at least 1")
-        require(self, "wait_seconds", self.wait_seconds > 0, "above 0")
-        require(self, "smoothing", 0 <= self.smoothing < 1, "at least 0 and below 1")
-        for name in ("steps", "epochs", "minutes", "clip", "patience", "threads", "tokens"):
+        require(self, "timeout_seconds", self.timeout_seconds > 0, "above 0")
+        require(self, "label_smoothing", 0 <= self.label_smoothing < 1, "at least 0 and below 1")
+        for name in (
+            "steps",
+            "epochs",
+            "minutes",
+            "gradient_clip",
+            "patience",
+            "threads",
+            "batch_tokens",
+        ):
             value = getattr(self, name)
             fits = value is None or 0 < value < math.inf
             require(self, name, fits, "above 0, or absent")
@@ -208,13 +229,13 @@ class TrainConfig:
             require(self, name, fits, f"at most {most:,}")
         if isinstance(self.recompute, int):
             require(self, "recompute", self.recompute >= 1, "at least 1, attention, or absent")
-        if self.ema is not None:
-            require(self, "ema", 0 < self.ema < 1, "between 0 and 1, or absent")
-        if self.batch % self.accumulate:
-            fits = [n for n in range(1, self.batch + 1) if self.batch % n == 0]
+        if self.ema_decay is not None:
+            require(self, "ema_decay", 0 < self.ema_decay < 1, "between 0 and 1, or absent")
+        if self.batch_size % self.accumulation_steps:
+            fits = [n for n in range(1, self.batch_size + 1) if self.batch_size % n == 0]
             raise ValueError(
-                f"TrainConfig: accumulate is {self.accumulate}, but it must divide the batch of "
-                f"{self.batch}: one of {', '.join(map(str, fits))}"
+                f"TrainConfig: accumulation_steps is {self.accumulation_steps}, but it must "
+                f"divide the batch of {self.batch_size}: one of {', '.join(map(str, fits))}"
             )
         budgets = [name for name in ("steps", "epochs", "minutes") if getattr(self, name)]
         if len(budgets) != 1:
@@ -228,21 +249,21 @@ class TrainConfig:
 class Masking:
     """Which tokens are hidden for a masked model to find, and how they are shown."""
 
-    share: float = 0.15
+    rate: float = 0.15
     """Share of the tokens that are hidden."""
-    mask: float = 0.8
+    mask_replace: float = 0.8
     """Share of the hidden ones that are shown as [MASK]."""
-    random: float = 0.1
+    random_replace: float = 0.1
     """Share of the hidden ones that are shown as another token; the rest is as it was."""
     unit: Literal["tokens", "words"] = "tokens"
     """Whether the pieces of a word are hidden one by one or together."""
 
     def __post_init__(self) -> None:
-        require(self, "share", 0 < self.share < 1, "between 0 and 1")
-        for name in ("mask", "random"):
+        require(self, "rate", 0 < self.rate < 1, "between 0 and 1")
+        for name in ("mask_replace", "random_replace"):
             require(self, name, 0 <= getattr(self, name) <= 1, "from 0 to 1")
-        rest = f"at most what mask leaves, {1 - self.mask:g}"
-        require(self, "random", self.mask + self.random <= 1 + 1e-9, rest)
+        rest = f"at most what mask_replace leaves, {1 - self.mask_replace:g}"
+        require(self, "random_replace", self.mask_replace + self.random_replace <= 1 + 1e-9, rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,28 +275,28 @@ class DataConfig:
     files with a comma between them."""
     validation: str | None = None
     """A file to evaluate on; none: a part of the source."""
-    validation_share: float = 0.1
+    validation_fraction: float = 0.1
     """How large that part is."""
     tokenizer: Literal[
         "bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece", "fallback-bpe"
     ] = "bytes"
     vocabulary: int | None = None
     """Size of a trained tokenizer; none: what suits the text."""
-    text: str = "text"
+    text_column: str = "text"
     """Column of the texts, in a table."""
-    label: str = "label"
+    label_column: str = "label"
     """Column of the labels, in a table."""
     source_column: str = "source"
     """Column of what is translated, in a table of pairs."""
     target_column: str = "target"
     """Column of what it becomes."""
-    cut: Literal["head", "tail", "ends"] = "head"
+    truncate_to: Literal["head", "tail", "ends"] = "head"
     """Which part of a text longer than the context is kept."""
     masking: Masking | None = None
     """What is hidden; none: nothing, for a model that is not masked."""
 
     def __post_init__(self) -> None:
-        require(self, "validation_share", 0 < self.validation_share < 1, "between 0 and 1")
+        require(self, "validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,6 +332,6 @@ def _with_old_meaning(data: Any) -> Any:
         return data
     data = {**data, "model": with_family(data["model"])} if "model" in data else data
     train = data.get("train")
-    if not isinstance(train, dict) or "anneal" in train:
+    if not isinstance(train, dict) or "anneal" in train or "decay_start" in train:
         return data
-    return {**data, "train": {**train, "anneal": "from_start"}}
+    return {**data, "train": {**train, "decay_start": "from_start"}}

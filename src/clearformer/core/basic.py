@@ -106,15 +106,5 @@ def require_ids(name: str, x: Tensor) -> None:
         )
 
 
-def require_made_for(what: str, **settings: tuple[object, object]) -> None:
-    """Each setting: what something was made with must be what is needed now."""
-    for name, (has, needs) in settings.items():
-        if has != needs:
-            raise ValueError(
-                f"{what} was made with {name}={has}, but this step needs {needs}: "
-                f"make it with {name}={needs}"
-            )
-
-
 def _written(shape: Sequence[int | str]) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearformer.core.basic import require_ids, require_shape
-from clearformer.core.masks import first_kept, require_keep
+from clearformer.core.masks import first_real_token, require_attention_mask
 from clearformer.core.positions import NoPosition, Position
 
 
@@ -24,14 +24,14 @@ class Neighbours(nn.Module):
         super().__init__()
         self.table = nn.Embedding(buckets, width)
 
-    def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
-        """Vectors of whole sequences of tokens (B, T), with keep (B, T)."""
+    def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Vectors of whole sequences of tokens (B, T), with attention_mask (B, T)."""
         require_shape("tokens", tokens, ("batch", "tokens"), "pass tokens[None] for one sequence")
-        require_keep(keep, *tokens.shape)
+        require_attention_mask(attention_mask, *tokens.shape)
         tokens = tokens.long()  # the products below are too large for 32 bits
         before = _shifted(tokens + 1)  # (B, T), 0 = nothing
-        if keep is not None:
-            before = before * _shifted(keep.long())
+        if attention_mask is not None:
+            before = before * _shifted(attention_mask.long())
         row = (before * 1_000_003 + tokens * 7_919) % (2**31 - 1) % self.table.num_embeddings
         return self.table(row)  # (B, T, E)
 
@@ -71,27 +71,28 @@ class Embedding(nn.Module):
     def forward(
         self,
         tokens: Tensor,
-        keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         segments: Tensor | None = None,
         start: int = 0,
     ) -> Tensor:
-        """Vectors of `tokens` (B, T), which come after `start` others; keep is (B, start + T)."""
+        """Vectors of `tokens` (B, T) after `start` others; attention_mask is (B, start + T)."""
         if tokens.dim() != 2 or tokens.shape[1] == 0:
             raise ValueError(
                 f"tokens have shape {tuple(tokens.shape)}, but they must be (batch, length) "
                 f"with at least one token"
             )
         require_ids("tokens", tokens)
-        require_keep(keep, tokens.shape[0], start + tokens.shape[1])
+        require_attention_mask(attention_mask, tokens.shape[0], start + tokens.shape[1])
         if start and self.neighbours is not None:
             raise ValueError(
                 f"these tokens come after {start} others, but neighbours need the token before "
                 f"each: pass whole sequences, or build the embedding without neighbours"
             )
-        x = self._words(tokens, keep)  # (B, T, E)
+        x = self._words(tokens, attention_mask)  # (B, T, E)
         if self.scale != 1.0:
             x = x * self.scale
-        added = self.scheme.added(self._positions(tokens, keep, start), self.width, self.position)
+        positions = self._positions(tokens, attention_mask, start)
+        added = self.scheme.added(positions, self.width, self.position)
         if added is not None:
             # To the dtype first: the device may not have the one in which positions are made.
             x = x + added.to(x.dtype).to(x.device)
@@ -102,7 +103,7 @@ class Embedding(nn.Module):
             x = x + _look_up(self.segment, segments, "segment id", "table")
         return self.dropout(self.norm(x))  # (B, T, E)
 
-    def _positions(self, tokens: Tensor, keep: Tensor | None, start: int) -> Tensor:
+    def _positions(self, tokens: Tensor, attention_mask: Tensor | None, start: int) -> Tensor:
         """Positions (T,), or (B, T) where they count from the first real token."""
         end = start + tokens.shape[1]
         if self.max_length is not None and end > self.max_length:
@@ -111,14 +112,16 @@ class Embedding(nn.Module):
                 f"{self.max_length}: shorten it, or build the model with length={end}"
             )
         positions = torch.arange(start, end, device=tokens.device)  # (T,)
-        if keep is None:
+        if attention_mask is None:
             return positions
-        return (positions - first_kept(keep)[:, None]).clamp(min=0)  # (B, T)
+        return (positions - first_real_token(attention_mask)[:, None]).clamp(min=0)  # (B, T)
 
-    def _words(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
+    def _words(self, tokens: Tensor, attention_mask: Tensor | None) -> Tensor:
         """What tokens mean, wherever they stand. A dropped token is gone from its pairs too."""
         x = _look_up(self.token, tokens, "token id", "vocabulary")  # (B, T, E)
-        pairs = None if self.neighbours is None else self.neighbours(tokens, keep)  # (B, T, E)
+        pairs = None  # (B, T, E)
+        if self.neighbours is not None:
+            pairs = self.neighbours(tokens, attention_mask)
         if self.training and self.token_dropout.p > 0:
             there = self.token_dropout(torch.ones_like(tokens, dtype=x.dtype))  # (B, T)
             x = x * there[:, :, None]

@@ -1,7 +1,7 @@
 """Heads: hidden states to logits and a loss, for tokens, masked tokens and classes.
 
 A head gives logits, and the loss as a sum over its valid targets together with their number,
-one entry for each objective; whoever trains divides, once, over the whole batch.
+one entry for each objective; the training loop divides once, over the whole batch.
 
 Axes: B batch, T tokens, R rows (tokens of a batch), E model width, V vocabulary, C classes.
 """
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from clearformer.core.basic import require_shape
 from clearformer.core.block import Activation
-from clearformer.core.masks import first_kept, last_kept, require_keep
+from clearformer.core.masks import first_real_token, last_real_token, require_attention_mask
 
 IGNORE = -100  # the target of a position that has none
 
@@ -53,7 +53,7 @@ def require_targets(targets: Tensor, shape: Sequence[int]) -> None:
 
 @contextmanager
 def targets_explained(targets: Tensor, classes: int) -> Iterator[None]:
-    """Say which target has no class, where torch noticed one.
+    """Name the target that is outside the classes when torch finds one.
 
     torch checks targets while it computes; checking them first would wait for the device.
     """
@@ -105,8 +105,10 @@ class Head(nn.Module):
     def label_smoothing(self) -> float:
         return self.smoothing if self.training else 0.0
 
-    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
-        return cross_entropy(self(hidden, keep), targets, self.label_smoothing)
+    def loss(
+        self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
+    ) -> SumAndCount:
+        return cross_entropy(self(hidden, attention_mask), targets, self.label_smoothing)
 
 
 def set_smoothing(model: nn.Module, smoothing: float) -> None:
@@ -137,13 +139,15 @@ class NextToken(Head):
     def token_head(self) -> nn.Module:
         return self
 
-    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.capped(self.project(hidden))  # (B, T, V)
 
     def capped(self, logits: Tensor) -> Tensor:
         return capped(logits, self.cap)
 
-    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+    def loss(
+        self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
+    ) -> SumAndCount:
         require_targets(targets, hidden.shape[:-1])
         rows, own = hidden.flatten(0, -2), targets.flatten()  # (B*T, E), (B*T,)
         return self.vocabulary_loss(self.project, rows, own, self.label_smoothing, self.cap)
@@ -173,13 +177,15 @@ class MaskedToken(Head):
     def token_head(self) -> nn.Module:
         return self
 
-    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.project(self._transformed(hidden))  # (..., V)
 
     def _transformed(self, hidden: Tensor) -> Tensor:
         return self.norm(self.activation(self.transform(hidden)))  # (..., E)
 
-    def loss(self, hidden: Tensor, targets: Tensor, keep: Tensor | None = None) -> SumAndCount:
+    def loss(
+        self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
+    ) -> SumAndCount:
         # Logits of the masked positions alone: those of the others would only be ignored.
         require_targets(targets, hidden.shape[:-1])
         rows, own = self.select(hidden, targets)
@@ -187,40 +193,45 @@ class MaskedToken(Head):
         return self.vocabulary_loss(self.project, rows, own, self.label_smoothing, None)
 
 
-def mean_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+def mean_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The average of the real tokens (eq. 27), as in the first seed."""
-    _require_sequences(hidden, keep)
-    if keep is None:
+    _require_sequences(hidden, attention_mask)
+    if attention_mask is None:
         return hidden.mean(dim=1)  # (B, E)
-    kept = keep[:, :, None].to(hidden.dtype)
+    kept = attention_mask[:, :, None].to(hidden.dtype)
     return (hidden * kept).sum(dim=1) / kept.sum(dim=1).clamp(min=1)  # (B, E)
 
 
-def max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+def max_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The largest value of each component over the real tokens; zeros if there are none."""
-    _require_sequences(hidden, keep)
-    if keep is None:
+    _require_sequences(hidden, attention_mask)
+    if attention_mask is None:
         return hidden.amax(dim=1)  # (B, E)
     lowest = torch.finfo(hidden.dtype).min
-    largest = hidden.masked_fill(~keep[:, :, None], lowest).amax(dim=1)  # (B, E)
-    return largest.masked_fill(~keep.any(dim=1, keepdim=True), 0.0)
+    largest = hidden.masked_fill(~attention_mask[:, :, None], lowest).amax(dim=1)  # (B, E)
+    return largest.masked_fill(~attention_mask.any(dim=1, keepdim=True), 0.0)
 
 
-def mean_max_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
-    """Both, side by side: what the text is like on the whole, and what stands out in it."""
-    return torch.cat([mean_pool(hidden, keep), max_pool(hidden, keep)], dim=-1)  # (B, 2E)
+def mean_max_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Mean and maximum, concatenated."""
+    pooled = mean_pool(hidden, attention_mask), max_pool(hidden, attention_mask)
+    return torch.cat(pooled, dim=-1)  # (B, 2E)
 
 
-def first_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+def first_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The first real token: BERT's <cls>."""
-    _require_sequences(hidden, keep)
-    return hidden[:, 0] if keep is None else _at(hidden, first_kept(keep))  # (B, E)
+    _require_sequences(hidden, attention_mask)
+    if attention_mask is None:
+        return hidden[:, 0]  # (B, E)
+    return _at(hidden, first_real_token(attention_mask))
 
 
-def last_pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+def last_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The last real token: the only one that has seen the whole text in a causal model."""
-    _require_sequences(hidden, keep)
-    return hidden[:, -1] if keep is None else _at(hidden, last_kept(keep))  # (B, E)
+    _require_sequences(hidden, attention_mask)
+    if attention_mask is None:
+        return hidden[:, -1]  # (B, E)
+    return _at(hidden, last_real_token(attention_mask))
 
 
 def _at(hidden: Tensor, positions: Tensor) -> Tensor:
@@ -228,7 +239,7 @@ def _at(hidden: Tensor, positions: Tensor) -> Tensor:
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), positions]
 
 
-def _require_sequences(hidden: Tensor, keep: Tensor | None) -> None:
+def _require_sequences(hidden: Tensor, attention_mask: Tensor | None) -> None:
     wanted = ("batch", "tokens", "width")
     require_shape("hidden", hidden, wanted, "pass hidden[None] for one sequence")
     if hidden.shape[1] == 0:
@@ -236,7 +247,7 @@ def _require_sequences(hidden: Tensor, keep: Tensor | None) -> None:
             f"hidden has shape {tuple(hidden.shape)}, but a sequence of no tokens has no average, "
             f"largest or first: pass at least one token"
         )
-    require_keep(keep, *hidden.shape[:2])
+    require_attention_mask(attention_mask, *hidden.shape[:2])
 
 
 class Pooler(nn.Module):
@@ -246,8 +257,8 @@ class Pooler(nn.Module):
         super().__init__()
         self.transform = nn.Linear(width, width)
 
-    def forward(self, hidden: Tensor, keep: Tensor | None) -> Tensor:
-        return torch.tanh(self.transform(first_pool(hidden, keep)))  # (B, E)
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return torch.tanh(self.transform(first_pool(hidden, attention_mask)))  # (B, E)
 
 
 class Classifier(Head):
@@ -261,8 +272,8 @@ class Classifier(Head):
         self.dropout = nn.Dropout(dropout)
         self.project = nn.Linear(width, classes, bias=bias)
 
-    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
-        return self.project(self.dropout(self.pool(hidden, keep)))  # (B, C)
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.project(self.dropout(self.pool(hidden, attention_mask)))  # (B, C)
 
 
 class TokenClassifier(Head):
@@ -273,7 +284,7 @@ class TokenClassifier(Head):
         self.dropout = nn.Dropout(dropout)
         self.project = nn.Linear(width, classes, bias=bias)
 
-    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(hidden))  # (B, T, C)
 
 
@@ -284,8 +295,8 @@ class Features(nn.Module):
         super().__init__()
         self.pool = pool
 
-    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> Tensor:
-        return self.pool(hidden, keep)  # (B, E)
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.pool(hidden, attention_mask)  # (B, E)
 
 
 class NextSentence(Classifier):
@@ -307,15 +318,18 @@ class Pretraining(nn.Module):
     def token_head(self) -> nn.Module:
         return self.masked
 
-    def forward(self, hidden: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self.masked(hidden, keep), self.sentence(hidden, keep)  # (B, T, V), (B, 2)
+    def forward(
+        self, hidden: Tensor, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        words = self.masked(hidden, attention_mask)  # (B, T, V)
+        return words, self.sentence(hidden, attention_mask)  # and (B, 2)
 
     def loss(
-        self, hidden: Tensor, targets: tuple[Tensor, Tensor], keep: Tensor | None = None
+        self, hidden: Tensor, targets: tuple[Tensor, Tensor], attention_mask: Tensor | None = None
     ) -> SumAndCount:
         sums, counts = zip(
-            self.masked.loss(hidden, targets[0], keep),
-            self.sentence.loss(hidden, targets[1], keep),
+            self.masked.loss(hidden, targets[0], attention_mask),
+            self.sentence.loss(hidden, targets[1], attention_mask),
             strict=True,
         )
         return torch.cat(sums), torch.cat(counts)  # each (2,)

@@ -30,13 +30,12 @@ def xavier(model: nn.Module) -> None:
         # After the matrices: a head that shares the embedding's weight is drawn as an embedding.
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-    for attention in _attentions(model):
-        # Queries, keys and values are three matrices that happen to lie in one.
-        q, k, v = attention.project.weight.split(
-            [heads * attention.head_width for heads in _head_counts(attention)]
-        )
-        for matrix in (q, k, v):
-            nn.init.xavier_uniform_(matrix)
+    for module in model.modules():
+        if isinstance(module, Attention):
+            # Queries, keys and values are three matrices that happen to lie in one.
+            counts = module.heads, module.key_heads, module.key_heads
+            for matrix in module.project.weight.split([n * module.head_width for n in counts]):
+                nn.init.xavier_uniform_(matrix)
 
 
 def normal(model: nn.Module) -> None:
@@ -94,14 +93,6 @@ def modern(model: nn.Module) -> None:
         nn.init.zeros_(writer.weight)
     for project in _own_outputs(model):
         nn.init.normal_(project.weight, std=0.02)
-
-
-def _attentions(model: nn.Module) -> Iterator[Attention]:
-    return (module for module in model.modules() if isinstance(module, Attention))
-
-
-def _head_counts(attention: Attention) -> tuple[int, int, int]:
-    return attention.heads, attention.key_heads, attention.key_heads
 
 
 def _residual_writers(model: nn.Module) -> Iterator[nn.Linear]:

@@ -14,27 +14,27 @@ from clearformer.core.patterns import Causal, Full, Pattern
 
 @dataclass(frozen=True)
 class Mask:
-    """A pattern and this batch's padding: `keep` (B, K) is False where a key is padding."""
+    """A pattern and this batch's padding: `attention_mask` (B, K), True = a real token."""
 
     pattern: Pattern = Full()
-    keep: Tensor | None = None
+    attention_mask: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.keep is not None:
-            _require_boolean(self.keep)
+        if self.attention_mask is not None:
+            _require_boolean(self.attention_mask)
             advice = "give each sequence a row, and each key a place"
-            require_shape("keep", self.keep, ("batch", "keys"), advice)
+            require_shape("attention_mask", self.attention_mask, ("batch", "keys"), advice)
 
     def hides_nothing(self, queries: int) -> bool:
         """Whether no pair is forbidden, so that a kernel need not look at the table."""
         # A single query is the last position (suffix alignment): causality hides nothing from it.
         # The very classes: a subclass may have another rule.
         kind = type(self.pattern)
-        return self.keep is None and (kind is Full or (kind is Causal and queries == 1))
+        return self.attention_mask is None and (kind is Full or (kind is Causal and queries == 1))
 
     def is_triangle(self, queries: int, keys: int) -> bool:
         """Whether this is exactly torch's `is_causal`, which aligns as we do only when Q = K."""
-        return self.keep is None and type(self.pattern) is Causal and queries == keys
+        return self.attention_mask is None and type(self.pattern) is Causal and queries == keys
 
     def table(self, q: Tensor, k: Tensor) -> Tensor:
         """True where query may look at key, broadcasting to (B, H, Q, K)."""
@@ -42,28 +42,28 @@ class Mask:
         require_shape("q", q, wanted, "pass q[None] for one sequence")
         (batch, heads, queries), keys = q.shape[:3], k.shape[-2]
         self.require_fitting(batch, queries, keys)
-        keep = None if self.keep is None else self.keep[:, None, None, :]  # (B, 1, 1, K)
+        real = None if self.attention_mask is None else self.attention_mask[:, None, None, :]
         if type(self.pattern) is Full:
-            # Needs no places, which queries of another sequence have not: there may be more
-            # of them than keys.
+            # Needs no positions: queries of another sequence have none among the keys, and there
+            # may be more of them than keys.
             every = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
-            return every if keep is None else keep
+            return every if real is None else real  # (Q, K) or (B, 1, 1, K)
         places = torch.arange(keys, device=q.device)  # (K,)
-        if self.keep is not None:
+        if self.attention_mask is not None:
             # Positions count from the first real token, or padding on the left would move a
             # pattern that has a grid, and change what real tokens see.
-            places = places - first_kept(self.keep)[:, None]  # (B, K)
+            places = places - first_real_token(self.attention_mask)[:, None]  # (B, K)
         rows = self.pattern.by_row(batch)
         if len(rows) == 1:
             seen = _each_head(rows[0], heads, queries, places)  # (B or none, H or 1, Q, K)
         else:
             own = zip(rows, places.expand(batch, keys), strict=True)
             seen = torch.stack([_each_head(row, heads, queries, place) for row, place in own])
-        return seen if keep is None else keep & seen
+        return seen if real is None else real & seen
 
     def require_fitting(self, batch: int, queries: int, keys: int) -> None:
         """Refuse a batch of another size, and queries that have no place among the keys."""
-        require_keep(self.keep, batch, keys)
+        require_attention_mask(self.attention_mask, batch, keys)
         if queries > keys and type(self.pattern) is not Full:
             raise ValueError(
                 f"there are {queries} queries and {keys} keys, but under {self.pattern} the "
@@ -71,34 +71,34 @@ class Mask:
             )
 
 
-def require_keep(keep: Tensor | None, batch: int, keys: int) -> None:
+def require_attention_mask(attention_mask: Tensor | None, batch: int, keys: int) -> None:
     """Padding must be booleans, a row for each sequence and a place for each key."""
-    if keep is None:
+    if attention_mask is None:
         return
-    _require_boolean(keep)
-    if keep.shape != (batch, keys):
+    _require_boolean(attention_mask)
+    if attention_mask.shape != (batch, keys):
         raise ValueError(
-            f"keep has shape {tuple(keep.shape)}, but there are {batch} sequences "
-            f"of {keys} keys: it must be ({batch}, {keys}), places of the past included"
+            f"attention_mask has shape {tuple(attention_mask.shape)}, but there are {batch} "
+            f"sequences of {keys} keys: it must be ({batch}, {keys}), cached tokens included"
         )
 
 
-def _require_boolean(keep: Tensor) -> None:
-    if keep.dtype != torch.bool:
+def _require_boolean(attention_mask: Tensor) -> None:
+    if attention_mask.dtype != torch.bool:
         raise ValueError(
-            f"keep has dtype {keep.dtype}, but it must be torch.bool "
-            f"(True = may look): use keep=(tokens != padding)"
+            f"attention_mask has dtype {attention_mask.dtype}, but it must be torch.bool "
+            f"(True = a real token): use attention_mask=(tokens != padding)"
         )
 
 
-def first_kept(keep: Tensor) -> Tensor:
+def first_real_token(attention_mask: Tensor) -> Tensor:
     """Index of the first real token of each row (B,): position 0, however much padding is left."""
-    return keep.int().argmax(dim=1)
+    return attention_mask.int().argmax(dim=1)
 
 
-def last_kept(keep: Tensor) -> Tensor:
+def last_real_token(attention_mask: Tensor) -> Tensor:
     """Index of the last real token of each row (B,); the last of all if there is none."""
-    return keep.shape[1] - 1 - keep.flip(1).int().argmax(dim=1)
+    return attention_mask.shape[1] - 1 - attention_mask.flip(1).int().argmax(dim=1)
 
 
 def _each_head(pattern: Pattern, heads: int, queries: int, places: Tensor) -> Tensor:

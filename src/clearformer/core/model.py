@@ -1,4 +1,4 @@
-"""The two models there are, by shape of computation: one stack, or two.
+"""The two kinds of model: one stack, or an encoder and a decoder.
 
 Every architecture of the seeds is a `Transformer` or a `Seq2Seq` with other parts put in.
 
@@ -7,10 +7,10 @@ Axes: B batch, T tokens, S source tokens, K tokens with those of the cache, E mo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor, nn
 
+from clearformer.core.attention import Attention
 from clearformer.core.block import DecoderBlock
 from clearformer.core.cache import Cache, FrozenKV
 from clearformer.core.embedding import Embedding
@@ -18,14 +18,16 @@ from clearformer.core.heads import SumAndCount
 from clearformer.core.patterns import Pattern
 from clearformer.core.stack import DecoderStack, Stack
 
+OneOrTwo = Tensor | tuple[Tensor, Tensor]  # two for BERT's two objectives
+
 
 @dataclass(frozen=True)
 class Batch:
     """What a `Transformer` learns from. Targets are token ids or classes; IGNORE = no target."""
 
     tokens: Tensor  # (B, T)
-    targets: Any  # (B, T), (B,), or both for BERT's two objectives
-    keep: Tensor | None = None  # (B, K), True = a real token; K = T without a cache
+    targets: OneOrTwo  # (B, T), (B,), or both for BERT's two objectives
+    attention_mask: Tensor | None = None  # (B, K), True = a real token; K = T without a cache
     segments: Tensor | None = None  # (B, T)
 
 
@@ -46,33 +48,33 @@ class Transformer(nn.Module):
     def hidden(
         self,
         tokens: Tensor,
-        keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         segments: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
-        """Hidden states (B, T, E) of `tokens` (B, T); keep is (B, K), cache included.
+        """Hidden states (B, T, E) of `tokens` (B, T); attention_mask is (B, K), cache included.
 
         `structure` says who may look at whom in this very batch, such as its graphs.
         """
         start = caches[0].length if caches else 0
-        x = self.embedding(tokens, keep, segments, start)  # (B, T, E)
-        return self.stack(x, keep, caches, structure)
+        x = self.embedding(tokens, attention_mask, segments, start)  # (B, T, E)
+        return self.stack(x, attention_mask, caches, structure)
 
     def forward(
         self,
         tokens: Tensor,
-        keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         segments: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
-    ) -> Any:
-        """Logits, whatever their shape: it is the head's."""
-        hidden = self.hidden(tokens, keep, segments, caches)
-        return self.head(hidden, _own(keep, tokens))
+    ) -> OneOrTwo:
+        """Logits, in the shape that the head gives them."""
+        hidden = self.hidden(tokens, attention_mask, segments, caches)
+        return self.head(hidden, _own(attention_mask, tokens))
 
     def loss(self, batch: Batch, caches: Sequence[Cache] | None = None) -> SumAndCount:
-        hidden = self.hidden(batch.tokens, batch.keep, batch.segments, caches)
-        own = _own(batch.keep, batch.tokens)
+        hidden = self.hidden(batch.tokens, batch.attention_mask, batch.segments, caches)
+        own = _own(batch.attention_mask, batch.tokens)
         return self.head.loss(hidden, batch.targets, own)  # type: ignore[operator]
 
 
@@ -83,8 +85,8 @@ class PairBatch:
     source: Tensor  # (B, S)
     target: Tensor  # (B, T)
     targets: Tensor  # (B, T)
-    source_keep: Tensor | None = None  # (B, S)
-    target_keep: Tensor | None = None  # (B, T)
+    source_attention_mask: Tensor | None = None  # (B, S)
+    target_attention_mask: Tensor | None = None  # (B, T)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Source:
     """An encoded sequence, as each decoder layer will look at it."""
 
     caches: list[FrozenKV]
-    keep: Tensor | None  # (B, S)
+    attention_mask: Tensor | None  # (B, S)
 
 
 class Seq2Seq(nn.Module):
@@ -118,46 +120,48 @@ class Seq2Seq(nn.Module):
         """Both stacks by the names of their parts; the last one writes."""
         return {"encoder": self.encoder, "decoder": self.decoder}
 
-    def encode(self, source: Tensor, keep: Tensor | None = None) -> Source:
+    def encode(self, source: Tensor, attention_mask: Tensor | None = None) -> Source:
         """Read the source (B, S) once; its keys and values serve every decoding step."""
-        context: Tensor = self.encoder(self.source_embedding(source, keep), keep)  # (B, S, E)
+        x = self.source_embedding(source, attention_mask)  # (B, S, E)
+        context: Tensor = self.encoder(x, attention_mask)  # (B, S, E)
         caches = [_cross_attention(block).freeze(context) for block in self.decoder.blocks]
-        return Source(caches, keep)
+        return Source(caches, attention_mask)
 
     def hidden(
         self,
         target: Tensor,
         source: Source,
-        keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
     ) -> Tensor:
         """Hidden states (B, T, E) of the target so far, given the encoded source."""
         start = caches[0].length if caches else 0
-        x = self.target_embedding(target, keep, start=start)  # (B, T, E)
-        return self.decoder(x, source.caches, source.keep, keep, caches)
+        x = self.target_embedding(target, attention_mask, start=start)  # (B, T, E)
+        return self.decoder(x, source.caches, source.attention_mask, attention_mask, caches)
 
     def forward(
         self,
         source: Tensor,
         target: Tensor,
-        source_keep: Tensor | None = None,
-        target_keep: Tensor | None = None,
+        source_attention_mask: Tensor | None = None,
+        target_attention_mask: Tensor | None = None,
     ) -> Tensor:
         """Logits (B, T, V) of what follows each target token: teacher forcing."""
-        hidden = self.hidden(target, self.encode(source, source_keep), target_keep)
+        encoded = self.encode(source, source_attention_mask)
+        hidden = self.hidden(target, encoded, target_attention_mask)
         return self.head(hidden)
 
     def loss(self, batch: PairBatch) -> SumAndCount:
-        source = self.encode(batch.source, batch.source_keep)
-        hidden = self.hidden(batch.target, source, batch.target_keep)
+        source = self.encode(batch.source, batch.source_attention_mask)
+        hidden = self.hidden(batch.target, source, batch.target_attention_mask)
         return self.head.loss(hidden, batch.targets)  # type: ignore[operator]
 
 
-def _own(keep: Tensor | None, tokens: Tensor) -> Tensor | None:
-    """The part of keep (B, K) that belongs to the tokens at hand (B, T), which come last."""
-    return None if keep is None else keep[:, -tokens.shape[1] :]
+def _own(attention_mask: Tensor | None, tokens: Tensor) -> Tensor | None:
+    """The part of the mask (B, K) that belongs to these tokens (B, T), which come last."""
+    return None if attention_mask is None else attention_mask[:, -tokens.shape[1] :]
 
 
-def _cross_attention(block: nn.Module) -> Any:
+def _cross_attention(block: nn.Module) -> Attention:
     assert isinstance(block, DecoderBlock)
     return block.cross_attention

@@ -39,7 +39,7 @@ class Stack(nn.Module):
     def forward(
         self,
         x: Tensor,
-        keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
@@ -47,7 +47,7 @@ class Stack(nn.Module):
         caches = _one_for_each_layer(caches, len(self.blocks))
         for layer, (block, cache) in enumerate(zip(self.blocks, caches, strict=True)):
             own = self.pattern(layer)
-            mask = Mask(own if structure is None else own & structure, keep)
+            mask = Mask(own if structure is None else own & structure, attention_mask)
             x = self.runs[layer % len(self.runs)](block, x, mask, cache)  # (B, T, E)
         return self.norm(x)
 
@@ -59,17 +59,17 @@ class DecoderStack(Stack):
         self,
         x: Tensor,
         sources: Sequence[Cache],
-        source_keep: Tensor | None = None,
-        keep: Tensor | None = None,
+        source_attention_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
     ) -> Tensor:
         caches = _one_for_each_layer(caches, len(self.blocks))
         sources = _one_for_each_layer(sources, len(self.blocks))
-        source_mask = Mask(Full(), source_keep)
+        source_mask = Mask(Full(), source_attention_mask)
         for layer, (block, cache, source) in enumerate(
             zip(self.blocks, caches, sources, strict=True)
         ):
-            mask = Mask(self.pattern(layer), keep)
+            mask = Mask(self.pattern(layer), attention_mask)
             run = self.runs[layer % len(self.runs)]
             x = run(block, x, mask, cache, source_mask, source)  # (B, T, E)
         return self.norm(x)

@@ -39,13 +39,13 @@ class _LimitedReader(io.BufferedIOBase):
         self.unpacked += len(chunk)
         if self.unpacked > limits.MAX_ARCHIVE_BYTES:
             raise LimitError(
-                f"{self.path}: it unpacks to more than {limits.MAX_ARCHIVE_BYTES:,} bytes "
+                f"{self.path}: it decompresses to more than {limits.MAX_ARCHIVE_BYTES:,} bytes "
                 f"(MAX_ARCHIVE_BYTES): {_UNPACK}"
             )
         too_dense = self.unpacked > limits.MAX_UNPACK_RATIO * self.packed
         if self.unpacked > limits.RATIO_FREE_BYTES and too_dense:
             raise LimitError(
-                f"{self.path}: it unpacks to more than {limits.MAX_UNPACK_RATIO} times its "
+                f"{self.path}: it decompresses to more than {limits.MAX_UNPACK_RATIO} times its "
                 f"{self.packed:,} bytes (MAX_UNPACK_RATIO): {_UNPACK}"
             )
         return chunk
@@ -86,7 +86,7 @@ def zip_chunks(path: Path, name: str) -> Iterator[bytes]:
         [member] = members
         kind = stat.S_IFMT(member.external_attr >> 16)
         if member.is_dir() or kind not in (0, stat.S_IFREG) or member.flag_bits & 1:
-            raise LimitError(f"{path}: {name!r} is no plain file: take it again")
+            raise LimitError(f"{path}: {name!r} is not a regular file: download the archive again")
         with archive.open(member) as file:
             yield from _LimitedReader(path, file).chunks()
 

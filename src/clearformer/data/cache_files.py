@@ -37,7 +37,7 @@ def read_owned_json(path: Path) -> Any:
 
 def _require_owned(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     if hasattr(os, "geteuid") and status.st_uid not in (os.geteuid(), 0):
         raise OSError(errno.EACCES, f"it belongs to another user, uid {status.st_uid}")
 

@@ -93,7 +93,7 @@ def _verified(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
     if (size, digest.hexdigest()) != ENWIK8_CONTENT:
         raise ValueError(
             f"{path}: its {size:,} bytes are not the 100,000,000 of enwik8: "
-            f"delete it, and take it again from {ENWIK8.url}"
+            f"delete it, and download it again from {ENWIK8.url}"
         )
 
 

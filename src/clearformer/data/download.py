@@ -60,7 +60,7 @@ def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Pat
     except ValueError:
         part.unlink()  # resuming from wrong bytes cannot succeed
         raise ValueError(
-            f"{pinned.url} is not the file it was: what came has another size or hash and was "
+            f"{pinned.url} is not the expected file: the download has another size or hash and was "
             f"deleted; fetch the right one elsewhere and put it into {folder} as {pinned.name}"
         ) from None
     with part.open("r+b") as file:
@@ -79,7 +79,7 @@ def require_pinned(path: Path, pinned: Pinned) -> None:
     if not right:
         raise ValueError(
             f"{path}: it is damaged or another file ({size:,} bytes, where {pinned.size:,} with a "
-            f"known hash are wanted): delete it, and take it again from {pinned.url}"
+            f"known hash are wanted): delete it, and download it again from {pinned.url}"
         )
 
 

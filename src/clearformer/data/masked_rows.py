@@ -155,7 +155,7 @@ class MaskedBatch:
 
     tokens: NDArray[np.int64]  # (B, T) as shown
     targets: NDArray[np.int64]  # (B, T) the masked tokens; IGNORE elsewhere
-    keep: NDArray[np.bool_]  # (B, T), True = a real token
+    attention_mask: NDArray[np.bool_]  # (B, T), True = a real token
     segments: NDArray[np.int64]  # (B, T), 1 = the second part and its [SEP]
     labels: NDArray[np.int64] | None  # (B,) IS_NEXT or NOT_NEXT; None: no pairs
     ids: NDArray[np.int64]  # (B,) which spans these are
@@ -213,9 +213,9 @@ class MaskedBatches:
     def batch(self, step: int) -> MaskedBatch:
         ids = self.sample_ids(step)
         parts, labels = self.layout.parts(self.source, ids, self.seed, step)
-        tokens, keep, segments = self._marked(parts)
-        shown, targets = self.masker.corrupt(tokens, keep, self.seed, step)
-        return MaskedBatch(shown, targets, keep, segments, labels, ids)
+        tokens, attention_mask, segments = self._marked(parts)
+        shown, targets = self.masker.corrupt(tokens, attention_mask, self.seed, step)
+        return MaskedBatch(shown, targets, attention_mask, segments, labels, ids)
 
     def _marked(
         self, rows: Sequence[Parts]
@@ -224,7 +224,7 @@ class MaskedBatches:
         longest = max(sum(map(len, row)) for row in rows) + self.layout.marks
         shape = (len(rows), longest)
         tokens = np.full(shape, self.tokenizer.padding, dtype=np.int64)  # (B, T)
-        keep, segments = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
+        attention_mask, segments = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
         for place, row in enumerate(rows):
             end = 0
             for number, part in enumerate(row):
@@ -233,5 +233,5 @@ class MaskedBatches:
                 tokens[place, end : end + len(own)] = own
                 segments[place, end : end + len(own)] = number
                 end += len(own)
-            keep[place, :end] = True
-        return tokens, keep, segments
+            attention_mask[place, :end] = True
+        return tokens, attention_mask, segments

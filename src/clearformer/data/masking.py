@@ -1,8 +1,9 @@
 """Masks tokens for masked language modelling (Devlin et al. 2018, section 3.1).
 
-Of the tokens of a row, except special ones, a `share` is chosen. Of these, `mask` are replaced by
-[MASK], `random` by a random ordinary token, and the rest are kept, so that a model can never rely
-on its input. The choice depends on (seed, step) alone: every step masks other tokens of a text.
+Of the tokens of a row, except special ones, a fraction `rate` is chosen. Of these, `mask_replace`
+are replaced by [MASK], `random_replace` by a random ordinary token, and the rest are kept, so that
+a model can never rely on its input. The choice depends on (seed, step) alone: every step masks
+other tokens of a text.
 
 Axes: B batch, T tokens.
 """
@@ -41,9 +42,9 @@ UNITS: Mapping[str, Unit] = {"tokens": single_tokens, "words": whole_words}
 class MaskingPolicy:
     """How much is masked, how, and in which units."""
 
-    share: float = 0.15
-    mask: float = 0.8
-    random: float = 0.1
+    rate: float = 0.15
+    mask_replace: float = 0.8
+    random_replace: float = 0.1
     unit: Unit = single_tokens
 
 
@@ -61,13 +62,13 @@ class TokenMasker:
         self.continues = tokenizer.is_continuation()
 
     def corrupt(
-        self, tokens: NDArray[np.int64], keep: NDArray[np.bool_], seed: int, step: int
+        self, tokens: NDArray[np.int64], attention_mask: NDArray[np.bool_], seed: int, step: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The input with masked tokens, and the targets: IGNORE where nothing is masked."""
         size = tokens.size
         order = draws(size, seed, step, CHOICE).reshape(tokens.shape)  # (B, T)
         hidden = np.zeros(tokens.shape, dtype=np.bool_)  # (B, T)
-        candidates = keep & ~self.special[tokens]
+        candidates = attention_mask & ~self.special[tokens]
         for row, allowed in enumerate(candidates):
             places = np.flatnonzero(allowed)
             hidden[row, self._choose(places, tokens[row, places], order[row])] = True
@@ -75,8 +76,12 @@ class TokenMasker:
         picks = draws(size, seed, step, OTHER) % np.uint64(len(self.ordinary))
         other = self.ordinary[picks.astype(np.int64)].reshape(tokens.shape)
         policy = self.policy
-        shown = np.where(hidden & (chance < policy.mask), self.mask, tokens)
-        swapped = hidden & (chance >= policy.mask) & (chance < policy.mask + policy.random)
+        shown = np.where(hidden & (chance < policy.mask_replace), self.mask, tokens)
+        swapped = (
+            hidden
+            & (chance >= policy.mask_replace)
+            & (chance < policy.mask_replace + policy.random_replace)
+        )
         return np.where(swapped, other, shown), np.where(hidden, tokens, IGNORE)
 
     def _choose(
@@ -85,7 +90,7 @@ class TokenMasker:
         """Some of the places: whole units, up to the share, at least one if there is any."""
         if not len(places):
             return places
-        wanted = max(1, round(self.policy.share * len(places)))
+        wanted = max(1, round(self.policy.rate * len(places)))
         starts = self.policy.unit(places, self.continues[ids])
         stops = np.append(starts[1:], len(places))
         chosen: list[int] = []

@@ -70,8 +70,8 @@ class PaddedPairs:
     source: NDArray[np.int64]  # (B, S)
     target: NDArray[np.int64]  # (B, T), decoder input
     targets: NDArray[np.int64]  # (B, T), expected output; IGNORE = padding
-    source_keep: NDArray[np.bool_]  # (B, S), True = a real token
-    target_keep: NDArray[np.bool_]  # (B, T)
+    source_attention_mask: NDArray[np.bool_]  # (B, S), True = a real token
+    target_attention_mask: NDArray[np.bool_]  # (B, T)
     ids: NDArray[np.int64]  # (B,) which pairs these are
 
 
@@ -135,10 +135,10 @@ def evaluation_pairs(pairs: EncodedPairs, batch: int) -> Iterator[PaddedPairs]:
 def pad_pairs(pairs: EncodedPairs, rows: NDArray[np.int64]) -> PaddedPairs:
     """These pairs as one batch."""
     chosen = rows.tolist()
-    source, source_keep = pad([[*pairs.sources[row], pairs.end] for row in chosen])
-    target, target_keep = pad([[pairs.start, *pairs.targets[row]] for row in chosen])
+    source, source_mask = pad([[*pairs.sources[row], pairs.end] for row in chosen])
+    target, target_mask = pad([[pairs.start, *pairs.targets[row]] for row in chosen])
     targets, _ = pad([[*pairs.targets[row], pairs.end] for row in chosen], IGNORE)
-    return PaddedPairs(source, target, targets, source_keep, target_keep, rows)
+    return PaddedPairs(source, target, targets, source_mask, target_mask, rows)
 
 
 def pad(

@@ -31,7 +31,7 @@ def label_names(table: Table) -> tuple[str, ...]:
     if len(found) < 2:
         only = f"only {found.pop()!r}" if found else "none"
         raise ValueError(
-            f"{table.name}: there must be at least two labels to tell apart, but there is {only}"
+            f"{table.name}: a classifier needs at least two labels, but there is {only}"
         )
     if all(name.removeprefix("-").isdecimal() for name in found):
         return tuple(sorted(found, key=lambda name: (int(name), name)))
@@ -111,7 +111,7 @@ class RowBatch:
     """Rows padded on the right."""
 
     tokens: NDArray[np.int64]  # (B, T)
-    keep: NDArray[np.bool_]  # (B, T), True = a real token
+    attention_mask: NDArray[np.bool_]  # (B, T), True = a real token
     labels: NDArray[np.int64]  # (B,)
     ids: NDArray[np.int64]  # (B,) which rows these are
 
@@ -185,11 +185,11 @@ def pad(rows: Rows, ids: NDArray[np.int64], length: int, cut: Cut) -> RowBatch:
     longest = max(1, *(len(row) for row in found))  # a batch of empty texts is a batch too
     width = batch_width(longest, length)
     tokens = np.full((len(found), width), rows.padding, dtype=np.int64)  # (B, T)
-    keep = np.zeros((len(found), width), dtype=np.bool_)  # (B, T)
+    attention_mask = np.zeros((len(found), width), dtype=np.bool_)  # (B, T)
     for place, row in enumerate(found):
         tokens[place, : len(row)] = row
-        keep[place, : len(row)] = True
-    return RowBatch(tokens, keep, rows.labels[ids], ids)
+        attention_mask[place, : len(row)] = True
+    return RowBatch(tokens, attention_mask, rows.labels[ids], ids)
 
 
 def batch_width(longest: int, length: int) -> int:

@@ -100,7 +100,7 @@ class SegmentBatches:
             raise ValueError(
                 f"the text has {len(tokens):,} tokens, but {batch} streams of segments of {length} "
                 f"need {length * batch + 1:,}: give a longer text, a shorter segment (--length) or "
-                f"a smaller --batch"
+                f"a smaller --batch-size"
             )
         self.tokens = tokens
         self.length = length

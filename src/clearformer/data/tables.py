@@ -81,7 +81,9 @@ def read_table(path: str | Path, text: str = "text", label: str | None = "label"
     name = str(path)
     ending = ending_of(name)
     if ending not in READ:
-        raise ValueError(f"{path}: it is no table: a table ends in {', '.join(READ)}")
+        raise ValueError(
+            f"{path}: it is not a table: the name of a table ends in {', '.join(READ)}"
+        )
     content = "".join(read_file(path).decoded())
     if ending == ".json":
         records = _json(name, content, text)
@@ -156,7 +158,7 @@ def _delimited(name: str, content: str, dialect: type[csv.Dialect]) -> Iterator[
                     columns = fields
                     if len(set(columns)) != len(columns):
                         raise ValueError(
-                            f"{name}, line 1: two columns have one name: {_listed(columns)}"
+                            f"{name}, line 1: two columns have the same name: {_listed(columns)}"
                         )
                 elif fields:
                     if len(fields) != len(columns):
@@ -188,7 +190,7 @@ def _jsonl(name: str, content: str) -> Iterator[Record]:
         try:
             record = json.loads(each)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{name}, line {line}: it is no JSON ({error})") from None
+            raise ValueError(f"{name}, line {line}: it is not JSON ({error})") from None
         if not isinstance(record, dict):
             raise ValueError(f"{name}, line {line}: it is {each[:40]}, but an object is needed")
         yield f"line {line}", record
@@ -198,7 +200,7 @@ def _json(name: str, content: str, column: str) -> Iterator[Record]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name}: it is no JSON ({error})") from None
+        raise ValueError(f"{name}: it is not JSON ({error})") from None
     if not isinstance(found, list):
         raise ValueError(
             f"{name}: it begins with {content.strip()[:20]!r}, but a list of texts or of objects "

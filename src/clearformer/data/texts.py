@@ -59,7 +59,7 @@ class Fingerprint:
 def changed_while_read(name: str) -> ValueError:
     """A text that is written to while it is read would be half of one and half of another."""
     return ValueError(
-        f"{name}: it was changed while it was being read: start again when nothing writes to it"
+        f"{name}: it was changed while it was being read: start again when no program writes to it"
     )
 
 

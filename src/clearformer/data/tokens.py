@@ -110,7 +110,7 @@ class TokenFile:
         """Refuse to go on if the mapped file was cut, has grown or was written to.
 
         The file that is mapped and not the one that now has its name: a new file with this
-        name, or none at all, does not disturb whoever has the old one open.
+        name, or none at all, does not affect a reader of the old one.
         """
         status = os.fstat(self._file)
         self._require_size(status.st_size)
@@ -144,8 +144,8 @@ def prepare(
 ) -> TokenFile:
     """The token file of a text in `folder`: the one that is there if it fits, or a new one.
 
-    Another text or tokenizer has a file with another name, so whoever uses one keeps it. The text
-    is read even if its token file is there: only its content tells that it is the same.
+    Another text or tokenizer has a file with another name, so that a file in use stays as it
+    is. The text is read even if its token file exists: only its content shows that it is the same.
     """
     slug = re.sub(r"[^A-Za-z0-9]+", "-", Path(text.name).name).strip("-")[:40] or "text"
     try:

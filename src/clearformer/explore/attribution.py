@@ -30,7 +30,7 @@ BATCH = 16
 STEPS = (16, 64, 256)  # points on the path; more only while the attributions do not sum up
 TOLERANCE = 0.002
 
-Score = Callable[[Tensor, Tensor | None], Tensor]  # (B, T, E), keep -> (B,)
+Score = Callable[[Tensor, Tensor | None], Tensor]  # (B, T, E), attention_mask -> (B,)
 
 
 def attribute(loaded: LoadedModel, request: AttributeRequest, limits: Limits) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def attribute(loaded: LoadedModel, request: AttributeRequest, limits: Limits) ->
     names = label_names(head)
     chosen = _label(names, request.label, int(logits.argmax()))
 
-    def score(x: Tensor, keep: Tensor | None) -> Tensor:
-        return _logits(model, x, keep)[:, chosen]
+    def score(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return _logits(model, x, attention_mask)[:, chosen]
 
     completeness = None
     if request.method == "occlusion":
@@ -103,9 +103,9 @@ def occlusion(score: Score, x: Tensor) -> Tensor:
         whole = score(x, None)[0]
         if length == 1:
             return whole[None] - score(torch.zeros_like(x), None)
-        keep = ~torch.eye(length, dtype=torch.bool, device=x.device)
+        masks = ~torch.eye(length, dtype=torch.bool, device=x.device)
         return torch.cat(
-            [whole - score(x.expand(len(rows), -1, -1), rows) for rows in keep.split(BATCH)]
+            [whole - score(x.expand(len(rows), -1, -1), rows) for rows in masks.split(BATCH)]
         )
 
 
@@ -128,8 +128,8 @@ def _gradients(score: Score, x: Tensor) -> Tensor:
         return torch.autograd.grad(score(leaf, None).sum(), leaf)[0]
 
 
-def _logits(model: Transformer, x: Tensor, keep: Tensor | None) -> Tensor:
-    return model.head(model.stack(x, keep), keep)  # (B, C)
+def _logits(model: Transformer, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    return model.head(model.stack(x, attention_mask), attention_mask)  # (B, C)
 
 
 def _label(names: tuple[str, ...], label: int | str | None, best: int) -> int:

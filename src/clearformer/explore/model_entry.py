@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer import safe_files
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json
 from clearformer.explore.runs import is_finite
 from clearformer.explore.safe_text import clean

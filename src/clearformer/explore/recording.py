@@ -119,7 +119,7 @@ def _kernel(place: PartLayer, recorder: Recorder, mask: MaskChoice) -> Kernel:
         pattern = model_mask.pattern
         if place[0] != "cross":
             pattern = PATTERNS.get(mask, pattern)
-        tensors = stages.attention_stages(q, k, v, Mask(pattern, model_mask.keep), bias)
+        tensors = stages.attention_stages(q, k, v, Mask(pattern, model_mask.attention_mask), bias)
         recorder.record(place, tensors | stages.summaries(tensors["weights"], recorder.capture))
         return tensors["head_out"]
 

@@ -176,7 +176,9 @@ def _run(traced: TracedModel, given: ModelInput) -> Any:
 
     if given.target is not None:
         source, target = given.tokens.to(device), given.target.to(device)
-        return traced.module(source, target, on_device(given.keep), on_device(given.target_keep))
+        return traced.module(
+            source, target, on_device(given.attention_mask), on_device(given.target_attention_mask)
+        )
     module = traced.transformer
     caches: list[Cache] | None = None
     if given.memory is not None:
@@ -186,7 +188,7 @@ def _run(traced: TracedModel, given: ModelInput) -> Any:
             for cache in caches:
                 cache.advance()
     tokens = given.tokens[:, given.start :].to(device)
-    return module(tokens, on_device(given.keep), on_device(given.segments), caches)
+    return module(tokens, on_device(given.attention_mask), on_device(given.segments), caches)
 
 
 def _require_layers(module: AnyTransformer, layers: Sequence[int] | None) -> None:

@@ -72,8 +72,8 @@ class ModelInput:
 
     tokens: Tensor  # (1, T); for an encoder-decoder the source
     target: Tensor | None = None  # (1, T)
-    keep: Tensor | None = None  # (1, T), only if there is padding
-    target_keep: Tensor | None = None
+    attention_mask: Tensor | None = None  # (1, T), only if there is padding
+    target_attention_mask: Tensor | None = None
     segments: Tensor | None = None  # (1, T): which sentence of a pair
     start: int = 0  # of the last segment, if the model has a memory
     segment: int = 0
@@ -94,8 +94,10 @@ class ModelInput:
 
     def unpadded(self) -> Any:
         """The ids as `trace` takes them, without padding."""
-        tokens = _unpad(self.tokens, self.keep)
-        return tokens if self.target is None else (tokens, _unpad(self.target, self.target_keep))
+        tokens = _unpad(self.tokens, self.attention_mask)
+        if self.target is None:
+            return tokens
+        return tokens, _unpad(self.target, self.target_attention_mask)
 
     @property
     def remembered(self) -> int:
@@ -113,7 +115,7 @@ def as_traced_model(model: Any) -> TracedModel:
     if not isinstance(module, Transformer | Seq2Seq):
         raise ValueError(
             f"{type(model).__name__} is not a model and has none: pass the result of "
-            f"clearformer.build.build or clearformer.runs.load.open_run"
+            f"clearformer.builder.build or clearformer.runs.load.open_run"
         )
     config = getattr(config, "model", config)
     return TracedModel(
@@ -197,8 +199,8 @@ def _batch_of_one(tokens: Tensor | Sequence[int]) -> Tensor:
     return ids
 
 
-def _unpad(row: Tensor, keep: Tensor | None) -> Tensor:
-    return row if keep is None else row[:, : int(keep.sum())]
+def _unpad(row: Tensor, attention_mask: Tensor | None) -> Tensor:
+    return row if attention_mask is None else row[:, : int(attention_mask.sum())]
 
 
 def _sentence_ids(model: TracedModel, tokens: Tensor) -> Tensor | None:
@@ -232,14 +234,20 @@ def _with_memory(
 
 def _padded(given: ModelInput, length: int, model: TracedModel) -> ModelInput:
     padding = 0 if model.tokenizer is None else model.tokenizer.padding
-    tokens, keep = _pad(given.tokens, length, padding)
+    tokens, attention_mask = _pad(given.tokens, length, padding)
     if given.target is not None:
-        target, target_keep = _pad(given.target, length, padding)
-        return replace(given, tokens=tokens, keep=keep, target=target, target_keep=target_keep)
+        target, target_attention_mask = _pad(given.target, length, padding)
+        return replace(
+            given,
+            tokens=tokens,
+            attention_mask=attention_mask,
+            target=target,
+            target_attention_mask=target_attention_mask,
+        )
     segments = given.segments
     if segments is not None:
         segments, _ = _pad(segments, length, int(segments[0, -1]))
-    return replace(given, tokens=tokens, keep=keep, segments=segments)
+    return replace(given, tokens=tokens, attention_mask=attention_mask, segments=segments)
 
 
 def _pad(row: Tensor, length: int, value: int) -> tuple[Tensor, Tensor]:
@@ -247,5 +255,5 @@ def _pad(row: Tensor, length: int, value: int) -> tuple[Tensor, Tensor]:
     missing = length - row.shape[1]
     if missing < 0:
         raise ValueError(f"pad_to is {length}, but there are {row.shape[1]} tokens: increase it")
-    keep = torch.arange(length)[None] < row.shape[1]
-    return torch.nn.functional.pad(row, (0, missing), value=value), keep
+    attention_mask = torch.arange(length)[None] < row.shape[1]
+    return torch.nn.functional.pad(row, (0, missing), value=value), attention_mask

@@ -24,7 +24,7 @@ def generator(size: str = "enwik8") -> ModelConfig:
         position=Learned(),
         patterns=(Causal(),),
         head=NextToken(tied=False),
-        past=KVCache(),
+        cache=KVCache(),
         biases=Biases(attention=False, head=True),
         init="torch_default",
     )

@@ -28,7 +28,7 @@ def gpt2(size: str = "small") -> ModelConfig:
         position=Learned(),
         patterns=(Causal(),),
         head=NextToken(tied=True),
-        past=KVCache(),
+        cache=KVCache(),
         dropout=Dropout(embedding=0.1, attention=0.1, residual=0.1),
         init="gpt2",
     )

@@ -43,7 +43,7 @@ def modern(size: str = "small") -> ModelConfig:
         position=Rotary(),
         patterns=(Causal(),),
         head=NextToken(tied=False),
-        past=KVCache(),
+        cache=KVCache(),
         norm=RMSNorm(),
         query_key_norm=RMSNorm(),
         biases=Biases(attention=False, attention_output=False, feed_forward=False),

@@ -47,7 +47,7 @@ def original(size: str = "base") -> Seq2SeqConfig:
         position=Sinusoidal(),
         patterns=(Causal(),),
         head=NextToken(tied=True),
-        past=KVCache(),
+        cache=KVCache(),
         embedding_scale="sqrt_width",
         # The paper writes its projections as bare matrices, its feed-forward layer with biases.
         biases=Biases(attention=False, attention_output=False),

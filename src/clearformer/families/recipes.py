@@ -24,14 +24,14 @@ Recipe = tuple[DataConfig, TrainConfig]
 # How an encoder-decoder learns from pairs.
 PUBLISHED = TrainConfig(
     # Sections 5.1 to 5.4 of the paper; its rate, width^-0.5 * warmup^-0.5, is 7e-4 for base.
-    lr=7e-4,
-    batch=2048,
-    tokens=25_000,
+    learning_rate=7e-4,
+    batch_size=2048,
+    batch_tokens=25_000,
     minutes=2,
     optimizer=AdamW(beta2=0.98, epsilon=1e-9, weight_decay=0.0),
     schedule=InverseSqrt(warmup=4000),
-    clip=None,
-    smoothing=0.1,
+    gradient_clip=None,
+    label_smoothing=0.1,
 )
 PAIRS = {  # by preset; any other model has the published size, or is near it
     "original-base": PUBLISHED,
@@ -40,23 +40,23 @@ PAIRS = {  # by preset; any other model has the published size, or is near it
     # from the start, since at the full rate little is learned after the first minutes. Muon works
     # here; whether AdamW would do as well has not been measured to the end (docs/log.md).
     "original-small": TrainConfig(
-        lr=0.02,
-        batch=256,
-        tokens=4096,
+        learning_rate=0.02,
+        batch_size=256,
+        batch_tokens=4096,
         minutes=60,
-        optimizer=Muon(adam_lr=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.0)),
+        optimizer=Muon(adam_learning_rate=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.0)),
         schedule=Linear(warmup=50),
-        smoothing=0.1,
-        keep=5,
+        label_smoothing=0.1,
+        keep_checkpoints=5,
     ),
     "original-tiny": TrainConfig(
-        lr=3e-3,
-        batch=512,
-        tokens=2048,
+        learning_rate=3e-3,
+        batch_size=512,
+        batch_tokens=2048,
         minutes=4,
         optimizer=AdamW(beta2=0.98, epsilon=1e-9, weight_decay=0.0),
         schedule=InverseSqrt(warmup=200),
-        smoothing=0.1,
+        label_smoothing=0.1,
     ),
 }
 
@@ -77,13 +77,21 @@ def _generator(model: AnyModelConfig) -> Recipe:
     # About as many tokens in a step, whatever the length.
     batch = max(1, min(8, 8192 // model.length))
     return TEXT, TrainConfig(
-        lr=1e-3, batch=batch, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
+        learning_rate=1e-3,
+        batch_size=batch,
+        minutes=2,
+        optimizer=AdamW(),
+        schedule=Cosine(warmup=100, final=0.1),
     )
 
 
 def _gpt2(model: AnyModelConfig) -> Recipe:
     return replace(TEXT, tokenizer="bpe"), TrainConfig(
-        lr=6e-4, batch=8, minutes=2, optimizer=AdamW(), schedule=Cosine(warmup=100, final=0.1)
+        learning_rate=6e-4,
+        batch_size=8,
+        minutes=2,
+        optimizer=AdamW(),
+        schedule=Cosine(warmup=100, final=0.1),
     )
 
 
@@ -91,10 +99,10 @@ def _muon(batch: int) -> Recipe:
     # After 400 steps an xl-tiny is at 2.73 bits per byte of enwik8, with AdamW at its best at 2.95
     # (docs/log.md).
     return TEXT, TrainConfig(
-        lr=0.02,
-        batch=batch,
+        learning_rate=0.02,
+        batch_size=batch,
         minutes=2,
-        optimizer=Muon(adam_lr=3e-3, adam=AdamW(weight_decay=0.0)),
+        optimizer=Muon(adam_learning_rate=3e-3, adam=AdamW(weight_decay=0.0)),
         schedule=StableThenDecay(warmup=20, decay=0.5),
     )
 
@@ -106,17 +114,17 @@ def _masked(model: AnyModelConfig) -> Recipe:
     if model.head.sentence_pairs:
         # The published 1e-4 is for batches of 256 and days; this is for minutes.
         return data, TrainConfig(
-            lr=1e-3 if model.width <= 256 else 5e-4,
-            batch=32,
+            learning_rate=1e-3 if model.width <= 256 else 5e-4,
+            batch_size=32,
             minutes=2,
             optimizer=AdamW(beta2=0.98, weight_decay=0.01),
             schedule=Linear(warmup=100),
         )
     # Small steps of many guesses, by AdamW: Muon finds more hidden words in the same time, but
     # leaves matrices too large to be fine-tuned (docs/log.md).
-    return replace(data, masking=Masking(share=0.4)), TrainConfig(
-        lr=1.5e-3 if model.width <= 128 else 1e-3,
-        batch=8,
+    return replace(data, masking=Masking(rate=0.4)), TrainConfig(
+        learning_rate=1.5e-3 if model.width <= 128 else 1e-3,
+        batch_size=8,
         minutes=2,
         optimizer=AdamW(),
         schedule=Linear(warmup=100),
@@ -132,19 +140,23 @@ def _classifier(model: AnyModelConfig) -> Recipe:
     data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary)
     if model.neighbours is not None:
         # Large tables of words and pairs, few matrices: embeddings move fast, all of it decays.
-        return replace(data, cut="ends"), TrainConfig(
-            lr=0.02,
-            batch=64,
+        return replace(data, truncate_to="ends"), TrainConfig(
+            learning_rate=0.02,
+            batch_size=64,
             minutes=2,
-            optimizer=Muon(adam_lr=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.01)),
+            optimizer=Muon(adam_learning_rate=3e-3, adam=AdamW(beta2=0.98, weight_decay=0.01)),
             schedule=Linear(warmup=50),
-            smoothing=0.1,
+            label_smoothing=0.1,
             evaluations=5,
         )
     # Post-norm blocks under tables drawn from N(0, 1): AdamW is slow at 3e-4 and falls back at
     # 1e-3, Muon at 0.01 too (docs/log.md).
     return data, TrainConfig(
-        lr=0.003, batch=16, minutes=2, optimizer=Muon(adam_lr=1e-3), schedule=Linear(warmup=100)
+        learning_rate=0.003,
+        batch_size=16,
+        minutes=2,
+        optimizer=Muon(adam_learning_rate=1e-3),
+        schedule=Linear(warmup=100),
     )
 
 
@@ -174,8 +186,8 @@ def going_on(model: AnyModelConfig, tokenizer: str, vocabulary: int) -> Recipe:
     small = model.width <= 512
     classifies = "classify" in model.verbs
     return data, TrainConfig(
-        lr=1e-4 if small else 3e-5,
-        batch=32 if classifies else 8,
+        learning_rate=1e-4 if small else 3e-5,
+        batch_size=32 if classifies else 8,
         epochs=3 if classifies else 1,
         optimizer=AdamW(beta2=0.999, weight_decay=0.01),
         schedule=Linear(warmup=20),

@@ -80,7 +80,7 @@ def sparse(size: str = "enwik8") -> ModelConfig:
         position=Learned(),
         patterns=patterns,
         head=NextToken(tied=False),
-        past=KVCache(),
+        cache=KVCache(),
         dropout=Dropout(embedding=dropout, residual=dropout),
         init="sparse",
         kernel="blockwise",

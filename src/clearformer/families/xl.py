@@ -38,7 +38,7 @@ def xl(size: str = "enwik8-12") -> ModelConfig:
         position=RelativeXL(),
         patterns=(Causal(),),
         head=NextToken(tied=True),
-        past=HiddenMemory(length=length),
+        cache=HiddenMemory(length=length),
         embedding_scale="sqrt_width",
         biases=Biases(attention=False, attention_output=False, head=True),
         dropout=Dropout(

@@ -37,7 +37,7 @@ class Decoder:
         self.device, self.dtype = weight.device, weight.dtype
         self.memory: list[InferenceCache] = []
         self.flat: FastDecoder | None = None  # a faster step for one token, if the model has one
-        self.keep: Tensor | None = (
+        self.attention_mask: Tensor | None = (
             None  # (B, capacity), true where a token is real; only if there is padding
         )
         self.length = 0  # tokens read, padding included
@@ -76,10 +76,11 @@ class Decoder:
         tokens = torch.zeros(len(texts), longest, dtype=torch.long)
         for row, text in enumerate(texts):
             tokens[row, longest - len(text) :] = torch.tensor(text)
-        self.keep = None
+        self.attention_mask = None
         if (lengths < longest).any():
             padding = (longest - lengths)[:, None]
-            self.keep = (torch.arange(self.capacity) >= padding).to(self.device)  # (B, capacity)
+            real = torch.arange(self.capacity) >= padding  # (B, capacity)
+            self.attention_mask = real.to(self.device)
         # Chunks are counted from the end, where all texts end: counted from the start, padding
         # would shift the segments of a memory, and a text would depend on its batch.
         short = longest % self.chunk
@@ -118,16 +119,16 @@ class Decoder:
         chosen = torch.tensor(rows, device=self.device)
         for cache in self.memory:
             cache.select(chosen)
-        if self.keep is not None:
-            self.keep = self.keep[chosen]
+        if self.attention_mask is not None:
+            self.attention_mask = self.attention_mask[chosen]
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         """Hidden states (B, T, E) of tokens (B, T), which are then in the cache."""
-        keep = self._grown(tokens.shape[1])
+        attention_mask = self._grown(tokens.shape[1])
         if self.compiled is not None and tokens.shape[1] == 1:
-            hidden = self.compiled(tokens, keep, caches=self.memory)
+            hidden = self.compiled(tokens, attention_mask, caches=self.memory)
         else:
-            hidden = self.model.hidden(tokens, keep, caches=self.memory)
+            hidden = self.model.hidden(tokens, attention_mask, caches=self.memory)
         for cache in self.memory:
             cache.advance()
         return hidden
@@ -135,11 +136,11 @@ class Decoder:
     def _grown(self, tokens: int) -> Tensor | None:
         """Count new tokens; return which keys (B, K) are real, or None if all are."""
         self.length += tokens
-        if self.keep is None:
+        if self.attention_mask is None:
             return None
         # A memory may hold fewer tokens than were read.
         first = self.length - tokens - self.memory[0].length
-        return self.keep[:, first : self.length]
+        return self.attention_mask[:, first : self.length]
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of hidden states (..., E)."""

@@ -166,12 +166,12 @@ class _Parser:
     def deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise ValueError("it is nested too deeply, so take some brackets away")
+            raise ValueError("it is nested too deeply: remove some groups")
 
     def whole(self) -> Node:
         node = self.alternation()
         if self.place < len(self.text):
-            raise ValueError("a ) closes nothing")
+            raise ValueError("a ) has no matching (")
         return node
 
     def alternation(self) -> Node:
@@ -197,7 +197,7 @@ class _Parser:
         sign = self.take()
         if sign == "(":
             if self.next("?") and not self.next(":"):
-                raise ValueError("(? is only understood as (?:")
+                raise ValueError("(? is supported only as (?:")
             self.deeper()
             node = self.alternation()
             if not self.next(")"):
@@ -210,7 +210,7 @@ class _Parser:
         if sign in "*+?{":
             raise ValueError(f"{sign} repeats nothing")
         if sign in "^$":
-            raise ValueError(f"{sign} in the middle matches no text")
+            raise ValueError(f"{sign} in the middle of a pattern matches nothing")
         return CharacterClass(self.escaped() if sign == "\\" else _only(sign))
 
     def counts(self) -> tuple[int, int | None] | None:
@@ -224,12 +224,12 @@ class _Parser:
         self.place += len(inside) + 1
         found = re.fullmatch(r"(\d+)|(\d*),(\d*)", inside, re.ASCII)
         if not found or inside == "," or self.place > len(self.text):
-            raise ValueError(f"{{{inside}}} is no number of times")
+            raise ValueError(f"{{{inside}}} is not a repetition count")
         exactly, least, most = found.groups()
         if exactly:
             return int(exactly), int(exactly)
         if most and int(most) < int(least or 0):
-            raise ValueError(f"{{{inside}}} has more at the least than at the most")
+            raise ValueError(f"{{{inside}}} has a minimum above its maximum")
         return int(least or 0), int(most) if most else None
 
     def character_class(self) -> Ranges:
@@ -243,7 +243,9 @@ class _Parser:
                 last = self.member()
                 (low, _), (_, high) = first[0], last[-1]
                 if len(first) > 1 or len(last) > 1 or low > high:
-                    raise ValueError("a class has a stretch that runs backwards or to no character")
+                    raise ValueError(
+                        "a class has a range whose end is before its start or is not a character"
+                    )
                 found.append((low, high))
             else:
                 found.extend(first)
@@ -265,10 +267,10 @@ class _Parser:
             digits = self.text[self.place : self.place + HEXADECIMAL[sign]]
             self.place += len(digits)
             if not re.fullmatch(f"[0-9a-fA-F]{{{HEXADECIMAL[sign]}}}", digits):
-                raise ValueError(f"\\{sign}{digits} is no character")
+                raise ValueError(f"\\{sign}{digits} is not a character")
             return _only(chr(int(digits, 16)))
         if sign.isalnum():
-            raise ValueError(f"\\{sign} is not understood")
+            raise ValueError(f"\\{sign} is not supported")
         return _only(sign)
 
     def next(self, sign: str) -> bool:

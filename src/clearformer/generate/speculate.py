@@ -116,7 +116,7 @@ def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
 
 def require_rollback(model: LanguageModel) -> None:
     """Raise ValueError for a model whose cache cannot drop its last tokens."""
-    if not isinstance(model.config.past, KVCache):
+    if not isinstance(model.config.cache, KVCache):
         raise ValueError(
             f"{model.config.name} has a memory of hidden states that cannot drop tokens, which a "
             f"draft needs: generate without one"

@@ -101,10 +101,10 @@ def decode(
     assert marks is not None
     limit = min(max_tokens or rules.most or config.length, config.length)
     device = next(model.parameters()).device
-    tokens, keep = pad(sources)
+    tokens, attention_mask = pad(sources)
     with resting(model):
         source = torch.from_numpy(tokens).to(device)
-        real = None if keep.all() else torch.from_numpy(keep).to(device)
+        real = None if attention_mask.all() else torch.from_numpy(attention_mask).to(device)
         state: Growing
         if supports(model):
             state = Branching(model, config, source, real, beam.width)

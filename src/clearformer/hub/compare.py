@@ -40,27 +40,27 @@ def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, in
 
 def difference(model: Model, copy: Model, config: AnyModelConfig) -> float:
     """The largest difference between two models' logits on random tokens with padding."""
-    tokens, keep = _example(config)
+    tokens, attention_mask = _example(config)
     device = next(iter(model.state_dict().values())).device
     with torch.inference_mode():
-        before = _logits(model, tokens.to(device), keep.to(device))
-        after = _logits(copy, tokens, keep)
+        before = _logits(model, tokens.to(device), attention_mask.to(device))
+        after = _logits(copy, tokens, attention_mask)
     pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (before, after)), strict=True)
     return max(float((one.float().cpu() - other).abs().max()) for one, other in pairs)
 
 
 def _example(config: AnyModelConfig) -> tuple[Tensor, Tensor]:
-    """Two random rows, one of them padded: tokens and keep, each (B, T)."""
+    """Two random rows, one of them padded: tokens and attention_mask, each (B, T)."""
     generator = torch.Generator().manual_seed(0)
     length = min(config.length, 16)
     tokens = torch.randint(config.vocabulary, (2, length), generator=generator)
     return tokens, torch.arange(length) < torch.tensor([[length], [max(1, length - 3)]])
 
 
-def _logits(model: Model, tokens: Tensor, keep: Tensor) -> Any:
+def _logits(model: Model, tokens: Tensor, attention_mask: Tensor) -> Any:
     if isinstance(model, Seq2Seq):
-        return model(tokens, tokens.flip(1), keep)
-    return model(tokens, keep)
+        return model(tokens, tokens.flip(1), attention_mask)
+    return model(tokens, attention_mask)
 
 
 def _same_tokens(model: Model, copy: Model, config: AnyModelConfig, path: Path) -> int:
@@ -82,7 +82,7 @@ def _greedy(model: Model, config: AnyModelConfig) -> list[int]:
         rows = _example(config)[0].tolist()
         hypotheses = decode(model, config, rows, Beam(width=1), GREEDY_TOKENS)
         return [token for several in hypotheses for token in several[0].tokens]
-    if not isinstance(config.head, NextToken) or config.past is None:
+    if not isinstance(config.head, NextToken) or config.cache is None:
         return []
     drawn = stream(LanguageModel(model, config), [0], GREEDY_SAMPLING, max_tokens=GREEDY_TOKENS)
     return [token.id for token in drawn]

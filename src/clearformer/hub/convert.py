@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import ModelConfig
 from clearformer.hub.family import Family
 from clearformer.hub.safetensors_files import Weights, printable

@@ -22,7 +22,7 @@ def read_generation_config(folder: Path) -> dict[str, Any] | None:
         return None
     data = read_json(path)
     if not isinstance(data, dict):
-        raise ValueError(f"{path} is no object")
+        raise ValueError(f"{path} is not a JSON object")
     return data
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import (
     Classifier,
     ModelConfig,
@@ -27,7 +27,7 @@ from clearformer.hub.registry import FAMILIES
 from clearformer.hub.tensor_names import their_names
 
 # Fields that do not change the function of a model.
-NOT_COMPARED = {"name", "family", "init", "dropout", "past", "sides"}
+NOT_COMPARED = {"name", "family", "init", "dropout", "cache", "sides"}
 
 
 def choose_family(

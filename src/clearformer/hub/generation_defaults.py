@@ -46,9 +46,7 @@ SAMPLING_DEFAULTS: Mapping[str, tuple[tuple[Any, ...], str | None]] = {
 NAMES = frozenset({*DEFAULTS, *SAMPLING_DEFAULTS, "do_sample"})
 
 
-def notes(
-    data: Mapping[str, Any], verb: str = "write", followed: frozenset[str] = frozenset()
-) -> tuple[str, ...]:
+def notes(data: Mapping[str, Any], followed: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """The settings that are on, except those `followed`: as flags, then the ones without a flag."""
     known = {**DEFAULTS, **(SAMPLING_DEFAULTS if data.get("do_sample") is True else {})}
     flags, others = [], []
@@ -60,7 +58,9 @@ def notes(
             flags.append(f"{flag} {value}")
         else:
             others.append(f"{name}={value!r:.20}")
-    sentences = [f"its makers {verb} with {' '.join(flags)}"] if flags else []
+    sentences = [f"its generation config asks for {' '.join(flags)}"] if flags else []
     if others:
-        sentences.append(f"its makers also ask for {', '.join(others)}, which is not done")
+        sentences.append(
+            f"its generation config also sets {', '.join(others)}, which clearformer does not apply"
+        )
     return tuple(sentences)

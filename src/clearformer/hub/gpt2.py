@@ -90,7 +90,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
         position=Learned(),
         patterns=(Causal(),),
         head=heads.decoder_head(settings, names, generator, "GPT2Model"),
-        past=KVCache(),
+        cache=KVCache(),
         norm=LayerNorm(epsilon=settings.number("layer_norm_epsilon", 1e-5)),
         dropout=Dropout(
             embedding=settings.number("embd_pdrop", 0.1),

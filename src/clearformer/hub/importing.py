@@ -16,7 +16,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import (
     AnyModelConfig,
     ModelConfig,
@@ -134,7 +134,7 @@ def _open(path: Path, weights: Weights) -> _Opened:
         raise ValueError(f"{folder} has no config.json, which says what the weights mean")
     data = read_json(config_path)
     if not isinstance(data, dict):
-        raise ValueError(f"{config_path} is no object")
+        raise ValueError(f"{config_path} is not a JSON object")
     if data.get("kind") == "RunConfig":
         raise _is_a_run(folder)
     data, notes = guess_model_type(data)
@@ -172,7 +172,9 @@ def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
     if path.suffix == ".safetensors":
         return SafetensorsFile(path)
     if path.suffix not in (".bin", ".pt", ".pth"):
-        raise ValueError(f"{path} is no file of weights: those end in .safetensors, .bin or .pt")
+        raise ValueError(
+            f"{path} is not a file of weights: their names end in .safetensors, .bin or .pt"
+        )
     if not allow_bin:
         raise ValueError(
             f"{path} is a pickle, a format that can carry code: add --allow-bin to read the "
@@ -186,7 +188,7 @@ def _import_own(file: SafetensorsFile, where: str) -> Imported:
     try:
         about = json.loads(file.metadata[METADATA_KEY])
         if not isinstance(about, dict):
-            raise ValueError("they are no object")
+            raise ValueError("they are not a JSON object")
         config = model_from_json(about["model"])
         tokenizer = tokenizer_from_json(about["tokenizer"])
     except (ValueError, KeyError, TypeError, RecursionError) as problem:

@@ -102,7 +102,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
             f"{CLASSES[kind]}Model",
             settings.boolean("token_classification_bias", True),
         ),
-        past=KVCache(),
+        cache=KVCache(),
         norm=norm,
         query_key_norm=norm if kind == "qwen3" else None,
         biases=Biases(

@@ -151,7 +151,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
         position=Sinusoidal(order="halves"),
         patterns=(Causal(),),
         head=NextToken(tied=True),
-        past=KVCache(),
+        cache=KVCache(),
         norm=LayerNorm(),
         embedding_scale="sqrt_width" if scaled else "one",
         biases=Biases(head="final_logits_bias" in names),
@@ -198,7 +198,7 @@ def _rules(settings: HFConfig, marks: Marks, vocabulary: int) -> TargetRules:
 
 def notes(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Generation defaults that `translate` does not follow."""
-    return generation_defaults.notes(data, "translate", followed=frozenset(FOLLOWED))
+    return generation_defaults.notes(data, followed=frozenset(FOLLOWED))
 
 
 def verify(config: ModelConfig, weights: Weights) -> None:

@@ -25,7 +25,7 @@ class PickleFile:
         self.path = path
         size = path.stat().st_size
         if not path.is_file():  # a pipe would block
-            raise ValueError(f"{path} is no file")
+            raise ValueError(f"{path} is not a file")
         if size > limits.MAX_PICKLE_BYTES:
             raise ValueError(
                 f"{path} has {size:,} bytes, but {limits.MAX_PICKLE_BYTES:,} are the most "
@@ -46,7 +46,7 @@ class PickleFile:
         if not isinstance(loaded, dict) or not all(
             isinstance(name, str) and isinstance(value, Tensor) for name, value in loaded.items()
         ):
-            raise ValueError(f"{path} is no plain table from names to tensors")
+            raise ValueError(f"{path} is not a dictionary from names to tensors")
         for name, value in loaded.items():
             _require_stored(value, f"{path}: {printable(name)}")
         self.tensors: dict[str, Tensor] = loaded

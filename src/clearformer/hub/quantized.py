@@ -38,7 +38,7 @@ def to_int8(run: Path, out: Path) -> Exported:
     tensors = int8_tensors(model)
     after = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     # The averaged weights were quantized, if there were any.
-    config = replace(config, train=replace(config.train, ema=None))
+    config = replace(config, train=replace(config.train, ema_decay=None))
     facts = {
         name: value for name, value in found.manifest.items() if name not in ("format", "step")
     }

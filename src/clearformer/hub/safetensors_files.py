@@ -77,7 +77,7 @@ class SafetensorsFile:
         self.path = path
         try:
             if path.exists() and not path.is_file():  # a pipe would block
-                raise ValueError("it is no file")
+                raise ValueError("it is not a file")
             with path.open("rb") as file, safe_open(path, framework="pt"):
                 length = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(length), object_pairs_hook=_without_repeats)
@@ -89,9 +89,11 @@ class SafetensorsFile:
                 self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except SafetensorError as problem:
             reason = str(problem).removeprefix("Error while deserializing header: ")
-            raise ValueError(f"{path} is no valid safetensors file: {printable(reason)}") from None
+            raise ValueError(
+                f"{path} is not a valid safetensors file: {printable(reason)}"
+            ) from None
         except ValueError as problem:
-            raise ValueError(f"{path} is no valid safetensors file: {problem}") from None
+            raise ValueError(f"{path} is not a valid safetensors file: {problem}") from None
         except OSError as problem:
             raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
 
@@ -138,7 +140,9 @@ def _entry(name: str, fields: dict[str, Any], data_start: int) -> Entry:
             f"reads {', '.join(DTYPES)}"
         )
     if len(fields["shape"]) > 8:
-        raise ValueError(f"{printable(name)} has {len(fields['shape'])} axes, but 8 are the most")
+        raise ValueError(
+            f"{printable(name)} has {len(fields['shape'])} axes, but at most 8 are allowed"
+        )
     start, end = fields["data_offsets"]
     return Entry(DTYPES[kind], tuple(fields["shape"]), data_start + start, data_start + end)
 
@@ -174,7 +178,7 @@ def open_weights(folder: Path) -> Weights | None:
 def inside(folder: Path, name: str) -> Path:
     """A file of the folder by its name; ValueError if it leads out of the folder."""
     if Path(name).name != name or name in ("", ".", "..") or "\\" in name or "\0" in name:
-        raise ValueError(f"{folder / INDEX} names {name!r:.80}, which is no plain file name")
+        raise ValueError(f"{folder / INDEX} names {name!r:.80}, which is not a plain file name")
     path = folder / name
     real, home = path.resolve(), folder.resolve()
     # The hub's cache keeps files in `blobs` and links to them from `snapshots`.

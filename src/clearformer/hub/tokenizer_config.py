@@ -173,7 +173,9 @@ def _added_by_id(decoder: Any) -> dict[str, dict[str, Any]]:
     for number, token in decoder.items():
         content = _content(token, "added_tokens_decoder")
         if not number.isascii() or not number.isdecimal() or len(number) > 10:
-            raise ValueError(f"added_tokens_decoder has the id {number!r:.40}, which is no number")
+            raise ValueError(
+                f"added_tokens_decoder has the id {number!r:.40}, which is not a number"
+            )
         found[content] = {**token, "id": int(number)}
     return found
 

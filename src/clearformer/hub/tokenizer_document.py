@@ -164,7 +164,7 @@ def _added_tokens(document: dict[str, Any], config: TokenizerConfig) -> list[Any
             if key in token  # added_tokens.json has only the id
         ):
             raise ValueError(
-                f"the added token {content!r:.60} is another in tokenizer.json than in the files "
+                f"the added token {content!r:.60} differs between tokenizer.json and the files "
                 f"beside it: they contradict"
             )
     vocabulary = document["model"].get("vocab")

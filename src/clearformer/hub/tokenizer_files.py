@@ -156,7 +156,7 @@ def _lines(path: Path) -> list[str]:
     try:
         return content.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8") from None
+        raise ValueError(f"{path} is not UTF-8 text") from None
 
 
 # --- writing -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from clearformer import __version__
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import RunConfig, to_json
 from clearformer.families.recipes import recipe
 from clearformer.hub.importing import Imported

@@ -74,14 +74,14 @@ class Branching(Growing):
         model: Seq2Seq,
         config: Seq2SeqConfig,
         source: Tensor,
-        keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         beams: int = 1,
     ) -> None:
         super().__init__(model, config, len(source), beams)
         assert config.marks is not None
         self.start = config.marks.start
         caches = [cache for cache in self.memory if isinstance(cache, StaticKVCache)]
-        self.tree = Tree(model, model.encode(source, keep), caches, len(source) * beams)
+        self.tree = Tree(model, model.encode(source, attention_mask), caches, len(source) * beams)
 
     def first(self) -> Tensor:
         return self.step(torch.full((self.sentences,), self.start, device=self.device))
@@ -113,7 +113,7 @@ class Tree:
         self.caches = caches
         self.sources = list(source.caches)
         self.step = Step()
-        self.step.source_mask = _added(source.keep, caches[0].buffer)
+        self.step.source_mask = _added(source.attention_mask, caches[0].buffer)
         self.layers = []
         for block, cache, frozen in zip(model.decoder.blocks, caches, self.sources, strict=True):
             assert isinstance(block, DecoderBlock)
@@ -186,9 +186,9 @@ class Tree:
             cache.length = most
 
 
-def _added(keep: Tensor | None, like: Tensor) -> Tensor | None:
+def _added(attention_mask: Tensor | None, like: Tensor) -> Tensor | None:
     """What torch's attention adds to the scores, in their dtype: (B, K) to (B, 1, 1, K)."""
-    if keep is None:
+    if attention_mask is None:
         return None
-    hidden = like.new_zeros(keep.shape).masked_fill_(~keep, -math.inf)
+    hidden = like.new_zeros(attention_mask.shape).masked_fill_(~attention_mask, -math.inf)
     return hidden[:, None, None, :]

@@ -96,13 +96,17 @@ class Translating(Growing):
     """Targets of sources (B, S): the encoder runs once; each beam has its keys and values."""
 
     def __init__(
-        self, model: Seq2Seq, config: Seq2SeqConfig, source: Tensor, keep: Tensor | None = None
+        self,
+        model: Seq2Seq,
+        config: Seq2SeqConfig,
+        source: Tensor,
+        attention_mask: Tensor | None = None,
     ) -> None:
         super().__init__(model, config, len(source))
         assert config.marks is not None
         self.model = model
         self.start = config.marks.start
-        self.source = model.encode(source, keep)
+        self.source = model.encode(source, attention_mask)
 
     def first(self) -> Tensor:
         return self._logits(torch.full((self.sentences, 1), self.start, device=self.device))
@@ -110,43 +114,54 @@ class Translating(Growing):
     def _select_rows(self, rows: Tensor) -> None:
         super()._select_rows(rows)
         select_sources(self.source.caches, rows)
-        keep = self.source.keep
-        self.source = replace(self.source, keep=None if keep is None else keep[rows])
+        attention_mask = self.source.attention_mask
+        self.source = replace(
+            self.source, attention_mask=None if attention_mask is None else attention_mask[rows]
+        )
 
     def _hidden(self, tokens: Tensor) -> Tensor:
         return self.model.hidden(tokens, self.source, caches=self.memory)
 
 
 class Continuing(Growing):
-    """Continuations of prompts (B, T), padded on the left where `keep` (B, T) is False."""
+    """Continuations of prompts (B, T), padded on the left where `attention_mask` is False."""
 
     def __init__(
-        self, model: Transformer, config: ModelConfig, prompt: Tensor, keep: Tensor | None = None
+        self,
+        model: Transformer,
+        config: ModelConfig,
+        prompt: Tensor,
+        attention_mask: Tensor | None = None,
     ) -> None:
         super().__init__(model, config, len(prompt))
         self.model = model
         self.prompt = prompt
-        self.keep = keep
+        self.attention_mask = attention_mask
 
     def first(self) -> Tensor:
         return self._logits(self.prompt)
 
     def step(self, tokens: Tensor) -> Tensor:
-        if self.keep is not None:
-            self.keep = torch.cat((self.keep, self.keep.new_ones(len(self.keep), 1)), dim=1)
+        if self.attention_mask is not None:
+            self.attention_mask = torch.cat(
+                (self.attention_mask, self.attention_mask.new_ones(len(self.attention_mask), 1)),
+                dim=1,
+            )
         return super().step(tokens)
 
     def copy(self, sources: Tensor, targets: Tensor) -> None:
         super().copy(sources, targets)
-        if self.keep is not None:
-            self.keep = self.keep.index_copy(0, targets, self.keep[sources])
+        if self.attention_mask is not None:
+            self.attention_mask = self.attention_mask.index_copy(
+                0, targets, self.attention_mask[sources]
+            )
 
     def _select_rows(self, rows: Tensor) -> None:
         super()._select_rows(rows)
-        self.keep = None if self.keep is None else self.keep[rows]
+        self.attention_mask = None if self.attention_mask is None else self.attention_mask[rows]
 
     def _hidden(self, tokens: Tensor) -> Tensor:
-        return self.model.hidden(tokens, self.keep, caches=self.memory)
+        return self.model.hidden(tokens, self.attention_mask, caches=self.memory)
 
 
 @contextmanager

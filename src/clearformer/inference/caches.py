@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from clearformer import config as c
-from clearformer.core.basic import require_made_for
 from clearformer.core.cache import Cache, FrozenKV, require_same_batch
 
 
@@ -68,7 +67,7 @@ class StaticKVCache(InferenceCache):
         batch, _, key_heads, capacity, width = self.buffer.shape
         end = self.length + k.shape[-2]
         # Writing one sequence, or one head, into the room of several would succeed, and repeat it.
-        require_made_for(
+        _require_made_for(
             "the cache", batch=(batch, len(k)), capacity=(capacity, max(end, capacity)),
             key_heads=(key_heads, k.shape[1]), head_width=(width, k.shape[3]),
             dtype=(self.buffer.dtype, k.dtype),
@@ -157,7 +156,7 @@ def inference_caches(
 ) -> list[InferenceCache]:
     """A fresh cache for each (decoder) layer, for `batch` sequences of up to `capacity` tokens."""
     layers = config.decoder_layers if isinstance(config, c.Seq2SeqConfig) else config.layers
-    match config.past:
+    match config.cache:
         case c.KVCache():
             size = (batch, config.key_heads or config.heads, capacity, config.resolved_head_width)
             return [StaticKVCache(*size, dtype=dtype, device=device) for _ in range(layers)]
@@ -166,7 +165,7 @@ def inference_caches(
         case None:
             raise ValueError(f"{config.name} looks at whole sequences and keeps no cache")
         case _:
-            assert_never(config.past)
+            assert_never(config.cache)
 
 
 def select_sources(caches: list[FrozenKV], rows: Tensor) -> None:
@@ -181,3 +180,13 @@ def _require_no_gradient(name: str, k: Tensor) -> None:
             f"a {name} carries no gradient: train with the caches of core, or run the model under "
             f"torch.inference_mode() or torch.no_grad()"
         )
+
+
+def _require_made_for(what: str, **settings: tuple[object, object]) -> None:
+    """Each setting: what something was made with must be what is needed now."""
+    for name, (has, needs) in settings.items():
+        if has != needs:
+            raise ValueError(
+                f"{what} was made with {name}={has}, but this step needs {needs}: "
+                f"make it with {name}={needs}"
+            )

@@ -128,17 +128,17 @@ class FastDecoder:
             )
             self.layers.append(layer(block, parts))
 
-    def __call__(self, tokens: Tensor, keep: Tensor | None) -> Tensor:
-        """Logits (B, V) of what follows tokens (B,); keep is (B, K)."""
+    def __call__(self, tokens: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Logits (B, V) of what follows tokens (B,); attention_mask is (B, K)."""
         place, step, attention = self.caches[0].length, self.step, self.attention
-        if self.embed is None or keep is not None:
-            x = self.embedding(tokens[:, None], keep, start=place)[:, 0]  # (B, E)
+        if self.embed is None or attention_mask is not None:
+            x = self.embedding(tokens[:, None], attention_mask, start=place)[:, 0]  # (B, E)
         else:
             x = self.embed(tokens, place)  # (B, E)
         step.start = place
         step.rotation = _rotation(attention.scheme, place, x, attention.head_width)
         bias = attention.scheme.bias(attention.heads, 1, place + 1, x)  # (H, 1, K)
-        step.masks = [_mask(pattern, place, keep, bias, x) for pattern in self.patterns]
+        step.masks = [_mask(pattern, place, attention_mask, bias, x) for pattern in self.patterns]
         for each in self.layers:
             x = each(x)
         for cache in self.caches:
@@ -191,18 +191,18 @@ def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tenso
 
 
 def _mask(
-    pattern: Pattern, place: int, keep: Tensor | None, bias: Tensor | None, x: Tensor
+    pattern: Pattern, place: int, attention_mask: Tensor | None, bias: Tensor | None, x: Tensor
 ) -> Tensor | None:
     """What is hidden from the token at `place`, as torch's attention takes it."""
     shown: Tensor | None = None
-    if keep is not None or not isinstance(pattern, Causal):
+    if attention_mask is not None or not isinstance(pattern, Causal):
         key = torch.arange(place + 1, device=x.device)[None]  # (1, K)
         query = key[:, -1:]
-        if keep is not None:
-            first = keep.int().argmax(dim=1)[:, None]  # (B, 1)
+        if attention_mask is not None:
+            first = attention_mask.int().argmax(dim=1)[:, None]  # (B, 1)
             key, query = key - first, query - first
         shown = pattern.allows(query, key)  # (B or 1, K)
-        shown = shown if keep is None else shown & keep
+        shown = shown if attention_mask is None else shown & attention_mask
         shown = shown[:, None, None, :]  # (B or 1, 1, 1, K)
     if bias is None:
         return shown

@@ -25,7 +25,7 @@ Sees = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def flex(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, first: int, keep: Tensor | None
+    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, first: int, attention_mask: Tensor | None
 ) -> Tensor:
     """softmax(q k^T / sqrt(D)) v where `pattern` allows; positions begin at `first` (eq. 8)."""
     # Here, and not above: it loads torch's compiler, a second that nobody else should wait for.
@@ -39,9 +39,16 @@ def flex(
         query_order = part.guide.query_label(own).argsort(stable=True)  # (Q,)
         key_order = part.guide.key_label(places).argsort(stable=True)  # (K,)
         query, key = own[query_order], places[key_order]
-        sees = _mask(part.rule, query, key, None if keep is None else keep[:, key_order])
+        sees = _mask(
+            part.rule, query, key, None if attention_mask is None else attention_mask[:, key_order]
+        )
         blocks = create_block_mask(
-            sees, None if keep is None else q.shape[0], None, queries, keys, device=str(q.device)
+            sees,
+            None if attention_mask is None else q.shape[0],
+            None,
+            queries,
+            keys,
+            device=str(q.device),
         )
         y, total = _attention(q.is_cuda)(
             q[:, :, query_order],
@@ -69,9 +76,9 @@ def _attention(compiled: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     return torch.compile(run) if compiled else run
 
 
-def _mask(rule: Pattern, query: Tensor, key: Tensor, keep: Tensor | None) -> Sees:
+def _mask(rule: Pattern, query: Tensor, key: Tensor, attention_mask: Tensor | None) -> Sees:
     def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         allowed = rule.allows(query[i], key[j])
-        return allowed if keep is None else allowed & keep[b, j]
+        return allowed if attention_mask is None else allowed & attention_mask[b, j]
 
     return sees

@@ -28,19 +28,19 @@ def attend(
     k: Tensor,
     v: Tensor,
     tiles: tuple[Tiles, ...],
-    keep: Tensor | None,
+    attention_mask: Tensor | None,
     bias: Tensor | None,
     dropout: float,
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) v over the pairs in `tiles` (eq. 7 to eq. 9).
 
-    q (B, H, Q, D), k and v (B, H, K, D), keep (B, K), bias broadcasting to (B, H, Q, K).
+    q (B, H, Q, D), k and v (B, H, K, D), attention_mask (B, K), bias broadcasting to (B, H, Q, K).
     """
     # One number for the whole call: the backward pass draws the same weights to drop again.
     seed = int(torch.randint(2**62, ())) if dropout else 0
     # Autocast would compute the sums in half precision.
     with torch.autocast(q.device.type, enabled=False):
-        y: Tensor = TileAttention.apply(q, k, v, bias, keep, tiles, dropout, seed)  # type: ignore[no-untyped-call]
+        y: Tensor = TileAttention.apply(q, k, v, bias, attention_mask, tiles, dropout, seed)  # type: ignore[no-untyped-call]
     return y  # (B, H, Q, D)
 
 
@@ -63,7 +63,7 @@ class TileAttention(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         bias: Tensor | None,
-        keep: Tensor | None,
+        attention_mask: Tensor | None,
         tiles: tuple[Tiles, ...],
         dropout: float,
         seed: int,
@@ -75,7 +75,7 @@ class TileAttention(torch.autograd.Function):
         largest = queries.new_full(queries.shape[:2], float("-inf"))  # (Z, Q+1)
         total = torch.zeros_like(largest)  # (Z, Q+1)
         mixed = torch.zeros_like(queries)  # (Z, Q+1, D)
-        for piece in _pieces(tiles, keep, queries, shape, dropout, seed):
+        for piece in _pieces(tiles, attention_mask, queries, shape, dropout, seed):
             scores = _scores(queries, keys, bias, piece, shape)  # (Z*N, M, J)
             n, m, _ = scores.shape
             before = largest[:, piece.query].view(n, m)
@@ -95,14 +95,14 @@ class TileAttention(torch.autograd.Function):
         y = mixed / total.masked_fill(blind, 1.0)[:, :, None]  # (Z, Q+1, D)
         log_total = (largest + total.log()).masked_fill(blind, 0.0)  # (Z, Q+1)
         y = y[:, :-1].view(shape).to(q.dtype)  # (B, H, Q, D)
-        ctx.save_for_backward(q, k, v, bias, keep, y, log_total)
+        ctx.save_for_backward(q, k, v, bias, attention_mask, y, log_total)
         ctx.tiles, ctx.dropout, ctx.seed = tiles, dropout, seed
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, bias, keep, y, log_total = ctx.saved_tensors
+        q, k, v, bias, attention_mask, y, log_total = ctx.saved_tensors
         shape, precision = q.shape, torch.promote_types(q.dtype, torch.float32)
         scale = 1 / math.sqrt(shape[-1])
         queries, keys, values = (
@@ -114,7 +114,7 @@ class TileAttention(torch.autograd.Function):
         common = (given * _rows(y, precision)).sum(dim=-1)  # (Z, Q+1), of every weight of a row
         to_q, to_k, to_v = map(torch.zeros_like, (queries, keys, values))
         to_bias = None if bias is None else torch.zeros(*shape[:3], k.shape[2]).to(queries)
-        for piece in _pieces(ctx.tiles, keep, queries, shape, ctx.dropout, ctx.seed):
+        for piece in _pieces(ctx.tiles, attention_mask, queries, shape, ctx.dropout, ctx.seed):
             scores = _scores(queries, keys, bias, piece, shape)
             n, m, _ = scores.shape
             weights = scores.sub_(log_total[:, piece.query].view(n, m, 1)).exp_()  # (Z*N, M, J)
@@ -140,7 +140,7 @@ class TileAttention(torch.autograd.Function):
 
 def _pieces(
     tiles: tuple[Tiles, ...],
-    keep: Tensor | None,
+    attention_mask: Tensor | None,
     like: Tensor,
     shape: torch.Size,
     dropout: float,
@@ -151,9 +151,9 @@ def _pieces(
         count = max(1, CELLS // (batch * heads * whole.seen[0].numel()))
         for query, key, seen in zip(*(part.split(count) for part in whole), strict=True):
             hidden = ~seen[None, None]  # (1, 1, N, M, J)
-            if keep is not None:
+            if attention_mask is not None:
                 # The place that only fills a tile is hidden already.
-                some = torch.nn.functional.pad(keep, (0, 1))[:, key]  # (B, N, J)
+                some = torch.nn.functional.pad(attention_mask, (0, 1))[:, key]  # (B, N, J)
                 hidden = hidden | ~some[:, None, :, None, :]
             kept = None
             if dropout:

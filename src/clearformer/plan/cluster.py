@@ -14,11 +14,11 @@ from typing import Literal
 
 from torch import nn
 
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import Footprint
-from clearformer.train.recompute import Recompute
+from clearformer.training.recompute import Recompute
 
 TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022: about where more data pays as much as more model
 LARGEST_BATCH = 2**20  # tokens of a step beyond which a model of this size learns no faster

@@ -62,7 +62,7 @@ def at_typical_length(plan: Plan, sides: Sides, places: DataFolders) -> tuple[Pl
         config,
         micro_rows(config, sides),
         train.recompute,
-        accumulated=train.accumulate > 1,
+        accumulated=train.accumulation_steps > 1,
         sides=sides,
     )
     return replace(plan, config=config, counted=counted, given=replace(plan.given, sides=sides)), []

@@ -9,14 +9,14 @@ from clearformer.config import RunConfig
 from clearformer.data import DataFolders
 from clearformer.plan import planner
 from clearformer.plan.data_sizes import pair_lengths, with_vocabulary
-from clearformer.train import malloc, recompute
-from clearformer.train.memory import format_bytes, parse_bytes
+from clearformer.training import malloc, recompute
+from clearformer.training.memory import format_bytes, parse_bytes
 
 FITS_EASILY = (
     "there is room to spare: without --fit a step takes less time, up to half of it in a small "
     "model, and memory up to twice what its tensors take"
 )
-FITTED = ("accumulate", "recompute", "precision")  # settings that a fit may change
+FITTED = ("accumulation_steps", "recompute", "precision")  # settings that a fit may change
 
 
 def fit_to_memory(
@@ -39,7 +39,7 @@ def fit_to_memory(
     plan = planner.plan(with_vocabulary(config, places)[0], allowed, "--fit", largest)
     train = plan.config.train
     say(
-        f"note: to fit into {limit}, {train.accumulate} micro-batches a step, recomputing "
+        f"note: to fit into {limit}, {train.accumulation_steps} micro-batches a step, recomputing "
         f"{recompute.name(train.recompute)}, in {train.precision}: {format_bytes(plan.total)}"
     )
     if plan.fits_fragmented(allowed):

@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from clearformer import build
+from clearformer import builder
 from clearformer.config import RunConfig
 from clearformer.core.heads import set_smoothing
 from clearformer.core.stack import Stack
 from clearformer.kernels.guides import guide
 from clearformer.kernels.tiles import tiles
 from clearformer.tasks.registry import task_of
-from clearformer.train import optim, precision, recompute
-from clearformer.train.recompute import Recompute
+from clearformer.training import optim, precision, recompute
+from clearformer.training.recompute import Recompute
 
 CPU = torch.device("cpu")
 Sides = tuple[int, int]  # tokens of a source and of a target
@@ -85,12 +85,12 @@ def _counted(
     from torch._subclasses.fake_tensor import FakeTensorMode  # takes a second to load
 
     _find_tiles(config)
-    hidden = config.data.masking.share if config.data.masking is not None else 1.0
+    hidden = config.data.masking.rate if config.data.masking is not None else 1.0
     with FakeTensorMode(allow_non_fake_inputs=True), Ledger(hidden) as ledger:
         model = _model(config)
         weights = ledger.now
         recompute.apply(model, what)
-        set_smoothing(model, config.train.smoothing)
+        set_smoothing(model, config.train.label_smoothing)
         learning = [p for p in model.parameters() if p.requires_grad]
         optimizers = optim.make_optimizers(model, config.train)
         for parameter in learning:
@@ -111,7 +111,7 @@ def _counted(
         sums.sum().backward()
         operations = ledger.operations
         del sums, batch, caches
-        nn.utils.clip_grad_norm_(learning, config.train.clip or 1.0)
+        nn.utils.clip_grad_norm_(learning, config.train.gradient_clip or 1.0)
         for optimizer in optimizers:
             optimizer.step()
         highest = ledger.highest
@@ -121,7 +121,7 @@ def _counted(
         weights,
         gradients,
         always - weights,
-        weights if config.train.ema else 0,
+        weights if config.train.ema_decay else 0,
         kept,
         highest - always,
         evaluation,
@@ -214,7 +214,7 @@ COUNTS: dict[str, Callable[[Any, Any], int]] = {
 
 
 def _model(config: RunConfig) -> Any:
-    model = build.assemble(config.model).train()
+    model = builder.assemble(config.model).train()
     if config.train.freeze is not None:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith("head."))
@@ -228,14 +228,14 @@ def _evaluation(config: RunConfig, model: Any, ledger: Ledger) -> int:
     if task.evaluation_rows is None:
         return gradients  # no more than a step
     whole = task.rows(config, ASSUMED)
-    rows = min(task.evaluation_rows, -(-whole // config.train.accumulate))
+    rows = min(task.evaluation_rows, -(-whole // config.train.accumulation_steps))
     rows = max(1, min(rows, 2**26 // (config.model.length * config.model.vocabulary)))
     model.eval()
     batch, caches = task.example(config, rows, ASSUMED)
     before, ledger.highest = ledger.now, ledger.now
     with torch.no_grad():
         model.loss(batch, caches) if caches else model.loss(batch)
-    copied = sum(p.nbytes for p in model.parameters()) if config.train.ema else 0
+    copied = sum(p.nbytes for p in model.parameters()) if config.train.ema_decay else 0
     return ledger.highest - before + gradients + copied
 
 
@@ -244,7 +244,8 @@ def _find_tiles(config: RunConfig) -> None:
     if config.model.kernel != "blockwise":
         return
     length = config.model.length
-    for module in build.outline(replace(config.model, layers=len(config.model.patterns))).modules():
+    sketch = builder.outline(replace(config.model, layers=len(config.model.patterns)))
+    for module in sketch.modules():
         if isinstance(module, Stack):
             for pattern in module.patterns:
                 for head in dict.fromkeys(pattern.by_head(config.model.heads)):

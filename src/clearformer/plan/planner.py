@@ -19,9 +19,9 @@ from clearformer.config import RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED, Footprint, Sides
 from clearformer.tasks.registry import task_of
-from clearformer.train import precision
-from clearformer.train.memory import format_bytes
-from clearformer.train.recompute import Recompute
+from clearformer.training import precision
+from clearformer.training.memory import format_bytes
+from clearformer.training.recompute import Recompute
 
 # What a run loads as it goes (kernels, samples, the curve at its end) and gaps between small
 # tensors, as measured.
@@ -98,7 +98,9 @@ def _largest(config: RunConfig, what: Recompute, limit: int, given: Given) -> Pl
     """The fewest micro-batches that fit, with `what` recomputed."""
 
     def cut(accumulate: int) -> RunConfig:
-        return replace(config, train=replace(config.train, recompute=what, accumulate=accumulate))
+        return replace(
+            config, train=replace(config.train, recompute=what, accumulation_steps=accumulate)
+        )
 
     cuts = _cuts(config, given.sides, last=what == 1)
     least = _counted(cut(cuts[-1]), given)
@@ -118,7 +120,7 @@ def _largest(config: RunConfig, what: Recompute, limit: int, given: Given) -> Pl
 
 def micro_rows(config: RunConfig, sides: Sides) -> int:
     """Sequences or pairs at a time."""
-    return max(1, -(-task_of(config.model).rows(config, sides) // config.train.accumulate))
+    return max(1, -(-task_of(config.model).rows(config, sides) // config.train.accumulation_steps))
 
 
 def micro_tokens(config: RunConfig, sides: Sides) -> int:
@@ -147,7 +149,7 @@ def base_bytes() -> int:
 def _counted(config: RunConfig, given: Given) -> Plan:
     train, rows = config.train, micro_rows(config, given.sides)
     counted = footprint.footprint(
-        config, rows, train.recompute, accumulated=train.accumulate > 1, sides=given.sides
+        config, rows, train.recompute, accumulated=train.accumulation_steps > 1, sides=given.sides
     )
     return Plan(config, counted, given)
 
@@ -161,12 +163,12 @@ def _more_than(what: Recompute) -> list[Recompute]:
 def _cuts(config: RunConfig, sides: Sides, last: bool) -> list[int]:
     """Micro-batches to try: down to a quick size, or as a last resort down to one sequence."""
     train = config.train
-    small = [n for n in range(1, math.isqrt(train.batch) + 1) if train.batch % n == 0]
-    divisors = {*small, *(train.batch // n for n in small)}
-    parts = sorted(n for n in divisors if n >= train.accumulate)
+    small = [n for n in range(1, math.isqrt(train.batch_size) + 1) if train.batch_size % n == 0]
+    divisors = {*small, *(train.batch_size // n for n in small)}
+    parts = sorted(n for n in divisors if n >= train.accumulation_steps)
 
     def quick(accumulate: int) -> bool:
-        parted = replace(config, train=replace(train, accumulate=accumulate))
+        parted = replace(config, train=replace(train, accumulation_steps=accumulate))
         return micro_tokens(parted, sides) >= QUICK
 
     return parts if last else [n for n in parts if quick(n)] or parts[:1]
@@ -174,7 +176,7 @@ def _cuts(config: RunConfig, sides: Sides, last: bool) -> list[int]:
 
 def _impossible(config: RunConfig, limit: int, given: Given, limit_flag: str) -> str:
     model, train, base = config.model, config.train, given.base
-    least = replace(config, train=replace(train, recompute=1, accumulate=train.batch))
+    least = replace(config, train=replace(train, recompute=1, accumulation_steps=train.batch_size))
     found = _counted(least, given)
     parts = found.counted
     more = f"{limit_flag} {math.ceil(found.safe / 10**8) / 10:g}GB or more"

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED, Footprint, Sides
 from clearformer.tasks.registry import task_of
-from clearformer.train import optim, precision, recompute
-from clearformer.train.recompute import Recompute
+from clearformer.training import optim, precision, recompute
+from clearformer.training.recompute import Recompute
 
 SECONDS = 8.0  # that a measurement may take, about
 SHORTEST = 256  # tokens of a sequence that is cut

@@ -47,8 +47,8 @@ def card(run: Run) -> str:
 | shape | {model.layers} layers, width {model.width}, {model.heads} heads, length {model.length} |
 | tokens | {run.config.data.tokenizer}, {model.vocabulary:,} of them |
 | began | {began} |
-| training | {run.state.step:,} steps of {train.batch} sequences, {minutes:.1f} minutes |
-| optimizer | {type(train.optimizer).__name__}, learning rate {train.lr:g} |
+| training | {run.state.step:,} steps of {train.batch_size} sequences, {minutes:.1f} minutes |
+| optimizer | {type(train.optimizer).__name__}, learning rate {train.learning_rate:g} |
 | validation | {reached} |
 
 ![loss](loss.png)

@@ -1,8 +1,8 @@
 """Average of the last checkpoints of a run, as in section 6.1 of the original paper.
 
 Near its end training moves around a good place and not towards it; the mean of where it has
-been is nearer. A running average (`--train.ema`) does the same while training, in one number;
-this needs nothing but the checkpoints, `--train.keep` of them.
+been is nearer. A running average (`--train.ema-decay`) does the same while training, in one number;
+this needs nothing but the checkpoints, `--train.keep-checkpoints` of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def last_checkpoints(run: Path, last: int) -> list[Checkpoint]:
     if len(found) < last:
         raise ValueError(
             f"{run} has {len(found)} checkpoints, but the last {last} are wanted: ask for fewer, "
-            f"or train with --train.keep {last}"
+            f"or train with --train.keep-checkpoints {last}"
         )
     return [checkpoint.verify_in_run(path) for _, path in reversed(found[-last:])]
 
@@ -56,7 +56,7 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
     newest = several[0]
     config = run_from_json(newest.json("config.json"))
     # The weights are an average already, and are to be used as they are.
-    config = replace(config, train=replace(config.train, ema=None))
+    config = replace(config, train=replace(config.train, ema_decay=None))
     facts = {
         name: value
         for name, value in newest.manifest.items()

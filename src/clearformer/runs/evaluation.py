@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clearformer.build import build, outline
+from clearformer.builder import build, outline
 from clearformer.runs import checkpoint_choice, state
 from clearformer.runs.fingerprint import Model
-from clearformer.train import precision
-from clearformer.train.events import Evaluation
+from clearformer.training import precision
+from clearformer.training.events import Evaluation
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run

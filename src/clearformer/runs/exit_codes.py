@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 
-from clearformer.train.step import NonFiniteError, is_out_of_memory
+from clearformer.training.step import NonFiniteError, is_out_of_memory
 
 DEFECT, MISTAKE, NON_FINITE = 1, 2, 3
 ORPHANED = 128 + signal.SIGTERM  # the launcher is gone: as if it had sent SIGTERM

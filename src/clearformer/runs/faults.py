@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from clearformer.did_you_mean import nearest
 
 if TYPE_CHECKING:
-    from clearformer.train.step import Loss
+    from clearformer.training.step import Loss
 
 # In the order of a save: see checkpoint.py.
 POINTS = (

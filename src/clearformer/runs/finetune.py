@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from clearformer import limits, safe_files
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import (
     ModelConfig,
     Origin,
@@ -31,7 +31,7 @@ from clearformer.runs.fingerprint import OWN, Builder
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 
-FREE = {"name", "family", "head", "dropout", "length", "past"}  # what a new run may choose
+FREE = {"name", "family", "head", "dropout", "length", "cache"}  # what a new run may choose
 POSITIONS = "embedding.position.table.weight"
 POOLER = "head.sentence.pool.", "head.pool."  # where BERT keeps it, and where a classifier does
 
@@ -98,7 +98,7 @@ def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> No
             f"choose at most that"
         )
     head = asked.head
-    behind = "generate" in source.verbs or source.past is not None
+    behind = "generate" in source.verbs or source.cache is not None
     if behind and head.pool in ("first", "pooler"):
         raise ValueError(
             f"model.head.pool is {head.pool!r}, but the first token of {where} sees no other: "
@@ -150,8 +150,8 @@ def scale_tables(model: nn.Module, size: float) -> None:
     embedding = getattr(model, "embedding", None)
     if not isinstance(embedding, Embedding) or isinstance(embedding.norm, nn.Identity):
         raise ValueError(
-            f"train.tables is {size:g}, but no norm follows the tables of this model, so that it "
-            f"would say something else: leave it out"
+            f"train.embedding_std is {size:g}, but no norm follows the tables of this model, so "
+            f"that it would say something else: leave it out"
         )
     first = torch.zeros(1, dtype=torch.long)  # position 0
     added = embedding.scheme.added(first, embedding.width, embedding.position)
@@ -160,8 +160,8 @@ def scale_tables(model: nn.Module, size: float) -> None:
     if fixed or any(each is embedding.token.weight for each in head.parameters()):
         why = "positions that do not learn are added to" if fixed else "the head shares"
         raise ValueError(
-            f"train.tables is {size:g}, but {why} the table of tokens, so that the model would say "
-            f"something else: leave it out"
+            f"train.embedding_std is {size:g}, but {why} the table of tokens, so that the model "
+            f"would say something else: leave it out"
         )
     factor = size / embedding.token.weight.std()
     for name, part in embedding.named_children():

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearformer import __version__
-from clearformer.build import build, outline
+from clearformer.builder import build, outline
 from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.runs.checkpoint import Checkpoint

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import torch
 
 from clearformer import safe_files
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import RunConfig, Verb, run_from_json
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.translate import Translator
@@ -26,7 +26,7 @@ from clearformer.tasks.translation import TranslationTask
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
-from clearformer.train.device import set_threads
+from clearformer.training.device import set_threads
 
 Say = Callable[[str], None]
 INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
@@ -120,9 +120,9 @@ def _opened(found: checkpoint.Checkpoint, make: Builder) -> OpenedAny:
         load_int8(model, found.tensors(INT8))
         return OpenedAny(model.eval(), config, tokenizer, found)
     tensors = found.tensors("model.safetensors")
-    if config.train.ema is not None or make is not build:
+    if config.train.ema_decay is not None or make is not build:
         others = found.tensors("state.safetensors")
-    if config.train.ema is not None:
+    if config.train.ema_decay is not None:
         # What was evaluated is the running average, so that is what is used.
         tensors = {name: others[f"average.{name}"] for name in tensors}
     state.adopt_weights(model, tensors, str(found.folder))
@@ -142,11 +142,6 @@ def require_floats(found: checkpoint.Checkpoint) -> None:
             f"{found.folder} has its weights in int8, which is good for use alone: take the run "
             f"that it was made from"
         )
-
-
-def is_translator(path: Path) -> bool:
-    """Whether a run is an encoder-decoder, without opening its weights."""
-    return "translate" in run_from_json(best_checkpoint(path).json("config.json")).model.verbs
 
 
 def best_checkpoint(path: Path) -> checkpoint.Checkpoint:

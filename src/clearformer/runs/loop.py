@@ -17,8 +17,8 @@ from clearformer.runs.exit_codes import ORPHANED
 from clearformer.runs.metrics import MetricsFile, evaluation_row, step_row
 from clearformer.runs.saving import save
 from clearformer.runs.trainer import Trainer
-from clearformer.train import diagnose, optim
-from clearformer.train.events import Ended, Event, Saved, Skipped, Step
+from clearformer.training import diagnose, optim
+from clearformer.training.events import Ended, Event, Saved, Skipped, Step
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run
@@ -100,7 +100,7 @@ class Loop:
             run.say(f"note: {state.since_best} evaluations brought nothing better: enough")
 
     def _step(self, seconds: float, progress: float) -> Step | Skipped:
-        run, state, base = self.run, self.run.state, self.run.config.train.lr
+        run, state, base = self.run, self.run.state, self.run.config.train.learning_rate
         factor, state.warmed = run.budget.lr_factor(state.step, seconds, state.warmed)
         optim.set_lr(state.optimizers, factor)
         result = self.trainer.step(base * factor)

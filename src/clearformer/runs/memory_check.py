@@ -6,8 +6,8 @@ import re
 
 from clearformer.config import RunConfig
 from clearformer.tasks.registry import task_of
-from clearformer.train import memory
-from clearformer.train.device import device_of
+from clearformer.training import memory
+from clearformer.training.device import device_of
 
 # Bytes per token, block and unit of width that are kept for the backward pass, in half precision;
 # a lower bound for any model.
@@ -28,13 +28,13 @@ def require_memory(config: RunConfig, rows: int) -> None:
         return
     each = KEPT if train.recompute is None else KEPT_RECOMPUTED
     blocks = model.layers if not isinstance(train.recompute, int) else 1
-    least = model.length * (rows * each * blocks * model.width + train.batch * BATCH_BYTES)
+    least = model.length * (rows * each * blocks * model.width + train.batch_size * BATCH_BYTES)
     if least > available:
         raise ValueError(
             f"{rows:,} sequences of {model.length:,} tokens at a time take more than "
             f"{memory.format_bytes(least)}, but {memory.format_bytes(available)} of memory are "
-            f"left: use a smaller --batch, or a larger --accumulate (the same gradient in more "
-            f"parts)"
+            f"left: use a smaller --batch-size, or a larger --accumulation-steps (the same "
+            f"gradient in more parts)"
         )
 
 
@@ -47,11 +47,16 @@ def out_of_memory(config: RunConfig, problem: str, fits: int | None) -> str:
     train, model = config.train, config.model
     match = re.search(r"allocate (\d+) bytes", problem)
     more = "" if match is None else f" ({int(match[1]) / 1e6:,.0f} MB more were asked for)"
-    parts = [n for n in range(train.accumulate + 1, train.batch + 1) if train.batch % n == 0]
+    parts = [
+        n
+        for n in range(train.accumulation_steps + 1, train.batch_size + 1)
+        if train.batch_size % n == 0
+    ]
     if fits:
-        smaller = f"--accumulate {fits} (the same gradient; {train.batch // fits} at a time fit)"
+        rows = train.batch_size // fits
+        smaller = f"--accumulation-steps {fits} (the same gradient; {rows} at a time fit)"
     elif fits is None and parts:
-        smaller = f"--accumulate {parts[0]} (the same gradient in {parts[0]} parts)"
+        smaller = f"--accumulation-steps {parts[0]} (the same gradient in {parts[0]} parts)"
     else:
         smaller = f"a shorter --length than {model.length} (not even one sequence fits)"
     ways = [
@@ -62,7 +67,7 @@ def out_of_memory(config: RunConfig, problem: str, fits: int | None) -> str:
         f"fewer --layers than {model.layers}",
     ]
     return (
-        f"out of memory{more} with {train.batch // train.accumulate} sequences of {model.length} "
-        f"tokens at a time, {model.layers} layers of width {model.width}: use "
+        f"out of memory{more} with {train.batch_size // train.accumulation_steps} sequences of "
+        f"{model.length} tokens at a time, {model.layers} layers of width {model.width}: use "
         f"{', or '.join(ways)}; clearformer plan tells before what fits, and what was saved is kept"
     )

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from clearformer import limits, safe_files
-from clearformer.train.events import Evaluation, Step
+from clearformer.training.events import Evaluation, Step
 
 VERSION = 2
 VALIDATION = "validation_"

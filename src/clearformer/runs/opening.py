@@ -22,7 +22,7 @@ from clearformer.tasks.task import LoadedTask
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
-from clearformer.train import device, recompute
+from clearformer.training import device, recompute
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run
@@ -79,8 +79,8 @@ def tokenizer_and_origin(
     if config.origin is not None:
         origin = finetune.open_origin(config.origin, config, make)
         return origin.tokenizer, origin
-    if config.train.tables is not None:
-        raise ValueError("train.tables needs tables that were learned: add --from RUN")
+    if config.train.embedding_std is not None:
+        raise ValueError("train.embedding_std needs tables that were learned: add --from RUN")
     return None, None
 
 
@@ -142,11 +142,11 @@ def prepare_model(
         require_same(model, config.model, saved)
     if origin is not None:
         finetune.take_over(model, config.model, origin)
-        if train.tables is not None:
-            finetune.scale_tables(model, train.tables)
+        if train.embedding_std is not None:
+            finetune.scale_tables(model, train.embedding_std)
     if train.freeze is not None:
         finetune.freeze_body(model)
-    set_smoothing(model, train.smoothing)
+    set_smoothing(model, train.label_smoothing)
     recompute.apply(model, train.recompute)
 
 

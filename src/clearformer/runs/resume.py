@@ -9,7 +9,7 @@ from typing import Any
 from clearformer.config import RunConfig, TrainConfig, run_from_json, to_json
 from clearformer.runs import metrics
 from clearformer.runs.exit_codes import NON_FINITE
-from clearformer.train.step import NonFiniteError
+from clearformer.training.step import NonFiniteError
 
 # Length, evaluations, saving. The path of the data may change too: its hash must not.
 CHANGEABLE = {
@@ -20,9 +20,9 @@ CHANGEABLE = {
     "train.evaluations",
     "train.patience",
     "train.save_seconds",
-    "train.keep",
-    "train.distribute",
-    "train.wait_seconds",
+    "train.keep_checkpoints",
+    "train.parallel",
+    "train.timeout_seconds",
     "train.recompute",  # the same numbers, bit for bit
     "data.source",
     "data.validation",
@@ -37,9 +37,9 @@ def continued(
     """The saved config with the allowed changes of the asked one; else ValueError."""
     old, new = to_json(saved), to_json(asked)
     new["model"] |= {key: old["model"][key] for key in FROM_DATA if key in old["model"]}
-    if new["train"]["anneal"] == TrainConfig.anneal:
+    if new["train"]["decay_start"] == TrainConfig.decay_start:
         # The default, which was another one when the run began.
-        new["train"]["anneal"] = old["train"]["anneal"]
+        new["train"]["decay_start"] = old["train"]["decay_start"]
     wrong, notes = [], []
     for path, before, now in differences(old, new):
         if path in CHANGEABLE:

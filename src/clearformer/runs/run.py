@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from clearformer import safe_files
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import RunConfig, to_json
 from clearformer.data import DataFolders
 from clearformer.distributed.parallel import parallelism
@@ -35,11 +35,11 @@ from clearformer.runs.lock import Lock, require_writable
 from clearformer.runs.loop import Loop
 from clearformer.runs.metrics import VERSION, MetricsFile, NoFile, start_row
 from clearformer.tasks import pattern_checks
-from clearformer.train import loss_scaling, microbatch, optim, precision, rng
-from clearformer.train.budget import Budget
-from clearformer.train.device import device_of
-from clearformer.train.ema import EMA
-from clearformer.train.events import Event
+from clearformer.training import loss_scaling, microbatch, optim, precision, rng
+from clearformer.training.budget import Budget
+from clearformer.training.device import device_of
+from clearformer.training.ema import EMA
+from clearformer.training.events import Event
 
 
 class Run:
@@ -96,10 +96,10 @@ class Run:
         tokenizer, origin = opening.tokenizer_and_origin(config, saved, self.make)
         opening.set_threads(config.train.threads or group.threads, say)
         self.micro_batches = microbatch.micro_batches_per_rank(
-            config.train.batch, config.train.accumulate, group.world_size
+            config.train.batch_size, config.train.accumulation_steps, group.world_size
         )
         memory_check.require_memory(
-            config, config.train.batch // group.world_size // self.micro_batches
+            config, config.train.batch_size // group.world_size // self.micro_batches
         )
         self.task = opening.load_task(config, places, tokenizer, group)
         self.config = self.task.config
@@ -112,14 +112,14 @@ class Run:
         opening.prepare_model(model, self.config, saved, origin)
         device = group.device(device_of(train.device))
         self.model = model.to(device)
-        self.parallel = parallelism(group, train.distribute)
+        self.parallel = parallelism(group, train.parallel)
         self.parallel.apply(self.model)
         self.precision = precision.resolve(train.precision, device)
         self.budget = Budget(train, self.task.steps_per_epoch)
         self.state = state.State(
             self.model,
             optim.make_optimizers(self.model, train),
-            EMA(self.model, train.ema) if train.ema else None,
+            EMA(self.model, train.ema_decay) if train.ema_decay else None,
             self.task.memory(self.micro_batches),
             loss_scaling.loss_scaling_for(self.precision, device),
         )
@@ -205,4 +205,6 @@ class Run:
     def fewest_micro_batches(self) -> int | None:
         """Find by trial the fewest micro-batches that fit; None: not even one sequence does."""
         train, batch = self.config.train, self.task.batch(self.state.step)
-        return microbatch.fewest_fitting(self.model, batch, train.batch, train.accumulate)
+        return microbatch.fewest_fitting(
+            self.model, batch, train.batch_size, train.accumulation_steps
+        )

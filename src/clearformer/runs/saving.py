@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from clearformer.runs import checkpoint, opening, state
 from clearformer.runs.metrics import MetricsFile
-from clearformer.train.events import Saved
-from clearformer.train.step import NonFiniteError
+from clearformer.training.events import Saved
+from clearformer.training.step import NonFiniteError
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run
@@ -34,7 +34,7 @@ def save(run: Run, metrics: MetricsFile, samples: MetricsFile, seconds: float) -
             run.parallel,
         )
         run.saved_step = now.step
-        keep = run.config.train.keep
+        keep = run.config.train.keep_checkpoints
         group.on_main(lambda: checkpoint.prune(run.checkpoints, keep, best, reached))
     except (OSError, ValueError):
         metrics.require_in_place()  # if the folder is gone, that is the reason
@@ -53,5 +53,6 @@ def _require_finite(run: Run) -> None:
     kept = f"those of step {run.saved_step} are kept" if run.saved_step >= 0 else "none kept"
     raise NonFiniteError(
         f"step {run.state.step}: the update made weights that are no numbers ({kept}): the "
-        f"learning rate, {run.config.train.lr:.4g}, is too large; lower --train.lr"
+        f"learning rate, {run.config.train.learning_rate:.4g}, is too large; lower "
+        f"--train.learning-rate"
     )

@@ -17,6 +17,39 @@ from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
 
+DEFAULT_PRESET = "modern-tiny"
+CLASSIFY = "classify"  # in place of a preset: a new head on the model of --from
+
+
+def starting_config(
+    name: str | None = None,
+    source: Path | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+) -> tuple[str, RunConfig]:
+    """The name and the settings to begin with: of the run to resume in `out`, of the model to
+    fine-tune in `source`, or of a preset."""
+    if resume and out is not None and (name is None or source is not None):
+        saved = saved_config(out)
+        if saved is not None:
+            return name or saved.model.name, saved
+    if source is not None:
+        if name not in (None, CLASSIFY):
+            raise ValueError(
+                f"with --from the model is that of {source}: leave out {name!r}, or say classify"
+            )
+        config = finetune_config(source, classify=name == CLASSIFY)
+        return name or config.model.name, config
+    if name == CLASSIFY:
+        raise ValueError("classify gives a trained model a new head: say which with --from RUN")
+    name = DEFAULT_PRESET if name is None else name
+    return name, preset_config(name)
+
+
+def run_folder(name: str, data: DataConfig) -> Path:
+    """The folder of a run by default: runs/NAME-DATA."""
+    return Path("runs") / f"{name}-{Path(data.source).stem}"
+
 
 def preset_config(name: str) -> RunConfig:
     """The config of a preset with its recipe."""
@@ -44,7 +77,7 @@ def finetune_config(source: Path, classify: bool = False) -> RunConfig:
     found = finetune.read(source)
     model = found.config.model
     if classify and "classify" not in model.verbs:
-        pool = model.head.classifier_pool(causal=model.past is not None)
+        pool = model.head.classifier_pool(causal=model.cache is not None)
         model = replace(model, head=Classifier(pool=pool))
     data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
     return RunConfig(model=model, data=data, train=train, origin=found.origin)

@@ -24,9 +24,9 @@ from clearformer.distributed.parallel import NOT_PARALLEL, Parallelism
 from clearformer.runs import checkpoint
 from clearformer.runs.checkpoint import Checkpoint, Reached, nothing_happens
 from clearformer.tasks.xl_memory import Memories
-from clearformer.train import rng
-from clearformer.train.ema import EMA
-from clearformer.train.loss_scaling import Scaling
+from clearformer.training import rng
+from clearformer.training.ema import EMA
+from clearformer.training.loss_scaling import Scaling
 
 COUNTS = ("since_best", "evaluated", "empty", "targets")
 NUMBERS = ("step", "seconds", "best", "last", *COUNTS, "warmed")

@@ -6,9 +6,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from clearformer.train import diagnose, microbatch, precision, step
-from clearformer.train.step import NonFiniteError
-from clearformer.train.torch_compile import compiled, pays
+from clearformer.training import diagnose, microbatch, precision, step
+from clearformer.training.step import NonFiniteError
+from clearformer.training.torch_compile import compiled, pays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ def should_compile(run: Run) -> bool:
     if train.compile != "auto":
         return train.compile == "on"
     one_shape = run.task.same_shape and run.parallel.compile_by_default
-    tokens = 0 if train.minutes else run.total_steps * train.batch * run.config.model.length
+    tokens = 0 if train.minutes else run.total_steps * train.batch_size * run.config.model.length
     return one_shape and pays(run.model, train.minutes, tokens)
 
 
@@ -60,7 +60,7 @@ class Trainer:
                 state.optimizers,
                 parts,
                 microbatch.count_targets(batch),
-                run.config.train.clip,
+                run.config.train.gradient_clip,
                 state.scaling,
                 run.parallel,
             )
@@ -83,6 +83,6 @@ class Trainer:
         shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
         return NonFiniteError(
             f"step {number}: {problem}, the learning rate {lr:.4g}, the samples "
-            f"{shown}; it arose in {where}. The weights before it are kept; a lower --train.lr "
-            f"or --train.clip may help"
+            f"{shown}; it arose in {where}. The weights before it are kept; a lower "
+            f"--train.learning-rate or --train.gradient-clip may help"
         )

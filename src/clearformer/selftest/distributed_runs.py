@@ -59,7 +59,7 @@ def clean_exit(workdir: Path, *, count: int) -> str:
     """G13: successful runs exit with 0, with DDP and FSDP2, and listen on loopback only."""
     for number in range(count):
         kind = ("ddp", "fsdp2")[number % 2]
-        toy = ToyRun(workdir, 3, more=f"--train.distribute {kind}")
+        toy = ToyRun(workdir, 3, more=f"--train.parallel {kind}")
         launcher = _launch(toy, workdir / str(number), 2)
         while launcher.poll() is None:
             exposed = [each for each in listening(launcher.pid) if not each.is_loopback]

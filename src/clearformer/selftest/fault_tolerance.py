@@ -26,7 +26,7 @@ from clearformer.selftest import processes
 from clearformer.selftest.command_runner import command
 from clearformer.selftest.processes import Missed, require
 from clearformer.selftest.toy_run import TEXT, ToyRun, last_record, newest_step, require_same
-from clearformer.train.events import Step
+from clearformer.training.events import Step
 
 STEPS_A_KILL = 8  # more than a killed process completes, so that each kill finds it running
 
@@ -104,7 +104,7 @@ def crash_points(workdir: Path) -> str:
 # Kinds of run by their settings; each has further state to restore.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "micro-batches and a running average": {"accumulate": 2, "ema": 0.9},
+    "micro-batches and a running average": {"accumulation_steps": 2, "ema_decay": 0.9},
     "bfloat16": {"precision": "bfloat16"},
     "memory": {},
 }
@@ -139,12 +139,12 @@ def bitwise(workdir: Path, *, count: int) -> str:
 def _variant(folder: Path, kind: str) -> RunConfig:
     name = "xl-tiny" if kind == "memory" else "modern-tiny"
     sizes: dict[str, Any] = {"length": 8, "layers": 1, "width": 16, "heads": 2, "hidden": 32}
-    sizes |= {"past": HiddenMemory(length=12)} if kind == "memory" else {"key_heads": 1}
+    sizes |= {"cache": HiddenMemory(length=12)} if kind == "memory" else {"key_heads": 1}
     model = replace(preset(name), **sizes, dropout=Dropout(residual=0.1))
     data, train = recipe(model)
     text = folder / "text.txt"
     text.write_text(TEXT[: 4 * 8 * 9])
-    usual = {"batch": 4, "steps": 12, "epochs": None, "minutes": None, "evaluations": 3}
+    usual = {"batch_size": 4, "steps": 12, "epochs": None, "minutes": None, "evaluations": 3}
     exact = {"threads": 1, "save_seconds": 1e9, "precision": "float32"}
     train = replace(train, **{**usual, **exact, **VARIANTS[kind]})
     data = replace(data, source=str(text), tokenizer="bytes", vocabulary=None)

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save
 
 from clearformer import data
-from clearformer.build import outline
+from clearformer.builder import outline
 from clearformer.config import run_from_json, to_json
 from clearformer.config.run import RunConfig
 from clearformer.families import preset
@@ -193,9 +193,11 @@ def _tables(folder: Path, draw: Draw) -> Attempts:
 
 VALUES = ("", "-1", "0", "nan", "inf", "1e400", "x", "9" * 30, "../..", "é", "[]", "None", "1.5")
 FLAGS = (
-    "--temperature", "--max-tokens", "--top-k", "--top-p", "--seed", "--samples", "--batch",
-    "--data", "--steps", "--lr", "--model.width", "--model.layers", "--train.clip", "--out",
-    "--precision", "--tokenizer", "--evaluations", "--wrong", "--json", "--keep", "--position",
+    "--temperature", "--max-tokens", "--top-k", "--top-p", "--seed", "--samples", "--batch-size",
+    "--data", "--steps", "--lr", "--model.width", "--model.layers", "--train.gradient-clip",
+    "--out",
+    "--precision", "--tokenizer", "--evaluations", "--wrong", "--json", "--keep-checkpoints",
+    "--position",
     "--help", "--beam",
 )  # fmt: skip
 COMMANDS = (

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import Dropout
 from clearformer.core.heads import IGNORE
 from clearformer.core.masks import Mask
@@ -21,7 +21,7 @@ from clearformer.families import preset
 from clearformer.kernels.fast import fast
 from clearformer.selftest import processes
 from clearformer.selftest.processes import require
-from clearformer.train import microbatch
+from clearformer.training import microbatch
 
 TINY: dict[str, Any] = {
     "vocabulary": 37, "length": 16, "layers": 2, "width": 32, "heads": 4, "hidden": 64,
@@ -48,8 +48,8 @@ def _padded(vocabulary: int) -> Batch:
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(vocabulary, (8, 16), generator=generator)
     lengths = torch.tensor([16, 1, 3, 14, 2, 1, 9, 1])
-    keep = torch.arange(16) < lengths[:, None]
-    return Batch(tokens, torch.where(keep, tokens.roll(-1, 1), IGNORE), keep)
+    attention_mask = torch.arange(16) < lengths[:, None]
+    return Batch(tokens, torch.where(attention_mask, tokens.roll(-1, 1), IGNORE), attention_mask)
 
 
 def _gradient(model: Any, batch: Batch, parts: int) -> Tensor:

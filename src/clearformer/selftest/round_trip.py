@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.build import build
+from clearformer.builder import build
 from clearformer.config import NextToken
 from clearformer.core.model import Transformer
 from clearformer.families import preset

@@ -13,7 +13,7 @@ from clearformer.selftest.processes import Child, require
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60
 FLAGS = (
     "modern-tiny --layers 1 --width 16 --heads 2 --key-heads 1 --model.hidden 32 --length 16 "
-    "--batch 4 --model.dropout.residual 0.1 --evaluations 2 --save-seconds 0 --threads 1 "
+    "--batch-size 4 --model.dropout.residual 0.1 --evaluations 2 --save-seconds 0 --threads 1 "
     "--precision float32 --quiet --resume"
 )
 CLOCK = {"seconds", "progress"}  # fields that depend on the clock

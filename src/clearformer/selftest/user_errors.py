@@ -24,9 +24,9 @@ train --data {text} --out {run} | add --resume
 train --data {text} --lr 0 | it must be above 0
 train --data {text} --lr nan | it must be above 0
 train --data {text} --lr inf | it must be
-train --data {text} --lr fast | --train.lr
-train --data {text} --batch 0 | it must be at least 1
-train --data {text} --batch 1048576 | it must be at most 131,072
+train --data {text} --lr fast | --train.learning-rate
+train --data {text} --batch-size 0 | it must be at least 1
+train --data {text} --batch-size 1048576 | it must be at most 131,072
 train --data {text} --threads 100000 | it must be at most 1,024
 train --data {text} --processes 100000 | start fewer
 train --data {text} --epochs 1e300 | it must be at most 1,000,000,000
@@ -34,13 +34,13 @@ train --data {text} --steps 0 | it must be above 0, or absent
 train --data {text} --steps 1.5 | --train.steps
 train --data {text} --steps 5 --minutes 1 | it must be in one of steps, epochs and minutes
 train --data {text} --minutes nan | it must be above 0, or absent
-train --data {text} --keep 1 | at least 2
-train --data {text} --ema 2 | between 0 and 1
-train --data {text} --clip -1 | it must be above 0, or absent
+train --data {text} --keep-checkpoints 1 | at least 2
+train --data {text} --ema-decay 2 | between 0 and 1
+train --data {text} --gradient-clip -1 | it must be above 0, or absent
 train --data {text} --evaluations 0 | it must be at least 1
-train --data {text} --accumulate 3 --batch 4 | it must divide the batch of 4
+train --data {text} --accumulation-steps 3 --batch-size 4 | it must divide the batch of 4
 train --data {text} --seed -1 | from 0 to
-train --data {text} --smoothing 1 | at least 0 and below 1
+train --data {text} --label-smoothing 1 | at least 0 and below 1
 train --data {text} --width 0 | between 1 and 65536
 train --data {text} --width 1000000000 | MAX_WIDTH
 train --data {text} --layers 1000000000 | MAX_LAYERS
@@ -51,14 +51,14 @@ train --data {text} --tokenizer morse | --data.tokenizer
 train --data {text} --optimizer sgd | --train
 train --data {text} --learning-rate 1 | --learning-rate
 train --data {text} --model.dropout.residual 1 | at least 0 and below 1
-train --data.validation-share 2 --data {text} | between 0 and 1
-train bert-tiny --data {text} --data.masking.share 0 | between 0 and 1
-train classifier --data {text} | it is no table
-train classifier --data {csv} --data.label colour | colour
+train --data.validation-fraction 2 --data {text} | between 0 and 1
+train bert-tiny --data {text} --data.masking.rate 0 | between 0 and 1
+train classifier --data {text} | it is not a table
+train classifier --data {csv} --data.label-column colour | colour
 train classifier --data {workdir}/single.csv | at least two labels
 train original --data {text} | pairs
 train --resume --out {run} --width 64 | model.width
-train --resume --out {run} --train.batch 9 | train.batch
+train --resume --out {run} --train.batch-size 9 | train.batch_size
 train --resume --out {workdir}/nothing --steps 3 --data {workdir}/absent.txt | no such file
 train --from {workdir} | no
 train classify | --from

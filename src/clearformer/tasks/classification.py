@@ -19,6 +19,7 @@ from clearformer.tasks.measured import Measured, evaluating, standard_error
 from clearformer.tasks.task import (
     EvaluationData,
     EvaluationOptions,
+    EvaluationRequest,
     LoadedTask,
     Material,
     Report,
@@ -84,15 +85,77 @@ def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int =
     """Probabilities of each class for each row, in the rows' order: (rows, classes)."""
     found = torch.zeros(len(rows), len(rows.names))
     with evaluating(model) as device:
-        for each in data.evaluation_rows(rows, batch, config.model.length, config.data.cut):
+        for each in data.evaluation_rows(rows, batch, config.model.length, config.data.truncate_to):
             logits = model(
-                torch.from_numpy(each.tokens).to(device), torch.from_numpy(each.keep).to(device)
+                torch.from_numpy(each.tokens).to(device),
+                torch.from_numpy(each.attention_mask).to(device),
             )
             found[torch.from_numpy(each.ids)] = logits.float().softmax(dim=-1).cpu()
     return found
 
 
 # --- the objective -------------------------------------------------------------------------
+
+
+class Labels(LoadedTask):
+    """A table of texts with their labels."""
+
+    def _load(
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
+    ) -> None:
+        training, validation = sources.tables(config.data, places, config.train.seed)
+        self.names = data.label_names(training)
+        self.tokenizer, told = sources.tokenizer_for(
+            config.data, lambda: iter(training.texts), sources.bytes_of(training.texts), tokenizer
+        )
+        rows = data.encode_rows(training, self.tokenizer, self.names)
+        self.validation = data.encode_rows(validation, self.tokenizer, self.names)
+        head = config.model.head
+        assert isinstance(head, Classifier)
+        model = replace(
+            config.model,
+            vocabulary=self.tokenizer.size,
+            head=replace(head, classes=len(self.names), names=self.names),
+        )
+        self.config = replace(config, model=model)
+        self.batches = data.RowBatches(
+            rows, config.train.batch_size, config.train.seed, model.length, config.data.truncate_to
+        )
+        self.steps_per_epoch = self.batches.steps_per_epoch
+        self.identity = f"{rows.sha256()} {self.validation.sha256()}"
+        notes = list(told)
+        if self.batches.cut_rows:
+            every = self.batches.cut_rows == len(rows)
+            which = "all" if every else f"{self.batches.cut_rows:,} of"
+            advice = ": a longer --length would show more of them" if every else ""
+            notes.append(
+                f"{which} {len(rows):,} texts are longer than {model.length} tokens and were cut "
+                f"(kept: {config.data.truncate_to}){advice}"
+            )
+        repeated = data.repeated_rows(training, validation)
+        if repeated:
+            notes.append(
+                f"{repeated:,} of {len(validation):,} validation texts also stand in the training"
+            )
+        self.notes = tuple(notes)
+
+    def batch(self, step: int) -> Batch:
+        found = self.batches.batch(step)
+        return Batch(
+            torch.from_numpy(found.tokens),
+            torch.from_numpy(found.labels),
+            torch.from_numpy(found.attention_mask),
+        )
+
+    def evaluate(self, model: Transformer) -> Measured:
+        rows = rows_at_a_time(self.config, 32)
+        found = class_report(
+            predict(model, self.validation, self.config, batch=rows), self.validation
+        )
+        return Measured(found.metrics, found.right, _protocol(self.validation, self.config))
+
+    def chance(self) -> float:
+        return math.log(len(self.names))
 
 
 class ClassificationTask(Task):
@@ -103,11 +166,7 @@ class ClassificationTask(Task):
     counted: ClassVar[str] = "texts"
     padded: ClassVar[bool] = True
     evaluation_rows: ClassVar[int | None] = 32
-
-    def load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
-    ) -> LoadedTask:
-        return Labels(self, config, places, tokenizer)
+    loaded: ClassVar[type[LoadedTask] | None] = Labels
 
     def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
         return sources.tables(config.data, places, config.train.seed)[0].texts
@@ -126,15 +185,9 @@ class ClassificationTask(Task):
         lengths = [min(len(ids), most) for ids in tokenizer.encode_many(texts)]
         return max(1, round(sum(data.batch_width(each, most) for each in lengths) / len(lengths)))
 
-    def evaluation_data(
-        self,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        options: EvaluationOptions,
-        places: data.DataFolders,
-        identity: str | None = None,
-    ) -> EvaluationData:
-        names, table = class_names(config), self._table(config, options, places)
+    def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
+        config, options = request.config, request.options
+        names, table = class_names(config), self._table(config, options, request.places)
         left_out, notes = 0, list[str]()
         if options.unknown_label == "skip" and table.labels is not None:
             known = [row for row, label in enumerate(table.labels) if label in names]
@@ -142,8 +195,8 @@ class ClassificationTask(Task):
             table = table.select(known)
             if left_out:
                 notes.append(f"{left_out:,} rows with unknown labels are left out")
-        rows = data.encode_rows(table, tokenizer, names)
-        return EvaluationData(table.name, table.texts, (rows, left_out), tuple(notes))
+        rows = data.encode_rows(table, request.tokenizer, names)
+        return EvaluationData(request, table.name, table.texts, (rows, left_out), tuple(notes))
 
     def _table(
         self, config: RunConfig, options: EvaluationOptions, places: data.DataFolders
@@ -153,20 +206,17 @@ class ClassificationTask(Task):
         source = options.data or config.data.source
         corpus = data.CORPORA.get(source)
         if corpus is None:
-            columns = (options.text or config.data.text, options.label or config.data.label)
+            columns = (
+                options.text or config.data.text_column,
+                options.label or config.data.label_column,
+            )
             return data.read_table(source, *columns)
         if not isinstance(corpus, data.LabelledCorpus):
             raise ValueError(f"{source} has no labels, but {self.model.name} is {self.model.noun}")
         return corpus.read(options.part, places)
 
-    def measure(
-        self,
-        model: Transformer,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        found: EvaluationData,
-        options: EvaluationOptions,
-    ) -> ClassReport:
+    def measure(self, model: Transformer, found: EvaluationData) -> ClassReport:
+        config, options = found.request.config, found.request.options
         rows, left_out = found.content
         report = class_report(predict(model, rows, config), rows)
         protocol = _protocol(rows, config)
@@ -179,77 +229,11 @@ class ClassificationTask(Task):
         )
 
 
-class Labels(LoadedTask):
-    """A table of texts with their labels."""
-
-    def __init__(
-        self,
-        task: ClassificationTask,
-        config: RunConfig,
-        places: data.DataFolders,
-        tokenizer: Tokenizer | None = None,
-    ) -> None:
-        self.task = task
-        training, validation = sources.tables(config.data, places, config.train.seed)
-        self.names = data.label_names(training)
-        self.tokenizer, told = sources.tokenizer_for(
-            config.data, lambda: iter(training.texts), sources.bytes_of(training.texts), tokenizer
-        )
-        rows = data.encode_rows(training, self.tokenizer, self.names)
-        self.validation = data.encode_rows(validation, self.tokenizer, self.names)
-        head = config.model.head
-        assert isinstance(head, Classifier)
-        model = replace(
-            config.model,
-            vocabulary=self.tokenizer.size,
-            head=replace(head, classes=len(self.names), names=self.names),
-        )
-        self.config = replace(config, model=model)
-        self.batches = data.RowBatches(
-            rows, config.train.batch, config.train.seed, model.length, config.data.cut
-        )
-        self.steps_per_epoch = self.batches.steps_per_epoch
-        self.identity = f"{rows.sha256()} {self.validation.sha256()}"
-        notes = list(told)
-        if self.batches.cut_rows:
-            every = self.batches.cut_rows == len(rows)
-            which = "all" if every else f"{self.batches.cut_rows:,} of"
-            advice = ": a longer --length would show more of them" if every else ""
-            notes.append(
-                f"{which} {len(rows):,} texts are longer than {model.length} tokens and were cut "
-                f"(kept: {config.data.cut}){advice}"
-            )
-        repeated = data.repeated_rows(training, validation)
-        if repeated:
-            notes.append(
-                f"{repeated:,} of {len(validation):,} validation texts also stand in the training"
-            )
-        self.notes = tuple(notes)
-
-    def batch(self, step: int) -> Batch:
-        found = self.batches.batch(step)
-        return Batch(
-            torch.from_numpy(found.tokens),
-            torch.from_numpy(found.labels),
-            torch.from_numpy(found.keep),
-        )
-
-    def evaluate(self, model: Transformer) -> Measured:
-        rows = rows_at_a_time(self.config, 32)
-        found = class_report(
-            predict(model, self.validation, self.config, batch=rows), self.validation
-        )
-        return Measured(found.metrics, found.right, _protocol(self.validation, self.config))
-
-    def chance(self) -> float:
-        return math.log(len(self.names))
-
-
 def _protocol(rows: data.Rows, config: RunConfig) -> str:
     """How many texts there are, and how many of them were cut."""
     length = config.model.length
     few = data.count_truncated(rows, length)
-    cut = f"; {few:,} longer than {length} tokens and cut (kept: {config.data.cut})"
+    cut = f"; {few:,} longer than {length} tokens and cut (kept: {config.data.truncate_to})"
     return f"{len(rows):,} texts{cut if few else ''}"
 
 

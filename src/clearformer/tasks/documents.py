@@ -32,13 +32,13 @@ def documents(
         data.fingerprint_together(training, validation)  # from here on, a change is noticed
         return _of_text(training), _of_text(validation)
     table = (
-        data.read_table(config.source, config.text, None)
+        data.read_table(config.source, config.text_column, None)
         if corpus is None
         else _without_labels(corpus, places)
     )
     if config.validation is not None:
-        return _of_table(table), _of_file(config.validation, config.text)
-    kept, held_back = data.split_rows(table, config.validation_share, seed)
+        return _of_table(table), _of_file(config.validation, config.text_column)
+    kept, held_back = data.split_rows(table, config.validation_fraction, seed)
     return _of_table(kept), _of_table(held_back)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from clearformer.config import RunConfig
 from clearformer.data import DataFolders
 from clearformer.tasks.registry import task_of
-from clearformer.tasks.task import EvaluationOptions, Report
+from clearformer.tasks.task import EvaluationOptions, EvaluationRequest, Report
 from clearformer.text import Tokenizer
 
 
@@ -23,6 +23,6 @@ def evaluate(
     The report depends on the task: `report.metrics` are its numbers, `report.lines()` its text.
     """
     task = task_of(config.model)
-    found = task.evaluation_data(config, tokenizer, options, places)
-    report: Report = task.measure(model, config, tokenizer, found, options)
+    found = task.evaluation_data(EvaluationRequest(config, tokenizer, options, places))
+    report: Report = task.measure(model, found)
     return report

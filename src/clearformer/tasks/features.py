@@ -59,9 +59,10 @@ def embed(
     found = torch.empty(0)
     with evaluating(model) as device:
         for each in data.evaluation_rows(rows, batch, length):
-            keep = torch.from_numpy(each.keep).to(device)
-            hidden = model.hidden(torch.from_numpy(each.tokens).to(device), keep)  # (B, T, E)
-            vectors = POOLS[pool](hidden, keep).float().cpu()  # (B, E)
+            attention_mask = torch.from_numpy(each.attention_mask).to(device)
+            tokens = torch.from_numpy(each.tokens).to(device)
+            hidden = model.hidden(tokens, attention_mask)  # (B, T, E)
+            vectors = POOLS[pool](hidden, attention_mask).float().cpu()  # (B, E)
             if not len(found):
                 found = torch.empty(len(rows), vectors.shape[1])
             found[torch.from_numpy(each.ids)] = vectors

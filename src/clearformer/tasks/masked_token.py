@@ -23,7 +23,7 @@ from clearformer.tasks.documents import documents, open_documents
 from clearformer.tasks.measured import Measured, evaluating, shares
 from clearformer.tasks.task import (
     EvaluationData,
-    EvaluationOptions,
+    EvaluationRequest,
     LoadedTask,
     Material,
     Report,
@@ -37,17 +37,54 @@ EVALUATION_SEED = 0  # what is hidden in an evaluation is the same for every run
 EVALUATION_BATCH = 16
 
 
+class Masking(LoadedTask):
+    """Documents with some of their tokens hidden."""
+
+    task: MaskedTokenTask
+
+    def _load(
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
+    ) -> None:
+        train = config.train
+        training, validation = documents(config.data, places, config.model.length, train.seed)
+        self.tokenizer, notes = sources.tokenizer_for(
+            config.data, training.chunks, training.size, tokenizer
+        )
+        self.config = replace(config, model=replace(config.model, vocabulary=self.tokenizer.size))
+        encoded = data.encode_documents(training.name, training.documents(), self.tokenizer)
+        held_back = data.encode_documents(validation.name, validation.documents(), self.tokenizer)
+        self.batches = self.task.batches(
+            self.config, encoded, self.tokenizer, train.batch_size, train.seed
+        )
+        self.validation = self.task.evaluation_batches(
+            self.config, held_back, self.tokenizer, MOST_VALIDATION
+        )
+        self.steps_per_epoch = self.batches.steps_per_epoch
+        self.identity = f"{encoded.sha256()} {held_back.sha256()}"
+        scale = (
+            f"guessing hidden tokens by how common they are gives a masked loss of "
+            f"{by_frequency(encoded, held_back, self.tokenizer.size):.2f}"
+        )
+        self.notes = (*notes, scale)
+
+    def batch(self, step: int) -> Batch:
+        return as_tensors(self.batches.batch(step))
+
+    def evaluate(self, model: Transformer) -> Measured:
+        found = measure(model, self.validation)
+        return Measured(found.metrics, found.scores, found.described(self.config))
+
+    def chance(self) -> float:
+        return self.task.chance(self.tokenizer.size)
+
+
 class MaskedTokenTask(Task):
     """Predict the hidden tokens of a text."""
 
     metric: ClassVar[str] = "masked_loss"
     counted: ClassVar[str] = "hidden tokens"
     layout: ClassVar[type[data.SingleSpan] | type[data.SentencePairs]] = data.SingleSpan
-
-    def load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
-    ) -> LoadedTask:
-        return Masking(self, config, places, tokenizer)
+    loaded: ClassVar[type[LoadedTask] | None] = Masking
 
     def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
         length, seed = config.model.length, config.train.seed
@@ -55,7 +92,7 @@ class MaskedTokenTask(Task):
 
     def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
         ids = torch.zeros(rows, config.model.length, dtype=torch.long)
-        share = config.data.masking.share if config.data.masking is not None else 1.0
+        share = config.data.masking.rate if config.data.masking is not None else 1.0
         # Spread evenly: a place is hidden where the hidden ones so far reach the next whole number.
         reached = (torch.arange(ids.numel() + 1, dtype=torch.float64) * share).floor()
         hidden = (reached.diff() > 0).view_as(ids)
@@ -87,7 +124,9 @@ class MaskedTokenTask(Task):
                 f"{config.model.name} learns from hidden tokens, but data.masking is absent: "
                 f"give a Masking()"
             )
-        hiding = data.MaskingPolicy(how.share, how.mask, how.random, data.UNITS[how.unit])
+        hiding = data.MaskingPolicy(
+            how.rate, how.mask_replace, how.random_replace, data.UNITS[how.unit]
+        )
         return data.MaskedBatches(
             documents, tokenizer, config.model.length, batch, seed, self.layout(), hiding, most
         )
@@ -103,85 +142,34 @@ class MaskedTokenTask(Task):
         most = max(2, most_tokens // config.model.length)
         return self.batches(config, documents, tokenizer, EVALUATION_BATCH, EVALUATION_SEED, most)
 
-    def evaluation_data(
-        self,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        options: EvaluationOptions,
-        places: data.DataFolders,
-        identity: str | None = None,
-    ) -> EvaluationData:
+    def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
+        config, options, places = request.config, request.options, request.places
         if options.own_part is not None:
             both = documents(config.data, places, config.model.length, config.train.seed)
             source = both[options.own_part]
         else:
-            name, column = options.data or config.data.source, options.text or config.data.text
+            name, column = (
+                options.data or config.data.source,
+                options.text or config.data.text_column,
+            )
             source = open_documents(name, options.part, column, places)
-        encoded = data.encode_documents(source.name, source.documents(), tokenizer)
-        batches = self.evaluation_batches(config, encoded, tokenizer, options.most)
-        return EvaluationData(source.name, source.material, batches)
+        encoded = data.encode_documents(source.name, source.documents(), request.tokenizer)
+        batches = self.evaluation_batches(config, encoded, request.tokenizer, options.most)
+        return EvaluationData(request, source.name, source.material, batches)
 
-    def measure(
-        self,
-        model: Transformer,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        found: EvaluationData,
-        options: EvaluationOptions,
-    ) -> MaskedReport:
-        report = measure(model, found.content)
-        protocol = f"{report.described(config)}; {options.describe(found.name)}"
+    def measure(self, model: Transformer, found: EvaluationData) -> MaskedReport:
+        report, request = measure(model, found.content), found.request
+        protocol = f"{report.described(request.config)}; {request.options.describe(found.name)}"
         return replace(report, protocol=protocol)
 
 
-class Masking(LoadedTask):
-    """Documents with some of their tokens hidden."""
-
-    def __init__(
-        self,
-        task: MaskedTokenTask,
-        config: RunConfig,
-        places: data.DataFolders,
-        tokenizer: Tokenizer | None = None,
-    ) -> None:
-        self.task: MaskedTokenTask = task
-        train = config.train
-        training, validation = documents(config.data, places, config.model.length, train.seed)
-        self.tokenizer, notes = sources.tokenizer_for(
-            config.data, training.chunks, training.size, tokenizer
-        )
-        self.config = replace(config, model=replace(config.model, vocabulary=self.tokenizer.size))
-        encoded = data.encode_documents(training.name, training.documents(), self.tokenizer)
-        held_back = data.encode_documents(validation.name, validation.documents(), self.tokenizer)
-        self.batches = task.batches(self.config, encoded, self.tokenizer, train.batch, train.seed)
-        self.validation = task.evaluation_batches(
-            self.config, held_back, self.tokenizer, MOST_VALIDATION
-        )
-        self.steps_per_epoch = self.batches.steps_per_epoch
-        self.identity = f"{encoded.sha256()} {held_back.sha256()}"
-        scale = (
-            f"guessing hidden tokens by how common they are gives a masked loss of "
-            f"{by_frequency(encoded, held_back, self.tokenizer.size):.2f}"
-        )
-        self.notes = (*notes, scale)
-
-    def batch(self, step: int) -> Batch:
-        return as_tensors(self.batches.batch(step))
-
-    def evaluate(self, model: Transformer) -> Measured:
-        found = measure(model, self.validation)
-        return Measured(found.metrics, found.scores, found.described(self.config))
-
-    def chance(self) -> float:
-        return self.task.chance(self.tokenizer.size)
-
-
 def as_tensors(found: data.MaskedBatch) -> Batch:
-    tokens, targets, keep = map(torch.from_numpy, (found.tokens, found.targets, found.keep))
+    arrays = found.tokens, found.targets, found.attention_mask
+    tokens, targets, attention_mask = map(torch.from_numpy, arrays)
     if found.labels is None:
-        return Batch(tokens, targets, keep)
+        return Batch(tokens, targets, attention_mask)
     labels, segments = torch.from_numpy(found.labels), torch.from_numpy(found.segments)
-    return Batch(tokens, (targets, labels), keep, segments)
+    return Batch(tokens, (targets, labels), attention_mask, segments)
 
 
 def by_frequency(training: data.Documents, held_back: data.Documents, size: int) -> float:
@@ -211,7 +199,7 @@ class MaskedReport(Report):
         assert how is not None
         return (
             f"{self.masked[2]:,} hidden tokens in {self.rows:,} rows of up to "
-            f"{config.model.length} tokens, hidden as in training ({how.share:.0%}, by "
+            f"{config.model.length} tokens, hidden as in training ({how.rate:.0%}, by "
             f"{how.unit}), the same at every evaluation"
         )
 
@@ -246,9 +234,9 @@ def measure(model: Transformer, given: data.MaskedBatches) -> MaskedReport:
         for step in range(given.steps_per_epoch):
             found = given.batch(step)
             batch = as_tensors(found)
-            keep = torch.from_numpy(found.keep).to(device)
+            attention_mask = torch.from_numpy(found.attention_mask).to(device)
             segments = None if batch.segments is None else batch.segments.to(device)
-            hidden = model.hidden(batch.tokens.to(device), keep, segments)
+            hidden = model.hidden(batch.tokens.to(device), attention_mask, segments)
             targets = torch.from_numpy(found.targets).to(device)
             places = targets != IGNORE
             counted = _count(masked(hidden[places]), targets[places])
@@ -257,7 +245,7 @@ def measure(model: Transformer, given: data.MaskedBatches) -> MaskedReport:
             if found.labels is not None:
                 assert isinstance(head, heads.Pretraining)
                 labels = torch.from_numpy(found.labels).to(device)
-                pairs += _count(head.sentence(hidden, keep), labels)
+                pairs += _count(head.sentence(hidden, attention_mask), labels)
             rows += len(found.ids)
     return MaskedReport(_numbers(words), _numbers(pairs), rows, tuple(parts))
 

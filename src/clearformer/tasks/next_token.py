@@ -21,6 +21,7 @@ from clearformer.tasks.measured import Measured
 from clearformer.tasks.task import (
     EvaluationData,
     EvaluationOptions,
+    EvaluationRequest,
     LoadedTask,
     Material,
     Report,
@@ -79,110 +80,15 @@ class TextReport(Report):
         ]
 
 
-class NextTokenTask(Task):
-    """Predict the next token of a long text."""
-
-    metric: ClassVar[str] = "bits_per_byte"
-    evaluation_rows: ClassVar[int | None] = 16
-
-    def load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
-    ) -> LoadedTask:
-        return Stream(self, config, places, tokenizer)
-
-    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
-        return sources.texts(config.data, places, config.model.length)[0]
-
-    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
-        ids = torch.zeros(rows, config.model.length, dtype=torch.long)
-        return Batch(ids, ids), None
-
-    def evaluation_data(
-        self,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        options: EvaluationOptions,
-        places: data.DataFolders,
-        identity: str | None = None,
-    ) -> EvaluationData:
-        self._require_options(options)
-        text, notes = self._text(config, options, places), []
-        cache = sources.token_cache(places)
-        if options.own_part == 1 and identity is not None:
-            held_back = data.prepare(sources.beginning(text, MOST_VALIDATION), tokenizer, cache)
-            if held_back.sha256 not in identity.split():
-                notes.append(
-                    "the text that is held back is not the one of the training: the file was "
-                    "changed since, and some of this text may have been learned"
-                )
-        whole, text = text.size, sources.beginning(text, options.most)
-        if text.size < whole:
-            notes.append(f"the first {text.size:,} of {whole:,} bytes are scored: see --most")
-        return EvaluationData(text.name, text, data.prepare(text, tokenizer, cache), tuple(notes))
-
-    def _text(
-        self, config: RunConfig, options: EvaluationOptions, places: data.DataFolders
-    ) -> data.TextSource:
-        if options.own_part is not None:
-            return sources.texts(config.data, places, config.model.length)[options.own_part]
-        source = options.data or config.data.source
-        corpus = data.CORPORA.get(source)
-        if corpus is None:
-            return data.open_text(source)
-        if not isinstance(corpus, data.TextCorpus):
-            raise ValueError(f"{source} is a table, but {self.model.name} is {self.model.noun}")
-        return corpus.read(options.part, places)
-
-    def _require_options(self, options: EvaluationOptions) -> None:
-        if options.memory is not None and self.model.memory is None:
-            raise ValueError(
-                f"--memory is {options.memory}, but {self.model.name} has no memory: leave it out, "
-                f"or train a Transformer-XL (clearformer train xl-small)"
-            )
-        for name in ("context", "stride", "memory"):
-            value, least = getattr(options, name), 0 if name == "memory" else 1
-            if value is not None and value < least:
-                raise ValueError(f"--{name} is {value}, but it must be at least {least}")
-
-    def measure(
-        self,
-        model: Transformer,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        found: EvaluationData,
-        options: EvaluationOptions,
-    ) -> TextReport:
-        text = found.material
-        assert isinstance(text, data.TextSource)
-        compression = self.compress(model, found.content, tokenizer, options)
-        return TextReport(compression, text, options.describe(found.name))
-
-    def compress(
-        self,
-        model: Transformer,
-        tokens: data.TokenFile,
-        tokenizer: Tokenizer,
-        options: EvaluationOptions,
-    ) -> Compression:
-        context = options.context or self.model.length
-        stride = options.stride or max(1, context // 2)
-        return compress(model, tokens, tokenizer, context, stride)
-
-
 class Stream(LoadedTask):
     """A long text, cut into windows."""
 
     same_shape: ClassVar[bool] = True
     cut: type[data.StreamBatches] | type[data.SegmentBatches] = data.StreamBatches
 
-    def __init__(
-        self,
-        task: NextTokenTask,
-        config: RunConfig,
-        places: data.DataFolders,
-        tokenizer: Tokenizer | None = None,
+    def _load(
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
-        self.task: NextTokenTask = task
         pattern_checks.require_sight(config.model.patterns, config.model.length)
         training, held_back = sources.texts(config.data, places, config.model.length)
         validation = sources.beginning(held_back, MOST_VALIDATION)
@@ -195,7 +101,9 @@ class Stream(LoadedTask):
         self.validation = data.prepare(validation, self.tokenizer, cache, places.progress)
         model = replace(config.model, vocabulary=self.tokenizer.size)
         self.config = replace(config, model=model)
-        self.batches = self.cut(self.training, model.length, config.train.batch, config.train.seed)
+        self.batches = self.cut(
+            self.training, model.length, config.train.batch_size, config.train.seed
+        )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{self.training.sha256} {self.validation.sha256}"
         notes = [*told, *pattern_checks.remarks(model.patterns, model.length)]
@@ -238,3 +146,80 @@ class Stream(LoadedTask):
     def text_identity(self) -> dict[str, Any]:
         about = self.training.description
         return {"size": about.text_bytes, "sha256": about.text_sha256}
+
+
+class NextTokenTask(Task):
+    """Predict the next token of a long text."""
+
+    metric: ClassVar[str] = "bits_per_byte"
+    evaluation_rows: ClassVar[int | None] = 16
+    loaded: ClassVar[type[LoadedTask] | None] = Stream
+
+    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
+        return sources.texts(config.data, places, config.model.length)[0]
+
+    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+        ids = torch.zeros(rows, config.model.length, dtype=torch.long)
+        return Batch(ids, ids), None
+
+    def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
+        config, options, places = request.config, request.options, request.places
+        self._require_options(options)
+        text, notes = self._text(config, options, places), []
+        cache = sources.token_cache(places)
+        if options.own_part == 1 and request.identity is not None:
+            held_back = data.prepare(
+                sources.beginning(text, MOST_VALIDATION), request.tokenizer, cache
+            )
+            if held_back.sha256 not in request.identity.split():
+                notes.append(
+                    "the text that is held back is not the one of the training: the file was "
+                    "changed since, and some of this text may have been learned"
+                )
+        whole, text = text.size, sources.beginning(text, options.most)
+        if text.size < whole:
+            notes.append(f"the first {text.size:,} of {whole:,} bytes are scored: see --most")
+        tokens = data.prepare(text, request.tokenizer, cache)
+        return EvaluationData(request, text.name, text, tokens, tuple(notes))
+
+    def _text(
+        self, config: RunConfig, options: EvaluationOptions, places: data.DataFolders
+    ) -> data.TextSource:
+        if options.own_part is not None:
+            return sources.texts(config.data, places, config.model.length)[options.own_part]
+        source = options.data or config.data.source
+        corpus = data.CORPORA.get(source)
+        if corpus is None:
+            return data.open_text(source)
+        if not isinstance(corpus, data.TextCorpus):
+            raise ValueError(f"{source} is a table, but {self.model.name} is {self.model.noun}")
+        return corpus.read(options.part, places)
+
+    def _require_options(self, options: EvaluationOptions) -> None:
+        if options.memory is not None and self.model.memory is None:
+            raise ValueError(
+                f"--memory is {options.memory}, but {self.model.name} has no memory: leave it out, "
+                f"or train a Transformer-XL (clearformer train xl-small)"
+            )
+        for name in ("context", "stride", "memory"):
+            value, least = getattr(options, name), 0 if name == "memory" else 1
+            if value is not None and value < least:
+                raise ValueError(f"--{name} is {value}, but it must be at least {least}")
+
+    def measure(self, model: Transformer, found: EvaluationData) -> TextReport:
+        options = found.request.options
+        text = found.material
+        assert isinstance(text, data.TextSource)
+        compression = self.compress(model, found.content, found.request.tokenizer, options)
+        return TextReport(compression, text, options.describe(found.name))
+
+    def compress(
+        self,
+        model: Transformer,
+        tokens: data.TokenFile,
+        tokenizer: Tokenizer,
+        options: EvaluationOptions,
+    ) -> Compression:
+        context = options.context or self.model.length
+        stride = options.stride or max(1, context // 2)
+        return compress(model, tokens, tokenizer, context, stride)

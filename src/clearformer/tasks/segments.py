@@ -18,15 +18,30 @@ from clearformer.tasks.xl_memory import Memories
 from clearformer.text import Tokenizer
 
 
+class Segments(Stream):
+    """A long text, cut into rows that continue from step to step."""
+
+    same_shape: ClassVar[bool] = False
+    cut = data.SegmentBatches
+
+    def fresh(self, step: int) -> bool:
+        assert isinstance(self.batches, data.SegmentBatches)
+        return self.batches.fresh(step)
+
+    def memory(self, parts: int) -> Memories:
+        model = self.config.model
+        assert model.memory is not None
+        return Memories(model.layers, model.width, model.memory, parts)
+
+    def evaluate(self, model: Transformer) -> Measured:
+        return compress_segments(model, self.config.model, self.validation, self.tokenizer).measured
+
+
 class SegmentTask(NextTokenTask):
     """Predict the next token of long texts that continue from step to step."""
 
     evaluation_rows: ClassVar[int | None] = 8
-
-    def load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
-    ) -> LoadedTask:
-        return Segments(self, config, places, tokenizer)
+    loaded: ClassVar[type[LoadedTask] | None] = Segments
 
     def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
         model = config.model
@@ -55,22 +70,3 @@ class SegmentTask(NextTokenTask):
         return compress_segments(
             model, self.model, tokens, tokenizer, segment=segment, memory=options.memory
         )
-
-
-class Segments(Stream):
-    """A long text, cut into rows that continue from step to step."""
-
-    same_shape: ClassVar[bool] = False
-    cut = data.SegmentBatches
-
-    def fresh(self, step: int) -> bool:
-        assert isinstance(self.batches, data.SegmentBatches)
-        return self.batches.fresh(step)
-
-    def memory(self, parts: int) -> Memories:
-        model = self.config.model
-        assert model.memory is not None
-        return Memories(model.layers, model.width, model.memory, parts)
-
-    def evaluate(self, model: Transformer) -> Measured:
-        return compress_segments(model, self.config.model, self.validation, self.tokenizer).measured

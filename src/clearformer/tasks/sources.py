@@ -60,7 +60,7 @@ def texts(
         training = _own_text(config.source)
     if config.validation is not None:
         return training, data.open_text(config.validation)
-    return data.split_text(training, config.validation_share, minimum=length + 1)
+    return data.split_text(training, config.validation_fraction, minimum=length + 1)
 
 
 def _own_text(source: str) -> data.TextSource:
@@ -97,10 +97,10 @@ def tables(
             )
         table = corpus.read("train", places)
     else:
-        table = data.read_table(config.source, config.text, config.label)
+        table = data.read_table(config.source, config.text_column, config.label_column)
     if config.validation is not None:
-        return table, data.read_table(config.validation, config.text, config.label)
-    return data.split_rows(table, config.validation_share, seed)
+        return table, data.read_table(config.validation, config.text_column, config.label_column)
+    return data.split_rows(table, config.validation_fraction, seed)
 
 
 def bytes_of(texts: Iterable[str]) -> int:

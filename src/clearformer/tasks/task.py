@@ -59,9 +59,21 @@ class EvaluationOptions:
 
 
 @dataclass(frozen=True)
+class EvaluationRequest:
+    """A model's settings and the data to evaluate it on."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    options: EvaluationOptions
+    places: data.DataFolders
+    identity: str | None = None  # hashes of the run's own data, to notice changed files
+
+
+@dataclass(frozen=True)
 class EvaluationData:
     """Data to evaluate on, prepared for a model's tokenizer."""
 
+    request: EvaluationRequest
     name: str
     material: Material  # as text, to be compared with training data
     content: Any  # as the task's `measure` takes it
@@ -93,6 +105,7 @@ class Task:
     counted: ClassVar[str] = "tokens"  # what a step learns to predict, in the plural
     padded: ClassVar[bool] = False  # batches are padded to their longest row, not filled
     evaluation_rows: ClassVar[int | None] = None  # None: an evaluation needs less than a step
+    loaded: ClassVar[type[LoadedTask] | None] = None  # the task with its data
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
@@ -107,7 +120,9 @@ class Task:
         self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
     ) -> LoadedTask:
         """The data of a run; the tokenizer is the given one, or one trained on the data."""
-        raise self._no_objective("is not trained here")
+        if self.loaded is None:
+            raise self._no_objective("is not trained here")
+        return self.loaded(self, config, places, tokenizer)
 
     def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
         """The text that a run with these settings is trained on."""
@@ -119,7 +134,7 @@ class Task:
 
     def rows(self, config: RunConfig, sides: Sides) -> int:
         """Sequences in a whole batch."""
-        return config.train.batch
+        return config.train.batch_size
 
     def length(self, sides: Sides) -> int:
         """Tokens of the longest row of a batch."""
@@ -133,25 +148,11 @@ class Task:
         """Mean length of rows that are padded to their longest; None: all have the same."""
         return None
 
-    def evaluation_data(
-        self,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        options: EvaluationOptions,
-        places: data.DataFolders,
-        identity: str | None = None,
-    ) -> EvaluationData:
-        """The data that the options choose; `identity` holds the hashes of a run's own data."""
+    def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
+        """Read and prepare the requested data."""
         raise self._no_objective("has nothing to evaluate here")
 
-    def measure(
-        self,
-        model: Any,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        found: EvaluationData,
-        options: EvaluationOptions,
-    ) -> Any:
+    def measure(self, model: Any, found: EvaluationData) -> Any:
         """Evaluate a model on prepared data: a `Report`."""
         raise self._no_objective("has nothing to evaluate here")
 
@@ -173,6 +174,22 @@ class LoadedTask:
     notes: tuple[str, ...]  # what the user should know about the data
     batches: Any  # `batches.sample_ids(step)` are the samples that a step learns from
     same_shape: ClassVar[bool] = False  # whether all batches have one shape: worth compiling for
+
+    def __init__(
+        self,
+        task: Any,
+        config: RunConfig,
+        places: data.DataFolders,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        self.task = task
+        self._load(config, places, tokenizer)
+
+    def _load(
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
+    ) -> None:
+        """Read the data and set the attributes above."""
+        raise NotImplementedError
 
     @property
     def metric(self) -> str:
@@ -216,4 +233,4 @@ class LoadedTask:
 
 def rows_at_a_time(config: RunConfig, most: int) -> int:
     """Rows of an evaluation batch: no more than in training, since what fits there fits here."""
-    return min(most, config.train.batch // config.train.accumulate)
+    return min(most, config.train.batch_size // config.train.accumulation_steps)

@@ -18,7 +18,7 @@ from clearformer.tasks.bleu import Overlap, overlap, sentence_chrf
 from clearformer.tasks.measured import Measured, evaluating
 from clearformer.tasks.task import (
     EvaluationData,
-    EvaluationOptions,
+    EvaluationRequest,
     LoadedTask,
     Material,
     Report,
@@ -65,139 +65,12 @@ class TranslationReport(Report):
         ]
 
 
-class TranslationTask(Task):
-    """Predict the target of a source; in training the model is given the target so far."""
-
-    # chrF and not BLEU: it tells good from bad where a target is a single word, too.
-    metric: ClassVar[str] = "chrf"
-    larger_is_better: ClassVar[bool] = True
-    counted: ClassVar[str] = "target tokens"
-    padded: ClassVar[bool] = True
-
-    def load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
-    ) -> LoadedTask:
-        return TranslationPairs(self, config, places, tokenizer)
-
-    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
-        training, _, _ = pairs(config.data, places, config.train.seed)
-        return as_texts(training)
-
-    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
-        length = config.model.length
-        source, target = (torch.zeros(rows, min(length, side), dtype=torch.long) for side in sides)
-        return PairBatch(source, target, target, source == 0, target == 0), None
-
-    def rows(self, config: RunConfig, sides: Sides) -> int:
-        """Pairs in a whole batch, which has a number of tokens where the config says so."""
-        train = config.train
-        if train.tokens is None:
-            return train.batch
-        return max(1, min(train.batch, train.tokens // self.length(sides)))
-
-    def length(self, sides: Sides) -> int:
-        return min(self.model.length, max(sides))
-
-    def sides(self, config: RunConfig, places: data.DataFolders) -> tuple[Sides, Sides]:
-        """Padding counted, by a sample that is read with a tokenizer of its own."""
-        training, _, _ = pairs(config.data, places, config.train.seed)
-        training = training.select(range(0, len(training), -(-len(training) // SAMPLED)))
-        encoded = data.encode_pairs(training, tokenizer_of(config.data, training), 0, 0)
-        encoded = encoded.select(fitting_rows(encoded, config.model.length))
-        train = config.train
-        batches = data.PairBatches(encoded, train.batch, train.tokens, train.seed)
-        every = [batches.batch(step) for step in range(batches.steps_per_epoch)]
-        largest = max(every, key=lambda each: each.source.size + each.target.size)
-        usual_source, usual_target = (
-            round(sum(side.size for side in padded) / len(encoded))
-            for padded in zip(*((each.source, each.target) for each in every), strict=True)
-        )
-        return (largest.source.shape[1], largest.target.shape[1]), (usual_source, usual_target)
-
-    def evaluation_data(
-        self,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        options: EvaluationOptions,
-        places: data.DataFolders,
-        identity: str | None = None,
-    ) -> EvaluationData:
-        found, notes = self._pairs(config, options, places)
-        marks = self._marks()
-        encoded = data.encode_pairs(found, tokenizer, marks.start, marks.end)
-        fitting = fitting_rows(encoded, self.model.length)
-        if len(fitting) < len(found):
-            notes += (left_out(len(found) - len(fitting), len(found), self.model.length),)
-        if not fitting:
-            raise ValueError(f"{found.name}: {notes[-1]}, and nothing is left to evaluate")
-        found = found.select(fitting)
-        content = (found, encoded.select(fitting))
-        return EvaluationData(found.name, as_texts(found), content, notes)
-
-    def _pairs(
-        self, config: RunConfig, options: EvaluationOptions, places: data.DataFolders
-    ) -> tuple[data.Pairs, tuple[str, ...]]:
-        settings = replace(
-            config.data,
-            source_column=options.source_column or config.data.source_column,
-            target_column=options.target_column or config.data.target_column,
-        )
-        if options.own_part is not None:
-            learned, held_back, notes = pairs(settings, places, config.train.seed)
-            return (learned, held_back)[options.own_part], notes
-        source = options.data or settings.source
-        if source in data.CORPORA:
-            return pair_corpus(source).read(options.part, places), ()
-        return read(settings, source)
-
-    def _marks(self) -> Marks:
-        assert isinstance(self.model, Seq2SeqConfig)
-        assert self.model.marks is not None
-        return self.model.marks
-
-    def translator(self, model: Any, tokenizer: Tokenizer, name: object = None) -> Translator:
-        """The model, ready to translate; `name` is that of the model in messages."""
-        if not isinstance(model, Seq2Seq) or not isinstance(self.model, Seq2SeqConfig):
-            raise TypeError(f"{type(model).__name__} is no encoder-decoder")
-        if self.model.marks is None:
-            raise ValueError(f"{name}: its config has no marks, so nobody knows where targets end")
-        return Translator(model, self.model, tokenizer)
-
-    def measure(
-        self,
-        model: Seq2Seq,
-        config: RunConfig,
-        tokenizer: Tokenizer,
-        found: EvaluationData,
-        options: EvaluationOptions,
-    ) -> TranslationReport:
-        given, encoded = found.content
-        how = Beam(width=options.beam, length_penalty=options.length_penalty)
-        translations = self.translator(model, tokenizer).translate(
-            given.sources, how, batch_size=64
-        )
-        texts = tuple(each[0].text for each in translations)
-        search = f"beam {options.beam}, length penalty {options.length_penalty:g}"
-        return TranslationReport(
-            texts,
-            given,
-            overlap(texts, given.targets),
-            loss(model, encoded),
-            f"{search}, {options.describe(found.name)}",
-        )
-
-
 class TranslationPairs(LoadedTask):
     """Pairs of a source and a target."""
 
-    def __init__(
-        self,
-        task: TranslationTask,
-        config: RunConfig,
-        places: data.DataFolders,
-        tokenizer: Tokenizer | None = None,
+    def _load(
+        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
-        self.task = task
         assert isinstance(config.model, Seq2SeqConfig)
         training, validation, notes = pairs(config.data, places, config.train.seed)
         self.tokenizer = tokenizer or tokenizer_of(config.data, training)
@@ -232,7 +105,7 @@ class TranslationPairs(LoadedTask):
             )
         self.notes = notes
         self.batches = data.PairBatches(
-            self.training, config.train.batch, config.train.tokens, config.train.seed
+            self.training, config.train.batch_size, config.train.batch_tokens, config.train.seed
         )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{self.training.sha256()} {self.encoded.sha256()}"
@@ -288,6 +161,110 @@ class TranslationPairs(LoadedTask):
         return math.log(self.model_config.vocabulary)
 
 
+class TranslationTask(Task):
+    """Predict the target of a source; in training the model is given the target so far."""
+
+    # chrF and not BLEU: it tells good from bad where a target is a single word, too.
+    metric: ClassVar[str] = "chrf"
+    larger_is_better: ClassVar[bool] = True
+    counted: ClassVar[str] = "target tokens"
+    padded: ClassVar[bool] = True
+    loaded: ClassVar[type[LoadedTask] | None] = TranslationPairs
+
+    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
+        training, _, _ = pairs(config.data, places, config.train.seed)
+        return as_texts(training)
+
+    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+        length = config.model.length
+        source, target = (torch.zeros(rows, min(length, side), dtype=torch.long) for side in sides)
+        return PairBatch(source, target, target, source == 0, target == 0), None
+
+    def rows(self, config: RunConfig, sides: Sides) -> int:
+        """Pairs in a whole batch, which has a number of tokens where the config says so."""
+        train = config.train
+        if train.batch_tokens is None:
+            return train.batch_size
+        return max(1, min(train.batch_size, train.batch_tokens // self.length(sides)))
+
+    def length(self, sides: Sides) -> int:
+        return min(self.model.length, max(sides))
+
+    def sides(self, config: RunConfig, places: data.DataFolders) -> tuple[Sides, Sides]:
+        """Padding counted, by a sample that is read with a tokenizer of its own."""
+        training, _, _ = pairs(config.data, places, config.train.seed)
+        training = training.select(range(0, len(training), -(-len(training) // SAMPLED)))
+        encoded = data.encode_pairs(training, tokenizer_of(config.data, training), 0, 0)
+        encoded = encoded.select(fitting_rows(encoded, config.model.length))
+        train = config.train
+        batches = data.PairBatches(encoded, train.batch_size, train.batch_tokens, train.seed)
+        every = [batches.batch(step) for step in range(batches.steps_per_epoch)]
+        largest = max(every, key=lambda each: each.source.size + each.target.size)
+        usual_source, usual_target = (
+            round(sum(side.size for side in padded) / len(encoded))
+            for padded in zip(*((each.source, each.target) for each in every), strict=True)
+        )
+        return (largest.source.shape[1], largest.target.shape[1]), (usual_source, usual_target)
+
+    def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
+        found, notes = self._pairs(request)
+        marks = self._marks()
+        encoded = data.encode_pairs(found, request.tokenizer, marks.start, marks.end)
+        fitting = fitting_rows(encoded, self.model.length)
+        if len(fitting) < len(found):
+            notes += (left_out(len(found) - len(fitting), len(found), self.model.length),)
+        if not fitting:
+            raise ValueError(f"{found.name}: {notes[-1]}, and nothing is left to evaluate")
+        found = found.select(fitting)
+        content = (found, encoded.select(fitting))
+        return EvaluationData(request, found.name, as_texts(found), content, notes)
+
+    def _pairs(self, request: EvaluationRequest) -> tuple[data.Pairs, tuple[str, ...]]:
+        config, options, places = request.config, request.options, request.places
+        settings = replace(
+            config.data,
+            source_column=options.source_column or config.data.source_column,
+            target_column=options.target_column or config.data.target_column,
+        )
+        if options.own_part is not None:
+            learned, held_back, notes = pairs(settings, places, config.train.seed)
+            return (learned, held_back)[options.own_part], notes
+        source = options.data or settings.source
+        if source in data.CORPORA:
+            return pair_corpus(source).read(options.part, places), ()
+        return read(settings, source)
+
+    def _marks(self) -> Marks:
+        assert isinstance(self.model, Seq2SeqConfig)
+        assert self.model.marks is not None
+        return self.model.marks
+
+    def translator(self, model: Any, tokenizer: Tokenizer, name: object = None) -> Translator:
+        """The model, ready to translate; `name` is that of the model in messages."""
+        if not isinstance(model, Seq2Seq) or not isinstance(self.model, Seq2SeqConfig):
+            raise TypeError(f"{type(model).__name__} is no encoder-decoder")
+        if self.model.marks is None:
+            raise ValueError(f"{name}: its config has no marks, so nobody knows where targets end")
+        return Translator(model, self.model, tokenizer)
+
+    def measure(self, model: Seq2Seq, found: EvaluationData) -> TranslationReport:
+        options = found.request.options
+        given, encoded = found.content
+        how = Beam(width=options.beam, length_penalty=options.length_penalty)
+        translations = self.translator(model, found.request.tokenizer).translate(
+            given.sources, how, batch_size=64
+        )
+        texts = tuple(each[0].text for each in translations)
+        search = f"beam {options.beam}, length penalty {options.length_penalty:g}"
+        return TranslationReport(
+            texts,
+            given,
+            overlap(texts, given.targets),
+            loss(model, encoded),
+            f"{search}, {options.describe(found.name)}",
+        )
+
+
 def loss(model: Seq2Seq, encoded: data.EncodedPairs, batch: int = 64) -> float:
     """Nats a target token, end mark included, without smoothing."""
     nats, count = 0.0, 0
@@ -301,13 +278,13 @@ def loss(model: Seq2Seq, encoded: data.EncodedPairs, batch: int = 64) -> float:
 
 def tensors(padded: data.PaddedPairs, device: torch.device | None = None) -> PairBatch:
     """A batch as the model takes it; a side without padding needs no mask."""
-    source_keep, target_keep = padded.source_keep, padded.target_keep
+    source_mask, target_mask = padded.source_attention_mask, padded.target_attention_mask
     return PairBatch(
         torch.from_numpy(padded.source).to(device),
         torch.from_numpy(padded.target).to(device),
         torch.from_numpy(padded.targets).to(device),
-        None if source_keep.all() else torch.from_numpy(source_keep).to(device),
-        None if target_keep.all() else torch.from_numpy(target_keep).to(device),
+        None if source_mask.all() else torch.from_numpy(source_mask).to(device),
+        None if target_mask.all() else torch.from_numpy(target_mask).to(device),
     )
 
 
@@ -348,7 +325,7 @@ def pairs(
     if config.validation is not None:
         validation, more = read(config, config.validation)
         return training, validation, notes + more
-    return *data.split_pairs(training, config.validation_share, seed), notes
+    return *data.split_pairs(training, config.validation_fraction, seed), notes
 
 
 def pair_corpus(name: str) -> data.PairCorpus:

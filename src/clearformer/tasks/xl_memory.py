@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearformer.core.cache import HiddenMemory
 from clearformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from clearformer.train.step import Loss
+from clearformer.training.step import Loss
 
 
 class Memories:

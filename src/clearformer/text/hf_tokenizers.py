@@ -252,7 +252,7 @@ def read_special_vocabulary(data: Mapping[str, Any]) -> tuple[dict[str, int], tu
     """`read_vocabulary` where all added tokens must be special."""
     vocabulary, specials, added = read_vocabulary(data)
     if added:
-        raise ValueError(f"added_tokens has {added[0]!r:.60}, which is no special token")
+        raise ValueError(f"added_tokens has {added[0]!r:.60}, which is not a special token")
     return vocabulary, specials
 
 
@@ -270,7 +270,7 @@ def read_vocabulary(
         names = {"id", "content", "special", "normalized"}
         content = require_keys(token, "added_tokens", names).get("content")
         if not isinstance(content, str) or not content:
-            raise ValueError(f"added_tokens has {content!r:.60}, which is no special token")
+            raise ValueError(f"added_tokens has {content!r:.60}, which is not a special token")
         expect(token, "added_tokens", special=(True, False))
         # Such a token is matched in the normalized text: with lowercasing, [mask] would be [MASK].
         if token.get("normalized") not in _OFF and data.get("normalizer") is not None:

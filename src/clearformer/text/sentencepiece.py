@@ -89,7 +89,7 @@ class SentencePieces(Tokenizer):
             try:
                 files.append(base64.b64decode(data.get(name, ""), validate=True))
             except (binascii.Error, TypeError, ValueError):
-                raise ValueError(f"{name} is no file in base64") from None
+                raise ValueError(f"{name} is not a file in base64") from None
         source, target = files
         return cls(source, target, require_strings(data.get("vocabulary"), "vocabulary"))
 
@@ -98,7 +98,7 @@ def _open(file: bytes, name: str) -> Any:
     try:
         verify(file)
     except ValueError as problem:
-        raise ValueError(f"{name} is no valid SentencePiece model: {problem}") from None
+        raise ValueError(f"{name} is not a valid SentencePiece model: {problem}") from None
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
@@ -109,7 +109,7 @@ def _open(file: bytes, name: str) -> Any:
         return SentencePieceProcessor(model_proto=file)
     except (RuntimeError, ValueError, TypeError) as problem:
         reason = str(problem).strip().rpartition("] ")[2] or "it cannot be opened"
-        raise ValueError(f"{name} is no valid SentencePiece model: {reason:.120}") from None
+        raise ValueError(f"{name} is not a valid SentencePiece model: {reason:.120}") from None
 
 
 # --- validation of the file ----------------------------------------------------------------
@@ -145,7 +145,7 @@ def _piece(message: bytes) -> int:
     try:
         text = _bytes(found.get(TEXT, b"")).decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("a piece is no text in UTF-8") from None
+        raise ValueError("a piece is not UTF-8 text") from None
     score = found.get(SCORE, bytes(4))
     if not text or not isinstance(score, bytes) or not math.isfinite(_float(score)):
         raise ValueError(f"the piece {text!r:.40} is empty or has no score")
@@ -216,5 +216,5 @@ def _bytes(value: Value) -> bytes:
 
 def _float(value: bytes) -> float:
     if len(value) != 4:
-        raise ValueError("a score is no number")
+        raise ValueError("a score is not a number")
     return float(struct.unpack("<f", value)[0])

@@ -45,7 +45,7 @@ class BytePairSpec:
                 )
         for name in self.prefix:
             if name not in self.specials:
-                raise ValueError(f"{name!r} opens a text, but it is no special token")
+                raise ValueError(f"{name!r} opens a text, but it is not a special token")
         missing = set(byte_characters()) - set(self.vocabulary)
         if missing:
             raise ValueError(

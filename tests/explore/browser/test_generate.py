@@ -153,6 +153,6 @@ def test_surprise_is_the_mean_of_the_bits(visit, explorer_server):
 
 def test_a_model_that_does_not_write_says_so(visit):
     page = visit.go(
-        "generate", model="classifier", ready="[aria-label='This model does not write']"
+        "generate", model="classifier", ready="[aria-label='This model does not generate text']"
     )
     assert "clearformer train" in page.inner_text("pre")

@@ -1,0 +1,66 @@
+"""Signals that end a run, and the one that `nohup` has it ignore."""
+
+import signal
+import threading
+
+import pytest
+
+from clearformer.runs.signals import Signals, StopOnInterrupt, StopSignals
+
+
+@pytest.fixture(autouse=True)
+def no_nohup():
+    """The tests themselves may run under nohup, which has everything ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_the_code_says_which_signal_it_was(which):
+    before = signal.getsignal(which)
+    with StopSignals() as stopping:
+        signal.raise_signal(which)
+    assert stopping.exit_code() == 128 + which
+    assert signal.getsignal(which) == before
+
+
+def test_signals_are_kept_in_their_order():
+    with Signals() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
+    assert signals.received == [signal.SIGTERM, signal.SIGHUP]
+
+
+def test_what_nohup_has_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stopping:
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert stopping.exit_code() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_call_from_python_stops_on_ctrl_c_and_raises_at_the_second():
+    before = signal.getsignal(signal.SIGTERM)
+    with StopOnInterrupt() as stopping:
+        assert signal.getsignal(signal.SIGTERM) == before
+        signal.raise_signal(signal.SIGINT)
+        assert stopping.exit_code() == 130
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_outside_the_main_thread_no_signal_is_handled():
+    codes = []
+
+    def run():
+        with StopOnInterrupt() as stopping:
+            codes.append(stopping.exit_code())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert codes == [0]

@@ -1,0 +1,226 @@
+"""Training from Python: the same runs as from the command line."""
+
+import inspect
+import json
+import os
+import re
+import signal
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from clearformer import families
+from clearformer.run_training import Training, train
+from clearformer.runs import progress
+from clearformer.runs.start import preset_config
+from clearformer.training.events import Ended, Evaluation, Step
+
+TINY = {"length": 16, "layers": 1, "width": 16, "heads": 2, "model.hidden": 32, "batch_size": 4,
+        "threads": 1}  # fmt: skip
+MODERN = {**TINY, "key_heads": 1}
+LABELLED = [(f"{word} film number {i}", word) for i in range(12) for word in ("good", "bad")]
+
+
+@pytest.fixture(autouse=True)
+def text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CLEARFORMER_DATA", raising=False)
+    path = tmp_path / "mine.txt"
+    path.write_text("\n".join(f"{i} bottles of ale on the wall" for i in range(400)))
+    return path
+
+
+def metrics(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [row["train_loss"] for row in rows if row["event"] == "step"]
+
+
+def test_train_returns_a_model_that_generates(text, tmp_path, capsys):
+    pytest.importorskip("clearformer.model")
+    model = train(data=text, out=tmp_path / "run", steps=4, **MODERN)
+    assert len(model.generate("1 bottles", max_tokens=4, seed=1).encode()) >= 4
+    out = capsys.readouterr().out
+    assert "training: modern-tiny" in out
+    assert "finished at step 4" in out
+    assert {"loss.png", "README.md"} <= {each.name for each in (tmp_path / "run").iterdir()}
+
+
+def test_it_is_the_run_of_the_command_line(text, tmp_path, capsys):
+    from clearformer.cli.main import main
+
+    list(Training("modern-tiny", data=text, out=tmp_path / "a", steps=3, **MODERN))
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in MODERN.items()]
+    with pytest.raises(SystemExit) as leaving:
+        main(["train", "modern-tiny", "--data", str(text), "--out", str(tmp_path / "b"),
+              "--steps", "3", *words])  # fmt: skip
+    assert not leaving.value.code
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "b")
+    assert (tmp_path / "a/config.json").read_text() == (tmp_path / "b/config.json").read_text()
+
+
+def test_events_can_be_iterated(text, capsys):
+    events = list(Training(data=text, steps=3, evaluations=1, **MODERN))
+    assert [e.step for e in events if isinstance(e, Step)] == [1, 2, 3]
+    assert any(isinstance(e, Evaluation) for e in events)
+    assert events[-1] == Ended(3, "finished")
+    assert capsys.readouterr().out == ""
+
+
+def test_the_folder_is_named_after_preset_and_data(text, tmp_path):
+    assert str(Training("gpt2-small", data=text).folder) == os.path.join("runs", "gpt2-small-mine")
+
+
+def test_a_run_can_be_stopped_and_resumed(text, tmp_path):
+    whole = Training(data=text, out=tmp_path / "whole", steps=6, **MODERN)
+    list(whole)
+    training = Training(data=text, out=tmp_path / "run", steps=6, **MODERN)
+    for event in training:
+        if isinstance(event, Step) and event.step == 2:
+            training.stop()
+    assert event == Ended(2, "stopped", 130)
+    events = list(Training(out=tmp_path / "run", resume=True))
+    assert [e.step for e in events if isinstance(e, Step)] == [3, 4, 5, 6]
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
+
+
+def test_a_folder_with_a_run_is_refused(text, tmp_path):
+    list(Training(data=text, out=tmp_path / "run", steps=1, **MODERN))
+    with pytest.raises(ValueError, match=r"already holds a run at step 1: add --resume"):
+        list(Training(data=text, out=tmp_path / "run", steps=1, **MODERN))
+
+
+def test_ctrl_c_saves_and_returns_the_model(text, tmp_path, capsys):
+    pytest.importorskip("clearformer.model")
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(event):
+        if isinstance(event, Step) and event.step == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    training = Training(
+        data=text, out=tmp_path / "run", steps=1000, on_event=interrupt, quiet=True, **MODERN
+    )
+    model = training.run()
+    assert model is training.model
+    assert (tmp_path / "run/checkpoints/step-2/manifest.json").exists()
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"clearformer: note: stopped and saved; clearformer.train(out={str(tmp_path / 'run')!r}, "
+        f"resume=True) continues"
+    )
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_it_works_outside_the_main_thread(text, tmp_path):
+    ended = []
+    training = Training(data=text, out=tmp_path / "run", steps=2, **MODERN)
+    thread = threading.Thread(target=lambda: ended.extend(training))
+    thread.start()
+    thread.join()
+    assert ended[-1] == Ended(2, "finished")
+
+
+def test_a_config_is_a_way_to_give_all_settings(text, tmp_path):
+    config = preset_config("modern-tiny")
+    config = replace(config, model=replace(config.model, layers=3))
+    training = Training(config=config, data=text, steps=7)
+    assert training.config.model.layers == 3
+    assert training.config.train.steps == 7
+    assert training.config.data.source == str(text)
+
+
+def test_a_model_config_gets_the_recipe_of_its_family(text):
+    made = families.gpt2("small")
+    training = Training(made, data=text)
+    assert training.config.train == preset_config("gpt2-small").train
+    assert training.config.model == made
+
+
+def test_settings_that_are_none_are_those_of_the_recipe(text):
+    training = Training(data=text, minutes=None, learning_rate=None, gradient_clip=None)
+    usual = preset_config("modern-tiny").train
+    assert training.config.train.minutes == usual.minutes
+    assert training.config.train.learning_rate == usual.learning_rate
+    assert training.config.train.gradient_clip is None
+
+
+def test_pairs_in_memory_train_a_classifier_that_resumes(tmp_path):
+    options = {"out": tmp_path / "run", "data.vocabulary": None, "evaluations": 1, **TINY}
+    training = Training("classifier-imdb", data=LABELLED, steps=2, **options)
+    list(training)
+    rows = [json.loads(line) for line in (tmp_path / "run/data.jsonl").read_text().splitlines()]
+    assert rows[0] == {"text": "good film number 0", "label": "good"}
+    assert list(Training(out=tmp_path / "run", steps=3, resume=True))[-1].step == 3
+    with pytest.raises(ValueError, match="holds other data than was given"):
+        list(Training("classifier-imdb", data=LABELLED[2:], steps=4, resume=True, **options))
+
+
+def test_texts_in_memory_train_a_generator(tmp_path):
+    texts = [f"{i} green bottles" for i in range(100)]
+    training = Training("modern-tiny", data=texts, steps=1, out=tmp_path / "run", **MODERN)
+    assert list(training)[-1].step == 1
+    assert (tmp_path / "run/data.txt").read_text().startswith("0 green bottles\n1 green")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"data": []}, "data is an empty list: give at least some texts, or a path"),
+        (
+            {"data": ["a", 5]},
+            "data[1] is 5, but data must be a path, a list of texts, or a list of (text, label) "
+            "pairs",
+        ),
+        ({"layrs": 3}, "train has no setting 'layrs': did you mean 'layers'?"),
+        ({"preset": "modrn"}, "there is no model 'modrn': did you mean 'modern'?"),
+        (
+            {"processes": 2},
+            "processes cannot be given here, since this process trains alone: start several with "
+            "clearformer train --processes N, or with torchrun",
+        ),
+        (
+            {"preset": "classify"},
+            "classify gives a trained model a new head: say which with --from RUN",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(options, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
+        Training(**options)
+    assert str(caught.value) == sentence
+
+
+def test_a_missing_file_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match=r"nowhere\.txt"):
+        list(Training(data="nowhere.txt", out=tmp_path / "runs/x", **MODERN))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_help_shows_every_argument():
+    shown = inspect.signature(train).parameters
+    assert set(inspect.signature(Training).parameters) == set(shown)
+    for name in set(shown) - {"settings"}:
+        assert f"        {name} (" in train.__doc__, name
+
+
+def test_a_notebook_has_a_progress_bar(text, tmp_path, monkeypatch):
+    updates = []
+    handle = SimpleNamespace(update=lambda bundle, raw: updates.append(bundle))
+
+    def display(bundle, raw, display_id):
+        updates.append(bundle)
+        return handle
+
+    monkeypatch.setattr("IPython.display.display", display)
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setattr(progress, "NOTEBOOK_SECONDS", 0.0)
+    training = Training(data=text, out=tmp_path / "<b>run", steps=3, **MODERN)
+    training.execute(progress.reporter(quiet=False, json=False), lambda: 0)
+    assert '<progress value="0.0000"' in updates[0]["text/html"]
+    assert "&lt;b&gt;run" in updates[0]["text/html"]
+    assert "<b>" not in updates[-1]["text/html"]
+    assert '<progress value="1.0000"' in updates[-1]["text/html"]
+    assert "finished at step 3" in updates[-1]["text/plain"]
+    assert "validation" in updates[-1]["text/plain"]

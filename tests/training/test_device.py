@@ -1,0 +1,30 @@
+"""Where a run computes."""
+
+import os
+
+import pytest
+import torch
+
+from clearformer.training.device import device_of, set_threads
+
+
+def test_a_device_by_name_and_the_fastest_otherwise():
+    assert device_of("cpu") == torch.device("cpu")
+    assert device_of("auto").type in ("cpu", "cuda", "mps")
+
+
+def test_a_device_that_is_none_is_said():
+    with pytest.raises(ValueError, match=r"train\.device is 'abacus', which this torch cannot use"):
+        device_of("abacus")
+
+
+def test_threads_are_as_many_as_a_machine_has_use_for(monkeypatch):
+    before = torch.get_num_threads()
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    assert [set_threads(n) for n in (1, 64, 65, 1024)] == [1, 64, 64, 64]
+    monkeypatch.setattr(os, "cpu_count", lambda: 100)
+    assert set_threads(1024) == 400
+    assert used == [1, 64, 64, 64, 400]
+    assert torch.get_num_threads() == before

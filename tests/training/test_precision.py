@@ -1,0 +1,47 @@
+"""bfloat16 where the machine multiplies in it, and never for the weights or the loss."""
+
+import pytest
+import torch
+
+from clearformer.core.model import Batch
+from clearformer.training import precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def float32_unless_asked():
+    """Here the machine is asked."""
+
+
+@pytest.fixture
+def batch():
+    tokens = torch.randint(0, 8, (2, 9))
+    return Batch(tokens[:, :-1], tokens[:, 1:])
+
+
+def test_what_is_asked_for_is_taken_and_auto_follows_the_hardware(monkeypatch):
+    assert precision.resolve("float32", CPU) == "float32"
+    assert precision.resolve("bfloat16", CPU) == "bfloat16"
+    for can, chosen in (({"avx512_bf16": True}, "bfloat16"), ({"amx_bf16": True}, "bfloat16")):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda can=can: can)
+        assert precision.resolve("auto", CPU) == chosen
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True})
+    assert precision.resolve("auto", CPU) == "float32"
+    assert precision.resolve("auto", torch.device("mps")) == "float32"
+
+
+def test_float32_is_the_loss_itself(modern_model, batch):
+    plain, _ = modern_model.loss(batch)
+    same, _ = precision.autocast_loss(modern_model.loss, "float32", CPU)(batch)
+    assert torch.equal(plain, same)
+
+
+def test_bfloat16_is_close_and_its_loss_and_gradients_have_32_bits(modern_model, batch):
+    plain, _ = modern_model.loss(batch)
+    half, _ = precision.autocast_loss(modern_model.loss, "bfloat16", CPU)(batch)
+    assert half.dtype == torch.float32
+    assert not torch.equal(plain, half), "the products were not in bfloat16"
+    assert torch.allclose(plain, half, rtol=0.01)
+    half.sum().backward()
+    assert {p.grad.dtype for p in modern_model.parameters()} == {torch.float32}
