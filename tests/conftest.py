@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import os
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import torch
 
 from clearformer import config as c
 from clearformer.builder import build
+from clearformer.cli.main import main
 from clearformer.config import (
     Causal,
     Classifier,
@@ -413,3 +414,38 @@ def sources():
         return tokens.masked_fill(~attention_mask, PAD), attention_mask
 
     return make
+
+
+@dataclass
+class Outcome:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self):
+        """The one line of a clean error."""
+        assert self.code == 2, self.out + self.err
+        assert self.err.count("\n") == 1, self.err
+        assert self.err.startswith("clearformer: ")
+        assert "Traceback" not in self.err
+        return self.err.removeprefix("clearformer: ").strip()
+
+
+@pytest.fixture
+def clearformer(capsys, monkeypatch):
+    """Run the command line in this process."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = 0
+        try:
+            main(arguments)
+        except SystemExit as leaving:
+            code = leaving.code or 0
+        return Outcome(code, *capsys.readouterr())
+
+    return run

@@ -1,11 +1,84 @@
 """clearformer: transformers made clear.
 
-    from clearformer.builder import build
-    from clearformer.families import gpt2
+    import clearformer as cf
 
-    model = build(gpt2("small"))
+    model = cf.train("modern-small", data="my.txt", minutes=10, out="runs/mine")
+    model = cf.load("runs/mine")  # or a Hugging Face folder, or an exported file
+    model.generate("Once upon", max_tokens=100, temperature=0.7)
 
-Nothing is imported here, so that the command line answers at once.
+    net = cf.build(cf.families.gpt2("small"))  # an nn.Module and nothing else
+
+Each name is imported when it is first used, so `import clearformer` does not import torch.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from clearformer import moved
+
 __version__ = "0.2.0"
+
+if TYPE_CHECKING:
+    from clearformer import config, core, data, families
+    from clearformer.builder import build
+    from clearformer.explore.trace import Trace, trace
+    from clearformer.families import preset, presets
+    from clearformer.model import Model, load
+    from clearformer.run_training import Training, train
+
+# Public names, and where each comes from; a name without a module is a module itself.
+PUBLIC = {
+    "Model": "clearformer.model",
+    "Trace": "clearformer.explore.trace",
+    "Training": "clearformer.run_training",
+    "build": "clearformer.builder",
+    "config": None,
+    "core": None,
+    "data": None,
+    "families": None,
+    "load": "clearformer.model",
+    "preset": "clearformer.families",
+    "presets": "clearformer.families",
+    "trace": "clearformer.explore.trace",
+    "train": "clearformer.run_training",
+}
+
+__all__ = [
+    "Model",
+    "Trace",
+    "Training",
+    "__version__",
+    "build",
+    "config",
+    "core",
+    "data",
+    "families",
+    "load",
+    "preset",
+    "presets",
+    "trace",
+    "train",
+]
+
+moved.install()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        from clearformer.did_you_mean import closest
+
+        guess = closest(name, PUBLIC)
+        hint = "" if guess is None else f"; did you mean {guess!r}?"
+        raise AttributeError(f"module 'clearformer' has no attribute {name!r}{hint}")
+    module = PUBLIC[name]
+    if module is None:
+        return importlib.import_module(f"clearformer.{name}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *PUBLIC})

@@ -18,11 +18,11 @@ def run(small, scrambled, tmp_path):
     return write_run(Imported("here", config, Bytes(), tensors, ()), tmp_path / "run")
 
 
-def test_the_terminal_shows_numbers_and_likeness(clearformer, run):
+def test_the_terminal_shows_numbers_and_similarities(clearformer, run):
     done = clearformer("embed", str(run), "one", "two", "one")
     assert done.code == 0, done.err
     assert "'two'" in done.out
-    rows = done.out.split("likeness (cosine):\n")[1].splitlines()
+    rows = done.out.split("cosine similarity:\n")[1].splitlines()
     assert rows[0].split()[1] == rows[0].split()[3] == "+1.00"
 
 
@@ -58,4 +58,5 @@ def test_mistakes_are_one_line(clearformer, run, tmp_path):
     both = clearformer("embed", str(run), "x", "--json", "--out", str(tmp_path / "x.npy")).complaint
     assert both == "give either --json or --out, and not both"
     assert "text 1 is empty" in clearformer("embed", str(run), "").complaint
-    assert "is no run" in clearformer("embed", str(tmp_path / "x"), "a").complaint
+    missing = clearformer("embed", str(tmp_path / "x"), "a").complaint
+    assert missing.startswith(f"there is no folder or file {tmp_path / 'x'}: give a run")

@@ -58,7 +58,7 @@ def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
     ) in whole.splitlines()
     learned = clearformer("evaluate", run, "--part", "train").out
     assert "on 162 texts" in learned
-    assert "training part: the figures are of data that the run was trained on" in learned
+    assert "note: these figures are of the data that the run was trained on" in learned
     assert "training part of" in learned.split("protocol:")[1]
     assert "accuracy     1.0000" in clearformer("evaluate", run, "--weights", "int8").out
 
@@ -135,7 +135,7 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     cut = clearformer("evaluate", out, "--most", "300").out
     assert re.search(r"note: the first 300 of \d+ bytes are scored: see --most", cut)
     learned = clearformer("evaluate", out, "--part", "train").out
-    assert "training part: the figures are of data that the run was trained on" in learned
+    assert "note: these figures are of the data that the run was trained on" in learned
     assert "xz -9e" in text
     bits = float(re.search(r"bits per byte +([\d.]+)", text)[1])
     assert bits == pytest.approx(
@@ -196,7 +196,7 @@ def test_only_what_was_held_back_has_not_been_learned(clearformer, run, folder, 
     said = clearformer("evaluate", run, "--part", "test").complaint
     assert said == (
         f"--part is test, but {folder / 'reviews.csv'} is no corpus and has only the parts "
-        "validation and train of the run: choose one of them, or name a file with --data"
+        "validation and train of the run: choose one of them, or give other --data"
     )
     said = clearformer("evaluate", run, "--out", str(tmp_path / "x.txt")).complaint
     assert said == f"--out is for translations, but {run} is no translator"

@@ -2,18 +2,15 @@
 
 import json
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from clearformer.cli import generate
-from clearformer.cli.generate import Generate
-from clearformer.cli.prompts import token_id
-from clearformer.generate import stream
+from clearformer.generate import options
 from clearformer.generate.language_model import LanguageModel
+from clearformer.generate.options import GenerationOptions, token_id
 from clearformer.generate.sequence import Uniforms
 from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.write_run import write_run
@@ -71,14 +68,14 @@ def test_many_samples_are_written_some_at_a_time(clearformer, run, monkeypatch):
     )
     rows = clearformer(*ask).out
     sizes = []
-    generate_many = stream.generate_many
+    generate_many = options.generate_many
 
     def counted(model, prompts, *settings, **more):
         sizes.append(len(prompts))
         return generate_many(model, prompts, *settings, **more)
 
-    monkeypatch.setattr(stream, "generate_many", counted)
-    monkeypatch.setattr(generate, "MAX_BATCH", 2)
+    monkeypatch.setattr(options, "generate_many", counted)
+    monkeypatch.setattr(options, "MAX_BATCH", 2)
     assert clearformer(*ask).out == rows
     assert sizes == [2, 2, 1]
 
@@ -141,7 +138,7 @@ def test_the_compiler_gets_nothing_packed(clearformer, run, monkeypatch, several
     """It cannot read that; compiling itself takes too long to be tried here."""
     packed = []
 
-    def compiled(writer):
+    def compiled(writer, backend):
         packed.append(any(isinstance(each, PackedLinear) for each in writer.module.modules()))
         return writer
 
@@ -224,7 +221,7 @@ def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
         assert (done.code, done.out) == (2, ""), "what cannot be is said before anything is written"
 
 
-def test_flags_mean_a_text_that_goes_on():
+def test_flags_mean_a_text_that_goes_on(small):
     """A tokenizer that opens texts with a space does not put it behind a prompt."""
     merges = ((SPACE, "e"), ("e", "s"))
     parts = FallbackSpec(("<unk>", *BYTES, SPACE, "e", "s", *map("".join, merges)), merges)
@@ -232,13 +229,13 @@ def test_flags_mean_a_text_that_goes_on():
     named = {name: place for place, name in enumerate(parts.vocabulary)}
     assert token_id("e", tokenizer) == named["e"]
     assert token_id(" e", tokenizer) == named[SPACE + "e"]
-    writer = SimpleNamespace(eos_ids=lambda: ())
-    forced = Generate(Path("run"), forced="es").generation_config(writer, tokenizer)
+    writer = SimpleNamespace(eos_ids=lambda: (), tokenizer=tokenizer, config=small("gpt2"))
+    forced = GenerationOptions(forced="es").prepare(writer).config
     assert forced.sampling.forced_ids == (named["es"],)
-    form = Generate(Path("run"), choices="e, es").generation_config(writer, tokenizer).constraint
+    form = GenerationOptions(choices=["e", " es"]).prepare(writer).config.constraint
     assert form.texts == {(named["e"],), (named[SPACE + "e"], named["s"])}
     words = Words(["good"])
-    with pytest.raises(ValueError, match=r"^--banned 'good' cannot be .* so give ' good'$"):
+    with pytest.raises(ValueError, match=r"^`banned` 'good' cannot be .* so give ' good'$"):
         token_id("good", words)
     assert token_id(" good", words) == 2
 

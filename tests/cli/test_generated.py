@@ -3,9 +3,10 @@
 import json
 from types import SimpleNamespace
 
-from clearformer.cli.generated import as_json, as_line, coloured, numbers, tabled
+from clearformer.cli.generated import as_json, as_line, coloured, tabled
 from clearformer.cli.output import write_json
 from clearformer.generate.detokenize import Token
+from clearformer.generate.stream import Completion
 
 
 def test_a_token_by_its_surprise(capsys, monkeypatch):
@@ -22,7 +23,7 @@ def test_a_line_of_json_is_one_line_for_every_reader(capsys):
     tokens = [Token(1, "a\u2028", 0.5, 1.00004, 0.1), Token(7, "\n\x85", 0.25, 2.0, 0.7)]
     text = SimpleNamespace(prompt="é", text="a\u2028\n\x85", finish_reason="length", tokens=tokens)
     assert as_line(text) == "éa\u2028\n\x85\n"
-    write_json(as_json(text, 3, numbers(tokens)))
+    write_json(as_json(text, 3, Completion("", "", tuple(tokens), "end").numbers()))
     line = capsys.readouterr().out
     assert len(line.splitlines()) == 1
     assert "é" in line

@@ -149,7 +149,7 @@ def test_a_label_that_is_unknown(terminal, classifier, tmp_path):
 
 def test_vectors(terminal, written):
     screen = terminal("embed", written("gpt2"), f"t{EVIL}", "b").require_harmless()
-    assert "likeness" in screen.text
+    assert "similarity" in screen.text
     assert terminal("embed", written("gpt2", "two"), EVIL, "--json").require_harmless().code == 0
 
 
@@ -161,13 +161,17 @@ def test_filled_masks(terminal, written, monkeypatch):
 
 
 def test_translations(terminal, monkeypatch):
-    def translate(texts, how, **more):
+    def translations(texts, **options):
         return [[Translation(EVIL, (1,), -0.5)] for _ in texts]
 
-    translator = SimpleNamespace(translate=translate, seems_reversed=lambda text: False)
     config = SimpleNamespace(data=SimpleNamespace(source_column="source"))
-    opened = SimpleNamespace(translator=translator, config=config, note=None)
-    monkeypatch.setattr("clearformer.runs.load.open_translator", lambda folder: opened)
+    model = SimpleNamespace(
+        translations=translations,
+        translator=lambda: SimpleNamespace(seems_reversed=lambda text: False),
+        run_config=config,
+        notes=(),
+    )
+    monkeypatch.setattr("clearformer.model.load", lambda folder, **options: model)
     assert terminal("translate", "run", "a").require_harmless().text == f"{SHOWN}\n"
 
 

@@ -1,9 +1,8 @@
-"""What `clearformer generate` is given: prompts of any file, choices, single tokens."""
+"""What `clearformer generate` is given: prompts of any file, choices."""
 
 import pytest
 
-from clearformer.cli.prompts import read_prompts, split_choices, token_id
-from clearformer.text import Bytes
+from clearformer.cli.prompts import read_prompts, split_choices
 
 
 def test_prompts_may_be_json(tmp_path):
@@ -44,13 +43,3 @@ def test_a_mark_at_the_beginning_is_no_part_of_a_prompt(tmp_path):
 def test_choices_stand_between_commas():
     assert split_choices("yes,no") == ["yes", "no"]
     assert split_choices(r"yes\, sir,no\n,") == ["yes, sir", r"no\n", ""]
-
-
-def test_a_token_is_its_text_or_its_number():
-    assert token_id("a", Bytes()) == 97
-    assert token_id("#97", Bytes()) == 97
-    assert token_id("#", Bytes()) == 35
-    with pytest.raises(
-        ValueError, match=r"'ab' is no token of this tokenizer \(bytes\), which enc"
-    ):
-        token_id("ab", Bytes())

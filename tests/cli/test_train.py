@@ -184,7 +184,7 @@ def test_the_preset_gives_the_defaults():
             ("--validation-fraction", "2"),
             "DataConfig: validation_fraction is 2.0, but it must be between",
         ),
-        (("--device", "abacus"), "train.device is 'abacus', which this torch cannot use (Expected"),
+        (("--device", "abacus"), "device is 'abacus', which this torch cannot use (Expected"),
         (("--tokenizer", "morse"), "--data.tokenizer"),
     ],
 )

@@ -21,7 +21,7 @@ def tokenizer():
 def test_candidates_are_the_most_likely_tokens(small, scrambled, tokenizer, head):
     config = small("bert", vocabulary=tokenizer.size, head=head)
     model = scrambled(build(config)).eval()
-    found = fill(model, config, tokenizer, "the [MASK] sat on [MASK]", top=4)
+    found = fill(model, config, tokenizer, "the [MASK] sat on [MASK]", top_k=4)
     ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode("the [MASK] sat on [MASK]"), [3]))
     logits = model(torch.from_numpy(ids)[None])
     logits = logits[0] if isinstance(logits, tuple) else logits
@@ -39,7 +39,7 @@ def test_candidates_are_the_most_likely_tokens(small, scrambled, tokenizer, head
     ("text", "top", "words"),
     [
         ("the cat", 3, "the text has no [MASK] to fill: write [MASK] where a word is missing"),
-        ("[MASK]", 0, "top is 0, but it must be from 1 to 38"),
+        ("[MASK]", 0, "top_k is 0, but it must be from 1 to 38"),
         ("the [MASK] " * 10, 3, "the text has 22 tokens, but bert-base reads 12 at a time"),
     ],
 )

@@ -18,11 +18,14 @@ def modules():
 
 
 def test_no_function_is_longer_than_a_screen():
+    """Its docstring apart: parameters are documented one by one."""
     long = {}
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                told = node.body[0] if ast.get_docstring(node) else None
                 lines = node.end_lineno - node.lineno + 1
+                lines -= 0 if told is None else told.end_lineno - told.lineno + 1
                 if lines > FUNCTION_LINES:
                     long[f"{path.relative_to(SOURCE)}:{node.name}"] = lines
     assert not long

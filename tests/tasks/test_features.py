@@ -30,7 +30,7 @@ def test_vectors_in_the_order_of_the_texts_whatever_the_batch(model):
 
 
 def test_pools_and_lengths(model):
-    plain = embed(model, Bytes(), TEXTS, length=12, pool="first", normalised=False).vectors
+    plain = embed(model, Bytes(), TEXTS, length=12, pool="first", normalize=False).vectors
     tokens = torch.tensor([list(b"a text")])
     torch.testing.assert_close(plain[0], model.hidden(tokens)[0, 0])
     assert embed(model, Bytes(), TEXTS, length=12).cut == 1

@@ -8,15 +8,14 @@ from pathlib import Path
 import tyro
 
 from clearformer.cli.inputs import given_table, tell_cut
+from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import say
 
 
 @dataclass(frozen=True)
-class Classify:
-    """Tell the class of texts with a trained classifier."""
+class Classify(ModelCommand):
+    """Classify texts with a trained classifier."""
 
-    run_folder: tyro.conf.Positional[Path]
-    """A run (what --out named), or one of its checkpoints."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts to classify; - or none: the lines that are piped in."""
     file: Path | None = None
@@ -29,25 +28,21 @@ class Classify:
 
     def run(self) -> None:
         from clearformer import data
-        from clearformer.cli.generated import note
         from clearformer.cli.tables import require_place
         from clearformer.data.write_tables import require_extension, require_fields
-        from clearformer.runs.load import open_run
-        from clearformer.tasks.classification import class_names, classify
+        from clearformer.tasks.classification import class_names
 
         require_place(self.out, self.file)
         if self.out is not None:
             require_extension(self.out)
-        opened = open_run(self.run_folder, verb="classify")
-        names = class_names(opened.config, self.run_folder)
-        texts = given_table(
-            self.texts, self.file, self.text or opened.config.data.text_column
-        ).texts
-        note(opened.note)
+        model = self.load()
+        names = class_names(model.run_config, self.run_folder)
+        column = self.text or model.run_config.data.text_column
+        texts = given_table(self.texts, self.file, column).texts
         if self.out is not None:
             require_fields(self.out, (*names, *texts))
-        found = classify(opened.model, opened.config, opened.tokenizer, texts)
-        tell_cut(sum(each.cut for each in found), len(found), opened.config.model.length)
+        found = model.classify(texts)
+        tell_cut(sum(each.cut for each in found), len(found), model.config.length)
         if self.out is not None:
             data.write_table(self.out, [each.row() for each in found])
             say(f"{len(found):,} texts: {self.out}")

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from clearformer.cli.inputs import given_table, tell_cut
+from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import say, write_json
 from clearformer.cli.tables import require_place
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHOWN = 12  # texts whose likeness fits on a screen
+SHOWN = 12  # texts whose similarities fit on a screen
 
 
 @dataclass(frozen=True)
-class Embed:
-    """Give a vector for each text: the last hidden states of its tokens, pooled."""
+class Embed(ModelCommand):
+    """Compute a vector for each text: the last hidden states of its tokens, pooled."""
 
-    run_folder: tyro.conf.Positional[Path]
-    """A run (what --out named), an imported one, or a checkpoint."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts to embed; - or none: the lines that are piped in."""
     file: Path | None = None
@@ -32,41 +31,29 @@ class Embed:
     """Column of the texts, in a table."""
     pool: Literal["mean", "max", "first"] = "mean"
     """How tokens become one vector: their mean, their largest values, or the first token."""
-    normalised: bool = True
+    normalize: bool = True
     """Give vectors of length one."""
     out: Path | None = None
     """Write the vectors here: .npy, or .jsonl or .json with the texts; none: to the terminal."""
     json: bool = False
-    """Say every text and its vector as a line of JSON."""
+    """Print every text and its vector as a line of JSON."""
 
     def run(self) -> None:
         import numpy as np
 
-        from clearformer.cli.generated import note
         from clearformer.data import write_table
         from clearformer.data.write_tables import require_extension
-        from clearformer.runs.load import open_run
-        from clearformer.tasks.features import embed
 
         if self.out is not None:
             require_extension(self.out, (".npy", ".jsonl", ".json"))
         if self.json and self.out is not None:
             raise ValueError("give either --json or --out, and not both")
         require_place(self.out, self.file)
-        opened = open_run(self.run_folder)
+        model = self.load()
         texts = given_table(self.texts, self.file, self.text).texts
-        length = opened.config.model.length
-        embedded = embed(
-            opened.model,
-            opened.tokenizer,
-            texts,
-            length=length,
-            pool=self.pool,
-            normalised=self.normalised,
-        )
+        embedded = model.embeddings(texts, pool=self.pool, normalize=self.normalize)
         vectors = embedded.vectors
-        note(opened.note)
-        tell_cut(embedded.cut, len(texts), length)
+        tell_cut(embedded.cut, len(texts), model.config.length)
         found: list[dict[str, object]] = [
             {"text": text, "embedding": [round(x, 7) for x in row]}
             for text, row in zip(texts, vectors.tolist(), strict=True)
@@ -95,6 +82,6 @@ def _show(texts: tuple[str, ...], vectors: Tensor) -> None:
     if 2 <= len(texts) <= SHOWN:
         directions = F.normalize(vectors, dim=-1)
         say()
-        say("likeness (cosine):")
+        say("cosine similarity:")
         for number, row in enumerate((directions @ directions.T).tolist(), start=1):
             say(f"{number:3}  " + " ".join(f"{x:+.2f}" for x in row))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import say
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ class Export:
     """Write a model for other tools; the result is opened again and compared with the original."""
 
     run_folder: tyro.conf.Positional[Path]
-    """The folder of a run, or one of its checkpoints."""
+    """A run (what --out named), one of its checkpoints, a Hugging Face folder, or an exported
+    .safetensors file."""
     out: Path
     """The folder to write, or a .safetensors file for --to safetensors."""
     to: Literal["huggingface", "safetensors", "int8"] = "huggingface"
@@ -27,20 +29,8 @@ class Export:
     which every command opens."""
 
     def run(self) -> None:
-        from clearformer.cli.generated import note
-        from clearformer.hub.exporting import to_huggingface, to_safetensors
-        from clearformer.hub.quantized import to_int8
-        from clearformer.runs.load import open_any, require_floats
-
-        if self.to == "int8":
-            self._report(to_int8(self.run_folder, self.out))
-            return
-        notes: list[str] = []
-        model, config, tokenizer, checkpoint = open_any(self.run_folder, say=notes.append)
-        require_floats(checkpoint)
-        note(*notes)
-        write = {"huggingface": to_huggingface, "safetensors": to_safetensors}[self.to]
-        self._report(write(model, config.model, tokenizer, self.out))
+        model = ModelCommand(self.run_folder).load()
+        self._report(model.export(self.out, to=self.to))
 
     def _report(self, exported: Exported) -> None:
         compared = f"opened again: logits within {exported.difference:.1g}"

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import tyro
 
 from clearformer.cli.inputs import given_table
+from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import say
 
 
 @dataclass(frozen=True)
-class Fill:
-    """Guess the hidden words of texts with a masked model."""
+class Fill(ModelCommand):
+    """Predict the masked words of texts with a masked model."""
 
-    run_folder: tyro.conf.Positional[Path]
-    """A run (what --out named), or one of its checkpoints."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts with [MASK] in the place of each word to guess; - or none: the lines that are piped
+    """Texts with [MASK] in the place of each word to predict; - or none: the lines that are piped
     in."""
     top_k: int = 5
     """Number of candidates to show for each."""
 
     def run(self) -> None:
-        from clearformer.cli.generated import note
-        from clearformer.generate.fill import fill
-        from clearformer.runs.load import open_run
-
-        opened = open_run(self.run_folder, verb="fill")
+        model = self.load()
+        model.config.require_verb("fill", self.run_folder)
         texts = given_table(self.texts, None, "text").texts
-        note(opened.note)
         for text in texts:
-            found = fill(opened.model, opened.config.model, opened.tokenizer, text, self.top_k)
+            found = model.fill(text, top_k=self.top_k)
             if len(texts) > 1:
                 say(text)
             for number, candidates in enumerate(found, start=1):

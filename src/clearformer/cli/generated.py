@@ -43,16 +43,6 @@ def as_json(text: Generated, sample: int, more: Mapping[str, object]) -> dict[st
     return row
 
 
-def numbers(tokens: Sequence[Token]) -> dict[str, object]:
-    """The numbers of each token, as columns."""
-    return {
-        "ids": [token.id for token in tokens],
-        "probabilities": [token.probability for token in tokens],
-        "bits": [round(token.bits, 4) for token in tokens],
-        "uniforms": [token.uniform for token in tokens],
-    }
-
-
 def token_printer() -> Callable[[Token], None]:
     """A function that shows a token with its probability: in colour, or as a line of a table."""
     return coloured if sys.stdout.isatty() else tabled

@@ -8,8 +8,10 @@ import contextlib
 import errno
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
 from clearformer import __version__
@@ -71,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     settle_streams()
     watch_launcher(os.environ)
+    command: Command | None = None
     try:
         if not _overview(arguments):
             command = parse(arguments)
@@ -83,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as problem:
         fail(resource_error(problem) or system_error(problem))
     except ValueError as problem:
-        fail(str(problem))
+        fail(with_flags(str(problem), command))
     except (MemoryError, ImportError, RuntimeError) as problem:
         if (sentence := resource_error(problem)) is None:
             raise
@@ -195,6 +198,14 @@ def system_error(problem: OSError) -> str:
     name = str(problem.filename)
     name = name if len(name) <= 500 else f"{name[:100]}..."
     return f"{name}: {SYSTEM_ERRORS.get(problem.errno, problem.strerror)}"
+
+
+def with_flags(sentence: str, command: object) -> str:
+    """A message of the library, with its parameters in backticks as the flags of a command."""
+    if not is_dataclass(command):
+        return sentence
+    flags = {each.name: f"--{each.name.replace('_', '-')}" for each in fields(command)}
+    return re.sub("`([a-z_]+)`", lambda found: flags.get(found[1], found[0]), sentence)
 
 
 def fail(sentence: str) -> None:

@@ -1,15 +1,11 @@
-"""Parses the text arguments of `clearformer generate`: prompts, choices, tokens."""
+"""Parses the text arguments of `clearformer generate`: prompts and choices."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from clearformer.cli.inputs import STDIN, awaiting, is_piped
-
-if TYPE_CHECKING:
-    from clearformer.text import Tokenizer
 
 
 class Absent(str):
@@ -56,23 +52,3 @@ def read_prompts(file: Path) -> list[str]:
 def split_choices(text: str) -> list[str]:
     """Split at commas; a comma after a backslash belongs to a choice."""
     return [choice.replace("\\,", ",") for choice in re.split(r"(?<!\\),", text)]
-
-
-def token_id(text: str, tokenizer: Tokenizer) -> int:
-    """The id of a text that is one token, or of #id."""
-    from clearformer.generate.constraints import encode_continuation
-
-    if re.fullmatch("#[0-9]{1,18}", text):
-        if int(text[1:]) >= tokenizer.size:
-            raise ValueError(
-                f"there is no token {text}: this tokenizer ({tokenizer.kind}) has the ids 0 to "
-                f"{tokenizer.size - 1}"
-            )
-        return int(text[1:])
-    ids = encode_continuation(text, tokenizer, "--banned")
-    if len(ids) != 1:
-        raise ValueError(
-            f"{text!r} is no token of this tokenizer ({tokenizer.kind}), which encodes it as "
-            f"{len(ids)} tokens: give single tokens, or #id"
-        )
-    return ids[0]

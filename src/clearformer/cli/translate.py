@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING
 import tyro
 
 from clearformer.cli.inputs import STDIN, awaiting, chosen
+from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import tell, write_line
 
 if TYPE_CHECKING:
-    from clearformer.generate.beam import Beam
     from clearformer.generate.translate import Translation, Translator
+    from clearformer.model import Model
 
 
 @dataclass(frozen=True)
-class Translate:
+class Translate(ModelCommand):
     """Translate texts with a trained encoder-decoder."""
 
-    run_folder: tyro.conf.Positional[Path]
-    """A run (what --out named), or one of its checkpoints."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts to translate; - or none: the lines that are piped in."""
     file: str | None = None
     """A file with a text on each line, a .csv, .tsv, .jsonl or .json table (its column of sources),
     or - for standard input; lines come out as they are done."""
     beam: int = 4
-    """How many versions of a translation are followed at once; 1: always the likeliest token."""
+    """Hypotheses that the beam search follows; 1: greedy."""
     length_penalty: float = 1.0
     """Scores are log probabilities over length to this power: above 0 helps long translations."""
     best: int = 1
@@ -49,31 +48,23 @@ class Translate:
     """The head of the picture; none: the mean of all."""
 
     def run(self) -> None:
-        from clearformer.cli.generated import note
         from clearformer.cli.tables import require_picture
-        from clearformer.generate.beam import Beam
-        from clearformer.runs.load import open_translator
 
         source = chosen(self.texts, self.file)
         if self.picture is not None and (source is not None or len(self.texts) != 1):
             count = len(self.texts) if source is None else "those of a file"
             raise ValueError(f"a picture shows one text, but there are {count}")
         if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"--batch-size is {self.batch_size}, but it must be at least 1")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"--max-tokens is {self.max_tokens}, but it must be at least 1")
+            raise ValueError(f"`batch_size` is {self.batch_size}, but it must be at least 1")
         require_picture(self.picture)
-        how = Beam(width=self.beam, length_penalty=self.length_penalty, best=self.best)
-        opened = open_translator(self.run_folder)
-        translator = opened.translator
+        model = self.load()
+        translator = model.translator()
         size = self.batch_size or (1 if source == STDIN else 32)
         hinted = False
         first = 1
-        for texts in _groups(self._texts(source, opened.config.data.source_column), size):
+        for texts in _groups(self._texts(source, model.run_config.data.source_column), size):
             hinted = hinted or _hint(translator, texts)
-            found = self._translated(translator, texts, how, source, first)
-            if first == 1:
-                note(opened.note)
+            found = self._translated(model, texts, source, first)
             for several in found:
                 for each in several:
                     write_line(f"{each.score:8.4f}  {each.text}" if self.best > 1 else each.text)
@@ -83,11 +74,16 @@ class Translate:
             self._draw(translator, self.texts[0], found[0][0])
 
     def _translated(
-        self, translator: Translator, texts: list[str], how: Beam, source: str | None, first: int
+        self, model: Model, texts: list[str], source: str | None, first: int
     ) -> list[list[Translation]]:
         try:
-            return translator.translate(
-                texts, how, batch_size=len(texts), max_tokens=self.max_tokens
+            return model.translations(
+                texts,
+                beam=self.beam,
+                length_penalty=self.length_penalty,
+                best=self.best,
+                max_tokens=self.max_tokens,
+                batch_size=len(texts),
             )
         except ValueError as problem:
             if source is None:

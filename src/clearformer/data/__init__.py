@@ -27,6 +27,7 @@ from clearformer.data.rows import (
     batch_width,
     count_truncated,
     encode_rows,
+    encode_texts,
     evaluation_rows,
     label_names,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "encode_documents",
     "encode_pairs",
     "encode_rows",
+    "encode_texts",
     "evaluation_pairs",
     "evaluation_rows",
     "evaluation_segments",

@@ -91,9 +91,29 @@ def encode_rows(table: Table, tokenizer: Tokenizer, names: Sequence[str]) -> Row
     labels = label_ids(table, names)
     if not len(table):
         raise ValueError(f"{table.name}: there are no rows")
-    encoded = []
+    encoded: list[NDArray[np.int32]] = []
     for first in range(0, len(table), 1000):  # some at a time: the library uses all cores
         encoded += tokenizer.encode_many(table.texts[first : first + 1000])
+    return _rows(encoded, labels, tokenizer, names)
+
+
+def encode_texts(
+    texts: Sequence[str | Sequence[int]], tokenizer: Tokenizer, names: Sequence[str] = ()
+) -> Rows:
+    """Texts without labels as rows; a text may be given by its ids, without special tokens."""
+    strings = iter(tokenizer.encode_many([text for text in texts if isinstance(text, str)]))
+    encoded = [
+        next(strings) if isinstance(text, str) else np.array(text, dtype=np.int32) for text in texts
+    ]
+    return _rows(encoded, np.full(len(texts), IGNORE, dtype=np.int64), tokenizer, names)
+
+
+def _rows(
+    encoded: Sequence[NDArray[np.int32]],
+    labels: NDArray[np.int64],
+    tokenizer: Tokenizer,
+    names: Sequence[str],
+) -> Rows:
     starts = np.concatenate(([0], np.cumsum([len(ids) for ids in encoded], dtype=np.int64)))
     return Rows(
         flat=np.concatenate(encoded),

@@ -71,6 +71,10 @@ class Trace:
             raise ValueError(f"head is {head}, but the model has heads 0 to {heads - 1}")
         return stages[stage][0, head]
 
+    def weights(self, layer: int, head: int | None = None, part: str | None = None) -> Tensor:
+        """Attention weights (Q, K) of one head of a layer, or (H, Q, K) of all."""
+        return self.get("weights", layer, head, part or self.parts[0])
+
     @property
     def logits(self) -> Tensor:
         """The logits of the model: (T, V), or (C,) of a classifier."""

@@ -110,12 +110,13 @@ def as_traced_model(model: Any) -> TracedModel:
         return model
     if isinstance(model, Transformer | Seq2Seq):
         return TracedModel(model)
-    owner = getattr(model, "translator", model)
-    module, config = getattr(owner, "model", None), getattr(owner, "config", None)
+    owner = model if hasattr(model, "module") else getattr(model, "translator", model)
+    module = getattr(owner, "module", getattr(owner, "model", None))
+    config = getattr(owner, "config", None)
     if not isinstance(module, Transformer | Seq2Seq):
         raise ValueError(
             f"{type(model).__name__} is not a model and has none: pass the result of "
-            f"clearformer.builder.build or clearformer.runs.load.open_run"
+            f"clearformer.load or clearformer.build"
         )
     config = getattr(config, "model", config)
     return TracedModel(

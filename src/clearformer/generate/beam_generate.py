@@ -39,6 +39,15 @@ class BeamCompletion:
     score: float
     finish_reason: Literal["end", "length", "context", "interrupted"]  # why it ended
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of the tokens."""
+        return self.tokens
+
+    def numbers(self) -> dict[str, object]:
+        """Its score; a beam search has no probability of its own for each token."""
+        return {"score": self.score}
+
 
 def generate_beams(
     model: LanguageModel,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +26,16 @@ class Candidate:
 
 @torch.inference_mode()
 def fill(
-    model: Transformer, config: ModelConfig, tokenizer: Tokenizer, text: str, top: int
+    model: Transformer,
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    text: str | Sequence[int],
+    top_k: int,
 ) -> list[list[Candidate]]:
-    """Return the `top` candidates of each [MASK], in the order of the text."""
+    """Return the `top_k` candidates of each [MASK], in the order of the text.
+
+    A text may be given by its ids, without the special tokens around it.
+    """
     head: Any = model.head
     config.require_verb("fill")
     if tokenizer.mask is None:
@@ -35,9 +43,10 @@ def fill(
             f"{config.name} has a {tokenizer.kind} tokenizer, which has no [MASK]: use a run of a "
             f"masked model such as bert-mini"
         )
-    if not 1 <= top <= tokenizer.size:
-        raise ValueError(f"top is {top}, but it must be from 1 to {tokenizer.size:,}")
-    ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode(text), tokenizer.suffix_ids))
+    if not 1 <= top_k <= tokenizer.size:
+        raise ValueError(f"top_k is {top_k}, but it must be from 1 to {tokenizer.size:,}")
+    inside = tokenizer.encode(text) if isinstance(text, str) else np.array(text, dtype=np.int32)
+    ids = np.concatenate((tokenizer.prefix_ids, inside, tokenizer.suffix_ids))
     if len(ids) > config.length:
         raise ValueError(
             f"the text has {len(ids):,} tokens, but {config.name} reads {config.length:,} at a "
@@ -49,7 +58,8 @@ def fill(
     device = next(model.parameters()).device
     tokens = torch.from_numpy(ids.astype(np.int64))[None].to(device)  # (1, T)
     hidden = model.hidden(tokens)[0, torch.from_numpy(places).to(device)]  # (masks, E)
-    likely = at_least_float32(head.token_head(hidden)).softmax(-1).topk(top)  # each (masks, top)
+    probabilities = at_least_float32(head.token_head(hidden)).softmax(-1)  # (masks, V)
+    likely = probabilities.topk(top_k)
     found = []
     for values, numbers in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
         pieces = tokenizer.pieces(numbers)

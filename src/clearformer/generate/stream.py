@@ -44,6 +44,20 @@ class Completion:
     tokens: tuple[Token, ...]
     finish_reason: FinishReason
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of the tokens."""
+        return tuple(token.id for token in self.tokens)
+
+    def numbers(self) -> dict[str, object]:
+        """The numbers of each token, as columns."""
+        return {
+            "ids": list(self.ids),
+            "probabilities": [token.probability for token in self.tokens],
+            "bits": [round(token.bits, 4) for token in self.tokens],
+            "uniforms": [token.uniform for token in self.tokens],
+        }
+
 
 def stream(
     model: LanguageModel,

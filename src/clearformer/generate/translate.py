@@ -38,7 +38,7 @@ class Translator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Sequence[int]],
         beam: Beam,
         *,
         batch_size: int = 32,
@@ -47,7 +47,7 @@ class Translator:
         """Return the best translations of each text; an empty text has an empty one."""
         sources = self.encode(texts)
         found: list[list[Translation]] = [[Translation("", (), 0.0)] for _ in texts]
-        filled = [place for place, text in enumerate(texts) if text.strip()]
+        filled = [place for place, ids in enumerate(sources) if len(ids) > 1]
         filled.sort(key=lambda place: len(sources[place]))
         for first in range(0, len(filled), batch_size):
             places = filled[first : first + batch_size]
@@ -59,19 +59,26 @@ class Translator:
                 ]
         return found
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
         """Return the ids of each text with an end token; ValueError for one that is too long."""
         assert self.config.marks is not None
         end = self.config.marks.end
-        encoded = self.tokenizer.encode_many([text.strip() for text in texts])
+        strings = [text.strip() for text in texts if isinstance(text, str)]
+        of_strings = iter(self.tokenizer.encode_many(strings))
+        encoded = [
+            next(of_strings).tolist() if isinstance(text, str) else list(text) for text in texts
+        ]
         for place, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=1):
             if len(ids) + 1 > self.config.length:
                 which = "the text" if len(texts) == 1 else f"text {place:,}"
+                shown = (
+                    text.strip()[:30] if isinstance(text, str) else self.tokenizer.decode(ids[:9])
+                )
                 raise ValueError(
-                    f"{which} ({text.strip()[:30]!r}...) has {len(ids) + 1:,} tokens, but "
+                    f"{which} ({shown!r}...) has {len(ids) + 1:,} tokens, but "
                     f"{self.config.name} reads at most {self.config.length}: cut it into sentences"
                 )
-        return [[*ids.tolist(), end] for ids in encoded]
+        return [[*ids, end] for ids in encoded]
 
     def decode(
         self, sources: Sequence[Sequence[int]], beam: Beam, max_tokens: int | None = None

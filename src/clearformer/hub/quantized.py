@@ -18,9 +18,7 @@ from clearformer.hub.exporting import Exported
 from clearformer.hub.write_run import atomic_folder, require_unused, write_json
 from clearformer.inference.int8 import int8_tensors, quantize
 from clearformer.runs import checkpoint, state
-from clearformer.runs.load import INT8, open_any, require_floats
-
-SOURCE_RUN = "quantized_from"  # in the manifest: the folder of the run in float32
+from clearformer.runs.load import INT8, SOURCE_RUN, open_any, require_floats
 
 
 def to_int8(run: Path, out: Path) -> Exported:

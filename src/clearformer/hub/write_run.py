@@ -14,25 +14,34 @@ import torch
 
 from clearformer import __version__
 from clearformer.builder import outline
-from clearformer.config import RunConfig, to_json
+from clearformer.config import AnyModelConfig, RunConfig, to_json
 from clearformer.families.recipes import recipe
 from clearformer.hub.importing import Imported
 from clearformer.runs import checkpoint, state
+from clearformer.text import Tokenizer
 from clearformer.text import sha256 as tokenizer_identity
 
 
-def write_run(imported: Imported, out: Path) -> Path:
-    """Write weights, tokenizer and config; there is no optimizer state."""
+def default_run_config(model: AnyModelConfig, tokenizer: Tokenizer | None) -> RunConfig:
+    """The recipe of a model's family, as a starting point for training."""
+    data, train = recipe(model)
+    if tokenizer is not None:
+        data = replace(data, tokenizer=tokenizer.kind, vocabulary=None)  # type: ignore[arg-type]
+    return RunConfig(model=model, data=data, train=train)
+
+
+def write_run(imported: Imported, out: Path, config: RunConfig | None = None) -> Path:
+    """Write weights, tokenizer and config, by default with the recipe of the model's family.
+
+    There is no optimizer state.
+    """
     if imported.tokenizer is None:
         raise ValueError(
             f"{imported.source} has no tokenizer, and a model without one cannot be used: "
             f"give --tokenizer a folder that has it, or bytes"
         )
     require_unused(out)
-    # The family's default recipe, as a starting point for training.
-    data, train = recipe(imported.config)
-    data = replace(data, tokenizer=imported.tokenizer.kind, vocabulary=None)  # type: ignore[arg-type]
-    config = RunConfig(model=imported.config, data=data, train=train)
+    config = config or default_run_config(imported.config, imported.tokenizer)
     document = imported.tokenizer.to_json()
     facts = {
         "clearformer": __version__,

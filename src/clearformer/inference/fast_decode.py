@@ -36,6 +36,7 @@ from clearformer.core.model import Transformer
 from clearformer.core.patterns import Causal, Pattern
 from clearformer.core.positions import Position
 from clearformer.inference.caches import StaticKVCache
+from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import (
     QuickLinear,
     by_one_dnn,
@@ -56,6 +57,7 @@ def supports(model: Transformer, caches: Sequence[Cache]) -> bool:
     return (
         all(type(cache) is StaticKVCache for cache in caches)
         and not model.training
+        and not has_hooks(model)
         and all(
             type(block) is Block
             and supports_block(block)

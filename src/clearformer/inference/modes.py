@@ -1,4 +1,4 @@
-"""Switches a model to evaluation mode and back."""
+"""Modes of a model: evaluation, and whether it has hooks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,3 +15,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether forward hooks are registered, which run only if the modules themselves are called."""
+    return any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())

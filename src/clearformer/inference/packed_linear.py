@@ -13,7 +13,7 @@ Axes: B batch, I inputs, O outputs, P pieces, R rows.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,7 @@ PIECES = 8  # whatever the number of threads, so that it does not change the num
 TINY = 2**14  # weights: below that the way to a product in pieces costs more than it saves
 
 Product = Callable[[Tensor], Tensor]  # (..., I) to (..., O)
+M = TypeVar("M", bound=nn.Module)
 
 
 class QuickLinear(nn.Module):
@@ -111,9 +112,14 @@ def packed_product(weight: Tensor, bias: Tensor | None, rows: int) -> Product:
 
 def quicken(model: nn.Module) -> nn.Module:
     """Let every matrix be multiplied as is fastest, in place; names and values stay."""
+    return settle(replace_linears(model))
+
+
+def replace_linears(model: M) -> M:
+    """Put a `QuickLinear` with the same parameters in the place of each matrix."""
     for parent, name, linear in list(_linears(model)):
         parent.register_module(name, QuickLinear(linear))
-    return settle(model)
+    return model
 
 
 def pack(model: nn.Module, rows: int) -> nn.Module:

@@ -30,6 +30,7 @@ from clearformer.training.device import set_threads
 
 Say = Callable[[str], None]
 INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
+SOURCE_RUN = "quantized_from"  # in the manifest of a run in int8: the folder of that in float32
 
 
 def nothing_said(sentence: str) -> None:
@@ -129,6 +130,11 @@ def _opened(found: checkpoint.Checkpoint, make: Builder) -> OpenedAny:
     if make is not build:
         state.load_buffers(model, others, str(found.folder))
     return OpenedAny(model.eval(), config, tokenizer, found)
+
+
+def is_run(path: Path) -> bool:
+    """Whether a path is that of a run or of one of its checkpoints."""
+    return os.path.lexists(path / "manifest.json") or os.path.lexists(path / "checkpoints")
 
 
 def has_int8(found: checkpoint.Checkpoint) -> bool:

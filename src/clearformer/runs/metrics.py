@@ -41,6 +41,18 @@ NUMBERED = ("resume", "evaluation")  # events that need a step
 BLOCK = 2**16  # bytes that are searched at a time for the end of the last line
 
 
+class Metrics(list[dict[str, Any]]):
+    """Rows of metrics, as `read` returns them."""
+
+    def frame(self) -> Any:
+        """The rows as a pandas frame."""
+        try:
+            import pandas
+        except ImportError:
+            raise ValueError("metrics().frame() needs pandas: pip install pandas") from None
+        return pandas.DataFrame(self)
+
+
 class MetricsFile:
     """An append-only file of JSON lines."""
 

@@ -45,7 +45,7 @@ class Classification:
     cut: bool  # whether the text was longer than the model reads
 
     def row(self) -> dict[str, object]:
-        """A row of a table; probabilities are rounded to six digits."""
+        """A row of a table, with probabilities rounded to six digits."""
         rounded = {name: round(share, 6) for name, share in self.probabilities.items()}
         return {"text": self.text, "label": self.label, "probabilities": rounded}
 
@@ -54,18 +54,24 @@ def classify(
     model: Transformer,
     config: RunConfig,
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    texts: Sequence[str | Sequence[int]],
     name: object = None,
 ) -> list[Classification]:
-    """The class of each text; `name` is that of the model in messages."""
+    """The class of each text, a string or token ids; `name` is that of the model in messages."""
     names = class_names(config, name)
-    table = data.Table("the given texts", tuple(texts), None)
-    rows = data.encode_rows(table, tokenizer, names)
+    if not texts:
+        return []
+    rows = data.encode_texts(texts, tokenizer, names)
     room = config.model.length - len(rows.prefix_ids) - len(rows.suffix_ids)
     cut = (rows.lengths > room).tolist()
     found = predict(model, rows, config).tolist()
     return [
-        Classification(text, names[row.index(max(row))], dict(zip(names, row, strict=True)), short)
+        Classification(
+            text if isinstance(text, str) else tokenizer.decode(list(text)),
+            names[row.index(max(row))],
+            dict(zip(names, row, strict=True)),
+            short,
+        )
         for text, row, short in zip(texts, found, cut, strict=True)
     ]
 

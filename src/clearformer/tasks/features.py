@@ -42,11 +42,11 @@ class Embeddings:
 def embed(
     model: Transformer,
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    texts: Sequence[str | Sequence[int]],
     *,
     length: int,
     pool: Pooling = "mean",
-    normalised: bool = True,
+    normalize: bool = True,
     batch: int = 32,
 ) -> Embeddings:
     """Pool the last hidden states of each text into a vector; what is longer than `length` tokens
@@ -66,12 +66,12 @@ def embed(
             if not len(found):
                 found = torch.empty(len(rows), vectors.shape[1])
             found[torch.from_numpy(each.ids)] = vectors
-    vectors = F.normalize(found, dim=-1) if normalised else found
+    vectors = F.normalize(found, dim=-1) if normalize else found
     return Embeddings(vectors, data.count_truncated(rows, length))
 
 
-def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> data.Rows:
-    rows = data.encode_rows(data.Table("the texts", tuple(texts), None), tokenizer, ())
+def _rows(tokenizer: Tokenizer, texts: Sequence[str | Sequence[int]]) -> data.Rows:
+    rows = data.encode_texts(texts, tokenizer)
     empty = (rows.lengths + len(rows.prefix_ids) + len(rows.suffix_ids)) == 0
     if empty.any():
         raise ValueError(f"text {int(empty.argmax()) + 1} is empty, so there is nothing to embed")

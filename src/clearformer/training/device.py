@@ -16,7 +16,7 @@ def device_of(name: str) -> torch.device:
             torch.empty(0, device=name)
         except (RuntimeError, AssertionError) as problem:
             raise ValueError(
-                f"train.device is {name!r}, which this torch cannot use "
+                f"device is {name!r}, which this torch cannot use "
                 f"({str(problem).splitlines()[0][:80]}): choose auto, cpu, cuda or mps"
             ) from None
         return torch.device(name)

@@ -1,0 +1,795 @@
+"""Model: a trained model with its config and tokenizer, and `load`, which opens one."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from clearformer.arguments import Text, as_batch, as_text, check_keywords, require_known
+from clearformer.config import AnyModelConfig, RunConfig, Verb
+from clearformer.generate.language_model import LanguageModel, require_ids
+from clearformer.generate.options import Generation, GenerationOptions
+from clearformer.inference.huge_pages import settle
+from clearformer.inference.int8 import quantize
+from clearformer.inference.modes import has_hooks
+from clearformer.inference.packed_linear import pack, quicken, replace_linears
+from clearformer.inference.shared_copy import shared_copy
+from clearformer.runs.load import has_int8, is_run, open_any, require_floats
+from clearformer.text import Tokenizer
+from clearformer.training.device import device_of
+
+if TYPE_CHECKING:
+    from clearformer.explore.trace import Trace
+    from clearformer.generate.beam_generate import BeamCompletion
+    from clearformer.generate.detokenize import Token
+    from clearformer.generate.fill import Candidate
+    from clearformer.generate.stream import Completion
+    from clearformer.generate.translate import Translation, Translator
+    from clearformer.hub.exporting import Exported
+    from clearformer.runs.checkpoint import Checkpoint
+    from clearformer.runs.evaluate_model import Evaluation, Evaluator
+    from clearformer.runs.metrics import Metrics
+    from clearformer.tasks.classification import Classification
+    from clearformer.tasks.features import Embeddings, Pooling
+
+Texts = Text | Sequence[Text] | Tensor
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+WEIGHTS = ("float32", "int8")
+
+
+@check_keywords
+def load(
+    path: str | os.PathLike[str],
+    *,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype | None = None,
+    weights: Literal["float32", "int8"] = "float32",
+    tokenizer: str | os.PathLike[str] | None = None,
+    allow_bin: bool = False,
+) -> Model:
+    """Load a trained model from a folder or a file.
+
+    Nothing is downloaded, and no code in a checkpoint is run.
+
+    Args:
+        path (path): A run (what ``out`` named in training), one of its checkpoints, a Hugging
+            Face folder (GPT-2, BERT, Llama, Mistral, Qwen2, Qwen3, Marian), or a ``.safetensors``
+            file that `Model.export` wrote.
+        device (str or torch.device): ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the
+            fastest that there is. Default: ``"cpu"``.
+        dtype (str or torch.dtype, optional): Data type of the weights, such as ``"bfloat16"``.
+            Default: ``"float32"``, as they are saved.
+        weights (str): ``"int8"`` quantizes the weights: smaller and faster on a CPU, slightly
+            less accurate, and not trainable. Default: ``"float32"``.
+        tokenizer (path, optional): Another folder to take the tokenizer of a Hugging Face model
+            from, or ``"bytes"``. Default: its own.
+        allow_bin (bool): Also read pickled ``.bin`` and ``.pt`` files; only the tensors in them.
+            Default: False.
+
+    Returns:
+        Model: The model, in evaluation mode.
+
+    Raises:
+        ValueError: If there is no such model, or it is damaged or not supported.
+
+    Example:
+        >>> import clearformer as cf
+        >>> model = cf.load("runs/mine")  # doctest: +SKIP
+        >>> model.generate("Once upon", max_tokens=100)  # doctest: +SKIP
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path is {path!r:.60}, but it must be the path of a folder or file")
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights is {weights!r:.60}, but it must be {' or '.join(WEIGHTS)}")
+    place, target = Path(os.path.expanduser(path)), _device(device)
+    kind = _dtype(dtype)
+    model = _load_run(place) if is_run(place) else _load_checkpoint(place, tokenizer, allow_bin)
+    if weights == "int8":
+        model.quantize()
+    return model.to(target, kind)
+
+
+def _load_run(path: Path) -> Model:
+    notes: list[str] = []
+    opened = open_any(path, say=notes.append)
+    return Model(
+        opened.model,
+        opened.config.model,
+        opened.tokenizer,
+        run_config=opened.config,
+        path=path,
+        checkpoint=opened.found,
+        notes=tuple(notes),
+    )
+
+
+def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
+    from clearformer.hub.importing import import_checkpoint
+
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(
+            f"there is no folder or file {path}: give a run (what --out named in clearformer "
+            f"train), a Hugging Face folder, or an exported .safetensors file"
+        ) from None
+    except (OSError, ValueError) as problem:  # a name that no file can have
+        raise ValueError(f"{str(path)[:100]!r} cannot be opened: {problem.args[-1]}") from None
+    if path.is_dir() and not (path / "config.json").exists():
+        raise ValueError(
+            f"{path} is no run and no Hugging Face model: it has neither a checkpoints folder nor "
+            f"a config.json. Give what --out named in clearformer train"
+        )
+    named = None if tokenizer is None else os.fspath(cast(str, tokenizer))
+    imported = import_checkpoint(path, tokenizer=named, allow_bin=allow_bin)
+    return Model(
+        imported.model(), imported.config, imported.tokenizer, path=path, notes=imported.notes
+    )
+
+
+class Model:
+    """A module with its config and tokenizer, and a method for each thing that it can do.
+
+    `load` and `train` return one. To use a module of your own, pass it with the config that it
+    was built from. Methods take one text or a list, and return one result or a list; a text is a
+    string, or the token ids that ``model.tokenizer.encode(text)`` gives. A method that the model
+    was not trained for raises ValueError and names those that it has.
+
+    Args:
+        module (nn.Module): As `clearformer.build` returns it.
+        config (ModelConfig): The config of the module.
+        tokenizer (Tokenizer, optional): Needed for everything but token ids.
+        run_config (RunConfig, optional): Settings of data and training. Default: the recipe of
+            the model's family.
+        path (path, optional): Where it was loaded from.
+        checkpoint (Checkpoint, optional): The checkpoint of a run that it was loaded from.
+        notes (tuple of str): What the user should know about how it was loaded.
+
+    Attributes:
+        module (nn.Module): Plain PyTorch, for training loops, hooks and ``torch.compile``.
+        config (ModelConfig): What the model is.
+        tokenizer (Tokenizer or None): Text to token ids and back.
+        run_config (RunConfig): What it was trained on, and how.
+
+    Example:
+        >>> import clearformer as cf
+        >>> config = cf.families.generator("tiny")
+        >>> model = cf.Model(cf.build(config), config)
+        >>> len(model.generate([72, 105], max_tokens=5))  # token ids in, token ids out
+        5
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        config: AnyModelConfig,
+        tokenizer: Tokenizer | None = None,
+        *,
+        run_config: RunConfig | None = None,
+        path: Path | None = None,
+        checkpoint: Checkpoint | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.module: Any = module
+        self.config = config
+        self.tokenizer = tokenizer
+        self.path = path
+        self.checkpoint = checkpoint
+        self.notes = notes
+        self._run_config = run_config
+        self._in_large_pages = False
+        self._optimized = False  # by `optimize`, in place
+        self._backend: str | None = None  # of a compiled decoding step
+
+    @property
+    def run_config(self) -> RunConfig:
+        if self._run_config is None:
+            from clearformer.hub.write_run import default_run_config
+
+            self._run_config = default_run_config(self.config, self.tokenizer)
+        return self._run_config
+
+    @property
+    def name(self) -> str:
+        """The path that it was loaded from, or the name of its config."""
+        return self.config.name if self.path is None else str(self.path)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of its parameters, shared ones counted once."""
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+    def __repr__(self) -> str:
+        config, count = self.config, f"{self.parameter_count:,} parameters"
+        shape = f"{config.layers} layers, width {config.width}, {config.heads} heads"
+        return f"<Model {self.name}: {config.noun}, {count}, {shape}; {', '.join(config.verbs)}>"
+
+    def to(self, device: str | torch.device, dtype: str | torch.dtype | None = None) -> Model:
+        """Move the module to a device, and cast it if a dtype is given; return the model itself."""
+        self.module.to(device=_device(device), dtype=_dtype(dtype))
+        self._in_large_pages = False
+        return self
+
+    # --- generate --------------------------------------------------------------------------
+
+    @check_keywords
+    def generate(
+        self,
+        prompts: Texts,
+        *,
+        max_tokens: int = 500,
+        min_tokens: int = 0,
+        samples: int = 1,
+        batch_size: int = 8,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        typical_p: float | None = None,
+        repetition_penalty: float | None = None,
+        frequency_penalty: float | None = None,
+        banned: Sequence[str | int] = (),
+        forced: str = "",
+        stop: str | Sequence[str] = (),
+        choices: Sequence[str] | None = None,
+        pattern: str | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        context_overflow: Literal["slide", "stop", "continue"] | None = None,
+        lookup: int | None = None,
+        draft: Model | str | os.PathLike[str] | None = None,
+        seed: int = 0,
+    ) -> Any:
+        """Continue prompts.
+
+        Args:
+            prompts (str, ids, or list of either): What to continue.
+            max_tokens (int): Maximum number of tokens to generate. Default: 500.
+            min_tokens (int): Minimum number of tokens before the model may end a text. Default: 0.
+            samples (int): Texts for each prompt. Default: 1.
+            batch_size (int): Texts that are generated side by side. Default: 8.
+            temperature (float, optional): Above 1 more random, below 1 less, 0 always the most
+                likely token. Default: 0.8.
+            top_k (int, optional): Sample from the k most likely tokens only.
+            top_p (float, optional): Sample from the smallest set of tokens with this total
+                probability.
+            min_p (float, optional): Sample from tokens with at least this share of the highest
+                probability.
+            typical_p (float, optional): Sample from the tokens closest to the expected surprise
+                that have this total probability.
+            repetition_penalty (float, optional): Above 1: divide the logits of tokens in the
+                prompt or the text by this.
+            frequency_penalty (float, optional): Above 0: subtract this from a token's logit for
+                each time the text has it.
+            banned (list of str or int): Tokens that are never generated: each a text that is one
+                token, ``"#id"``, or an id.
+            forced (str): The text begins with this.
+            stop (str or list of str): End before any of these strings.
+            choices (list of str, optional): The text is one of these.
+            pattern (str, optional): The text matches this regular expression.
+            beam (int, optional): Beam search with this many beams, which gives the `samples` most
+                likely texts.
+            length_penalty (float, optional): Of a beam: scores are log probabilities divided by
+                length to this power. Default: 1.
+            context_overflow (str, optional): At the end of the context ``"slide"`` drops the
+                oldest tokens, ``"stop"`` ends the text, ``"continue"`` goes on. Default: what
+                suits the model.
+            lookup (int, optional): Propose this many tokens from repetitions and verify them in
+                one pass: the same text, faster.
+            draft (Model or path, optional): A smaller model with the same tokenizer that proposes
+                tokens: the same text, faster.
+            seed (int): The same seed gives the same text. Default: 0.
+
+        Returns:
+            str: The text after the prompt; for ids a list of ids; for a list of prompts a list;
+            with `samples` above 1 a list for each prompt. `completions` gives more about each.
+
+        Raises:
+            ValueError: For a model that does not generate, or options that do not fit.
+
+        Example:
+            >>> model.generate("Once upon", max_tokens=50, temperature=0.7)  # doctest: +SKIP
+            >>> model.generate(["2 + 2 =", "3 + 3 ="], pattern="[0-9]+")  # doctest: +SKIP
+        """
+        given = {name: value for name, value in locals().items() if name not in ("self", "prompts")}
+        batch, single = as_batch(prompts, "prompts")
+        found = [
+            each.text if isinstance(each.prompt, str) else list(each.ids)
+            for each in self._completions(batch, given)
+        ]
+        if samples == 1:
+            return found[0] if single else found
+        several = [found[first : first + samples] for first in range(0, len(found), samples)]
+        return several[0] if single else several
+
+    def completions(
+        self, prompts: Texts, **options: Any
+    ) -> list[Completion] | list[BeamCompletion]:
+        """Continue prompts, as `generate` does, and return all that is known about each text.
+
+        Args:
+            prompts (str, ids, or list of either): What to continue.
+            **options: As in `generate`.
+
+        Returns:
+            list of Completion: `samples` for each prompt, each with ``text``, ``tokens`` (with
+            their probabilities) and ``finish_reason``; with `beam`, list of BeamCompletion, each
+            with its ``score``.
+        """
+        return self._completions(as_batch(prompts, "prompts")[0], options)
+
+    def stream(self, prompt: Text, **options: Any) -> Iterator[Token]:
+        """Continue one prompt, and yield each token as soon as its text is certain.
+
+        Args:
+            prompt (str or ids): What to continue.
+            **options: As in `generate`, except `samples`, `batch_size` and `beam`.
+
+        Yields:
+            Token: Its ``text``, ``id``, ``probability`` and ``bits``.
+
+        Example:
+            >>> for token in model.stream("Once upon"):  # doctest: +SKIP
+            ...     print(token.text, end="", flush=True)
+        """
+        for name in ("samples", "batch_size", "beam"):
+            if name in options:
+                raise ValueError(f"stream gives one text as it is sampled: leave {name} out")
+        generation = self.generation(options)
+        return generation.stream(generation.start(as_text(prompt, "prompt")))
+
+    def generation(self, options: Mapping[str, Any]) -> Generation:
+        """The options of `generate`, prepared for this model."""
+        known = list(GenerationOptions.__dataclass_fields__)
+        require_known("generate", options, known)
+        self.config.require_verb("generate", self.name)
+        checked = GenerationOptions(**options)
+        if (draft := options.get("draft")) is not None:
+            draft = draft if isinstance(draft, Model) else load(draft)
+            checked = replace(checked, draft=draft.language_model())
+        return checked.prepare(self.language_model())
+
+    def language_model(self) -> LanguageModel:
+        """The model as the functions of `clearformer.generate` take it."""
+        module = self.module
+        if self._backend is not None:
+            return LanguageModel(module, self.config, self.tokenizer).compiled(self._backend)
+        if not self._optimized and not has_hooks(module) and self.device.type == "cpu":
+            if not self._in_large_pages:
+                settle(module)
+                self._in_large_pages = True
+            module = replace_linears(shared_copy(module))
+        return LanguageModel(module, self.config, self.tokenizer)
+
+    def _completions(self, prompts: Sequence[Text], options: Mapping[str, Any]) -> Any:
+        generation = self.generation(options)
+        generation.check_prompts(prompts)
+        return list(generation.completions(prompts))
+
+    # --- other verbs -----------------------------------------------------------------------
+
+    def classify(self, texts: Texts) -> Any:
+        """Classify texts.
+
+        Args:
+            texts (str, ids, or list of either): What to classify. Longer texts than the model
+                reads are cut, which their ``cut`` says.
+
+        Returns:
+            Classification: Its ``label`` and ``probabilities`` by label; a list for a list.
+
+        Example:
+            >>> model.classify("a lovely film").label  # doctest: +SKIP
+            'positive'
+        """
+        from clearformer.tasks.classification import classify
+
+        batch, single = self._texts(texts, "classify")
+        found: list[Classification] = classify(
+            self.module, self.run_config, self._tokenizer(), batch, self.name
+        )
+        return found[0] if single else found
+
+    @check_keywords
+    def fill(self, texts: Texts, *, top_k: int = 5) -> Any:
+        """Predict masked tokens.
+
+        Args:
+            texts (str, ids, or list of either): Texts with ``[MASK]`` for each token to predict.
+            top_k (int): Number of candidates for each. Default: 5.
+
+        Returns:
+            list of list of Candidate: For each ``[MASK]`` its candidates, the most likely first,
+            each with ``piece``, ``id`` and ``probability``; a list of these for a list.
+
+        Example:
+            >>> model.fill("the [MASK] sat")[0][0].piece  # doctest: +SKIP
+            'cat'
+        """
+        from clearformer.generate.fill import fill
+
+        batch, single = self._texts(texts, "fill")
+        found: list[list[list[Candidate]]] = [
+            fill(self.module, self.config, self._tokenizer(), text, top_k) for text in batch
+        ]
+        return found[0] if single else found
+
+    @check_keywords
+    def embed(
+        self,
+        texts: Texts,
+        *,
+        pool: Pooling = "mean",
+        normalize: bool = True,
+        batch_size: int = 32,
+    ) -> Tensor:
+        """Compute a vector for each text: its last hidden states, pooled.
+
+        Args:
+            texts (str, ids, or list of either): What to embed. Longer texts than the model reads
+                are cut, with a warning.
+            pool (str): ``"mean"`` or ``"max"`` of the tokens, or the ``"first"`` token. Default:
+                ``"mean"``.
+            normalize (bool): Give vectors of length one. Default: True.
+            batch_size (int): Texts at a time. Default: 32.
+
+        Returns:
+            Tensor: Of shape (E,) for one text, (texts, E) for a list; on the CPU.
+        """
+        batch, single = self._texts(texts, "embed")
+        found = self.embeddings(batch, pool=pool, normalize=normalize, batch_size=batch_size)
+        if found.cut:
+            warnings.warn(
+                f"{found.cut:,} of {len(batch):,} texts were cut to {self.config.length:,} tokens",
+                stacklevel=3,
+            )
+        return found.vectors[0] if single else found.vectors
+
+    def embeddings(
+        self,
+        texts: Sequence[Text],
+        *,
+        pool: Pooling = "mean",
+        normalize: bool = True,
+        batch_size: int = 32,
+    ) -> Embeddings:
+        """The vectors of `embed` for a list of texts, and how many of the texts were cut."""
+        from clearformer.tasks.features import Embeddings, embed
+
+        batch, _ = self._texts(texts, "embed")
+        if not batch:
+            return Embeddings(torch.zeros(0, self.config.width), 0)
+        return embed(
+            self.module,
+            self._tokenizer(),
+            batch,
+            length=self.config.length,
+            pool=pool,
+            normalize=normalize,
+            batch=batch_size,
+        )
+
+    @check_keywords
+    def translate(
+        self,
+        texts: Texts,
+        *,
+        beam: int = 4,
+        length_penalty: float = 1.0,
+        best: int = 1,
+        max_tokens: int | None = None,
+        batch_size: int = 32,
+    ) -> Any:
+        """Translate texts with an encoder-decoder.
+
+        Args:
+            texts (str, ids, or list of either): What to translate.
+            beam (int): Hypotheses that the beam search follows; 1 is greedy. Default: 4.
+            length_penalty (float): Scores are log probabilities divided by length to this power:
+                above 0 favours long translations. Default: 1.
+            best (int): Translations of each text. Default: 1.
+            max_tokens (int, optional): Maximum number of tokens of a translation. Default: as
+                many as the model can write.
+            batch_size (int): Texts at a time. Default: 32.
+
+        Returns:
+            str: The translation; a list for a list; with `best` above 1 a list for each text.
+            `translations` also gives tokens and scores.
+        """
+        batch, single = self._texts(texts, "translate")
+        found = [
+            [each.text for each in several]
+            for several in self.translations(
+                batch,
+                beam=beam,
+                length_penalty=length_penalty,
+                best=best,
+                max_tokens=max_tokens,
+                batch_size=batch_size,
+            )
+        ]
+        chosen: list[Any] = [several[0] for several in found] if best == 1 else list(found)
+        return chosen[0] if single else chosen
+
+    def translations(
+        self,
+        texts: Sequence[Text],
+        *,
+        beam: int = 4,
+        length_penalty: float = 1.0,
+        best: int = 1,
+        max_tokens: int | None = None,
+        batch_size: int = 32,
+    ) -> list[list[Translation]]:
+        """The `best` translations of each text, with tokens and scores; options as `translate`."""
+        from clearformer.generate.beam import Beam
+
+        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` is {value}, but it must be at least 1")
+        settings = Beam(width=beam, length_penalty=length_penalty, best=best)
+        batch, _ = self._texts(texts, "translate")
+        return self.translator().translate(
+            batch, settings, batch_size=batch_size, max_tokens=max_tokens
+        )
+
+    def translator(self) -> Translator:
+        """The model as the functions of `clearformer.generate.translate` take it."""
+        from clearformer.tasks.translation import TranslationTask
+
+        self.config.require_verb("translate", self.name)
+        task = TranslationTask(cast(Any, self.config))
+        return task.translator(self.module, self._tokenizer(), self.name)
+
+    # --- evaluate and inspect --------------------------------------------------------------
+
+    @check_keywords
+    def evaluate(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        part: str = "validation",
+        context: int | None = None,
+        stride: int | None = None,
+        memory: int | None = None,
+        most: int = 1_000_000,
+        text: str | None = None,
+        label: str | None = None,
+        source_column: str | None = None,
+        target_column: str | None = None,
+        unknown_label: Literal["refuse", "skip"] = "refuse",
+        weights: Literal["float32", "int8"] = "float32",
+        against: str | os.PathLike[str] | None = None,
+        beam: int = 4,
+        length_penalty: float = 1.0,
+        data_dir: str | os.PathLike[str] | None = None,
+    ) -> Evaluation:
+        """Measure the model on data that it was not trained on.
+
+        Args:
+            data (path or str, optional): A file, or a corpus by name. Default: what the run held
+                back.
+            part (str): Which part of a corpus, such as ``"test"``; without `data`, ``"train"`` is
+                what the run was trained on. Default: ``"validation"``.
+            context (int, optional): Tokens that a prediction may use. Default: the model's length.
+            stride (int, optional): Tokens between two windows; smaller is slower and better.
+                Default: half the context.
+            memory (int, optional): States that a Transformer-XL remembers. Default: as in
+                training.
+            most (int): Bytes of a text to score, or tokens for a masked model. Default: 1,000,000.
+            text, label (str, optional): Columns of a table. Default: as in training.
+            source_column, target_column (str, optional): Columns of a table of pairs. Default: as
+                in training.
+            unknown_label (str): ``"skip"`` leaves out rows with labels that the training did not
+                have. Default: ``"refuse"``.
+            weights (str): ``"int8"`` measures the model with int8 weights, beside float32.
+                Default: ``"float32"``.
+            against (path, optional): The run in float32 to measure beside one in int8. Default:
+                the one that it was made from.
+            beam (int): Hypotheses of a translator's beam search. Default: 4.
+            length_penalty (float): Of that beam search. Default: 1.
+            data_dir (path, optional): Where corpora are. Default: ``CLEARFORMER_DATA``, then the
+                cache, then a download.
+
+        Returns:
+            Evaluation: ``metrics`` by name, ``notes``, and the whole report when printed.
+
+        Example:
+            >>> model.evaluate("more.txt").metrics["bits_per_byte"]  # doctest: +SKIP
+        """
+        from clearformer.tasks.task import EvaluationOptions
+
+        given = dict(locals())
+        options = {
+            name: given[name] for name in EvaluationOptions.__dataclass_fields__ if name in given
+        }
+        options["data"] = None if data is None else os.fspath(data)
+        notes: list[str] = []
+        evaluator = self.evaluator(EvaluationOptions(**options), data_dir)
+        found = evaluator.measure(
+            evaluator.prepare(notes.append),
+            notes.append,
+            weights=weights,
+            against=None if against is None else Path(against),
+        )
+        return type(found)(found.report, found.in_float32, notes=tuple(notes))
+
+    def evaluator(self, options: Any, data_dir: str | os.PathLike[str] | None = None) -> Evaluator:
+        """The evaluation of this model in two steps: read the data, then measure."""
+        from clearformer.data import DataFolders
+        from clearformer.runs.evaluate_model import Evaluator
+
+        return Evaluator(
+            self.module,
+            self.run_config,
+            self._tokenizer(),
+            options,
+            DataFolders.from_environment(None if data_dir is None else Path(data_dir)),
+            self.name,
+            self.checkpoint,
+        )
+
+    def trace(self, text: Any, **options: Any) -> Trace:
+        """Run a text through the model and record every stage of the computation.
+
+        Args:
+            text (str, ids, or pair of these): One text; for a translator, source and target.
+            **options: As in `clearformer.trace`.
+
+        Returns:
+            Trace: ``trace.weights(layer=2, head=1)`` are the attention weights of a head; in a
+            notebook it shows itself.
+        """
+        from clearformer.explore.trace import trace
+
+        return trace(self, text, **options)
+
+    def metrics(self) -> Metrics:
+        """The metrics of the run: one row for each step, evaluation and checkpoint.
+
+        Returns:
+            Metrics: A list of dicts; ``metrics().frame()`` is a pandas frame.
+        """
+        from clearformer.runs.metrics import Metrics, read
+
+        folder = None if self.path is None or self.checkpoint is None else self.path
+        file = None if folder is None else folder / "metrics.jsonl"
+        if file is None or not file.exists():
+            raise ValueError(f"{self.name} is no run folder, so it has no metrics: load its run")
+        return Metrics(read(file))
+
+    # --- write -----------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Save weights, config and tokenizer as a run at step 0, which `load` and every command
+        open.
+
+        Args:
+            path (path): A folder that is not there yet, or is empty.
+
+        Returns:
+            Path: The folder.
+        """
+        from clearformer.hub.importing import Imported
+        from clearformer.hub.write_run import write_run
+        from clearformer.runs.state import weights
+
+        self._require_floats()
+        tensors = {name: t.detach().cpu().contiguous() for name, t in weights(self.module).items()}
+        imported = Imported(self.name, self.config, self.tokenizer, tensors, self.notes)
+        return write_run(imported, Path(path), self._run_config)
+
+    @check_keywords
+    def export(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        to: Literal["huggingface", "safetensors", "int8"] = "huggingface",
+    ) -> Exported:
+        """Write the model for other tools; the result is opened again and compared.
+
+        Args:
+            out (path): The folder to write, or a ``.safetensors`` file.
+            to (str): ``"huggingface"``, a folder that ``transformers`` opens; ``"safetensors"``,
+                one file with config and tokenizer; ``"int8"``, a run with int8 weights. Default:
+                ``"huggingface"``.
+
+        Returns:
+            Exported: Its ``path``, ``form``, and the largest ``difference`` of logits.
+        """
+        from clearformer.hub.exporting import to_huggingface, to_safetensors
+        from clearformer.hub.quantized import to_int8
+
+        writers = {"huggingface": to_huggingface, "safetensors": to_safetensors}
+        if to == "int8":
+            if self.checkpoint is None or self.path is None:
+                raise ValueError(f"{self.name} is no run: save it first, and export that in int8")
+            return to_int8(self.path, Path(out))
+        if to not in writers:
+            raise ValueError(f"to is {to!r:.60}, but it must be huggingface, safetensors or int8")
+        self._require_floats()
+        return writers[to](self.module, self.config, self._tokenizer(), Path(out))
+
+    # --- speed -----------------------------------------------------------------------------
+
+    def quantize(self) -> Model:
+        """Quantize the weights to int8, in place: smaller and faster on a CPU, not trainable."""
+        if "translate" in self.config.verbs:
+            raise ValueError(f"{self.name} is a translator, which int8 does not support yet")
+        if self.checkpoint is None or not has_int8(self.checkpoint):
+            quantize(self.module)
+        return self
+
+    def compile(self, backend: str = "inductor") -> Model:
+        """Compile the decoding step of `generate` when it is first used, with `torch.compile`.
+
+        Args:
+            backend (str): Of `torch.compile`. Default: ``"inductor"``.
+
+        Returns:
+            Model: The model itself.
+        """
+        self._backend = backend
+        return self
+
+    def optimize(self, batch_size: int = 1) -> Model:
+        """Arrange the weights for fast generation on a CPU, in place.
+
+        Args:
+            batch_size (int): Texts that will be generated side by side. For more than one, matrices
+                are packed: the module can then not be trained or saved. Default: 1.
+
+        Returns:
+            Model: The model itself.
+        """
+        if batch_size == 1:
+            quicken(self.module)
+        else:
+            pack(self.module, batch_size)
+        self._optimized = True
+        return self
+
+    # --- checks ----------------------------------------------------------------------------
+
+    def _texts(self, texts: Any, verb: Verb) -> tuple[list[Text], bool]:
+        self.config.require_verb(verb, self.name)
+        batch, single = as_batch(texts)
+        for text in batch:
+            if not isinstance(text, str):
+                require_ids("a text has", text, self.config)
+        return batch, single
+
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise ValueError(
+                f"{self.name} has no tokenizer: load it with tokenizer=, a folder that has one"
+            )
+        return self.tokenizer
+
+    def _require_floats(self) -> None:
+        if self.checkpoint is not None:
+            require_floats(self.checkpoint)
+
+
+def _device(device: str | torch.device) -> torch.device:
+    return device if isinstance(device, torch.device) else device_of(device)
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r:.60}, but it must be one of {', '.join(DTYPES)}")
+    found: torch.dtype = getattr(torch, dtype)
+    return found

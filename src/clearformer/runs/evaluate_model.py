@@ -1,0 +1,147 @@
+"""Evaluation of an opened model, with what the user should know about the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clearformer import data
+from clearformer.config import RunConfig
+from clearformer.inference.int8 import quantize
+from clearformer.inference.shared_copy import shared_copy
+from clearformer.runs.checkpoint import Checkpoint
+from clearformer.runs.contamination import lineage, remarks
+from clearformer.runs.load import SOURCE_RUN, has_int8, open_run, require_floats
+from clearformer.tasks.registry import task_of
+from clearformer.tasks.task import EvaluationData, EvaluationOptions, EvaluationRequest, Report
+from clearformer.text import Tokenizer
+
+OWN_PARTS = ("validation", "train")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of a model, the report of its task, and notes on how far to trust them.
+
+    Attributes:
+        metrics (dict): Numbers by name, such as ``{"loss": 0.31, "accuracy": 0.88}``.
+        report (Report): What the task measured; a classifier's has the confusion matrix, for
+            example.
+        in_float32 (Report, optional): The same of the model in float32, if it is in int8.
+        notes (tuple of str): What was trained on, skipped or changed.
+    """
+
+    report: Report
+    in_float32: Report | None = None
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self.report.metrics
+
+    def lines(self) -> list[str]:
+        """The report as `clearformer evaluate` prints it."""
+        return self.report.lines(self.in_float32)
+
+    def __str__(self) -> str:
+        return "\n".join([*(f"note: {note}" for note in self.notes), *self.lines()])
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates a model: `prepare` reads the data, `measure` computes the metrics."""
+
+    model: Any
+    config: RunConfig
+    tokenizer: Tokenizer
+    options: EvaluationOptions
+    places: data.DataFolders
+    name: object = None  # of the model, in messages
+    checkpoint: Checkpoint | None = None  # None: a model that was not opened from a run
+
+    def prepare(self, say: Say) -> EvaluationData:
+        """Read the data; `say` gets the notes on it."""
+        self._require_part()
+        manifest = {} if self.checkpoint is None else self.checkpoint.manifest
+        identity = manifest.get("data")
+        prepared = task_of(self.config.model).evaluation_data(
+            EvaluationRequest(
+                self.config,
+                self.tokenizer,
+                self.options,
+                self.places,
+                identity if isinstance(identity, str) else None,
+            )
+        )
+        for note in prepared.notes:
+            say(note)
+        if self.options.own_part == 0:
+            say("these figures are of the data that the run was trained on")
+        if self.checkpoint is not None:
+            known = lineage(self.checkpoint, self.config)
+            held_back = self.options.own_part is not None
+            for each in remarks(known, prepared.material, self.places, held_back=held_back):
+                say(each)
+        return prepared
+
+    def measure(
+        self,
+        prepared: EvaluationData,
+        say: Say,
+        *,
+        weights: str = "float32",
+        against: Path | None = None,
+    ) -> Evaluation:
+        """Compute the metrics; with int8 weights, beside those of the model in float32."""
+        task, notes = task_of(self.config.model), list[str]()
+
+        def note(sentence: str) -> None:
+            notes.append(sentence)
+            say(sentence)
+
+        before = None
+        if (floats := self._in_float32(weights, against, note)) is not None:
+            before = task.measure(floats, prepared)
+        model = self.model
+        if weights == "int8":
+            quantize(model := shared_copy(model))
+        return Evaluation(task.measure(model, prepared), before, notes=tuple(notes))
+
+    def _require_part(self) -> None:
+        options, source = self.options, self.config.data.source
+        if options.data is None and options.part not in OWN_PARTS and source not in data.CORPORA:
+            raise ValueError(
+                f"`part` is {options.part}, but {source} is no corpus and has only the parts "
+                f"{' and '.join(OWN_PARTS)} of the run: choose one of them, or give other `data`"
+            )
+
+    def _in_float32(self, weights: str, against: Path | None, note: Say) -> Any:
+        """The model in float32 to measure beside one in int8, if there is one."""
+        if "translate" in self.config.model.verbs:
+            if weights != "float32" or against is not None:
+                name = "weights" if weights != "float32" else "against"
+                raise ValueError(f"`{name}` is for models of one stack: leave it out")
+            return None
+        quantized = self.checkpoint is not None and has_int8(self.checkpoint)
+        if not quantized:
+            if against is not None:
+                raise ValueError(
+                    f"`against` is {against}, but {self.name} is no run in int8: leave it out"
+                )
+            return self.model if weights == "int8" else None
+        assert self.checkpoint is not None
+        source = against or Path(str(self.checkpoint.manifest.get(SOURCE_RUN)))
+        try:
+            other = open_run(source)
+        except ValueError:
+            if against is not None:
+                raise
+            note(f"{source} is gone, so int8 cannot be compared with float32: see `against`")
+            return None
+        require_floats(other.found)
+        if other.config.model != self.config.model:
+            raise ValueError(f"{source} is another model than {self.name} was made from")
+        return other.model

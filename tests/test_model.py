@@ -1,0 +1,375 @@
+"""Model and load: one class for everything that a trained model can do."""
+
+import inspect
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+import torch
+
+import clearformer as cf
+from clearformer.cli.evaluate import Evaluate
+from clearformer.cli.generate import Generate
+from clearformer.cli.translate import Translate
+from clearformer.generate.options import GenerationOptions
+from clearformer.inference.packed_linear import QuickLinear
+from clearformer.text import Bytes
+
+TINY = {"length": 24, "layers": 1, "width": 16, "heads": 2, "model.hidden": 32, "threads": 1,
+        "quiet": True}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with a trained model of each kind."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.chdir(folder)
+        text = folder / "mine.txt"
+        text.write_text("\n".join(f"{i} bottles of ale on the wall." for i in range(300)))
+        labelled = [(f"{w} film number {i}", w) for i in range(12) for w in ("good", "bad")]
+        pairs = [(f"one {i}", f"eins {i}") for i in range(40)]
+        shared = {**TINY, "batch_size": 4, "steps": 6}
+        cf.train("modern-tiny", data=text, out="generator", key_heads=1, **shared)
+        cf.train("classifier-imdb", data=labelled, out="classifier", **shared)
+        cf.train("bert-mini-masked", data=text, out="masked", **{**shared, "data.vocabulary": 280})
+        cf.train(
+            "original-tiny",
+            data=pairs,
+            out="translator",
+            **{**TINY, "steps": 6, "decoder_layers": 1, "batch_tokens": 256},
+        )
+    return folder
+
+
+@pytest.fixture
+def generator(runs):
+    return cf.load(runs / "generator")
+
+
+# --- load ----------------------------------------------------------------------------------
+
+
+def test_import_is_quick_and_leaves_torch_alone():
+    code = "import sys, clearformer; assert 'torch' not in sys.modules; print(len(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 250
+    assert {*cf.PUBLIC, "__version__"} == set(cf.__all__) <= set(dir(cf))
+    for name in cf.__all__:
+        assert getattr(cf, name)
+    with pytest.raises(AttributeError, match="no attribute 'laod'; did you mean 'load'"):
+        cf.laod  # noqa: B018
+
+
+def test_what_is_loaded(runs, generator):
+    assert generator.module.training is False
+    assert generator.run_config.data.source.endswith("mine.txt")
+    assert str(generator).startswith(f"<Model {runs / 'generator'}: a generator, ")
+    assert generator.parameter_count == sum(p.numel() for p in generator.module.parameters())
+    step = cf.load(runs / "generator/checkpoints/step-6")
+    assert step.generate("1", max_tokens=5) == generator.generate("1", max_tokens=5)
+    half = cf.load(runs / "generator", dtype="bfloat16", device=torch.device("cpu"))
+    assert next(half.module.parameters()).dtype == torch.bfloat16
+    assert len(half.generate([49], max_tokens=3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"path": "nothing"}, r"there is no folder or file nothing: give a run \(what --out"),
+        ({"path": ["a"]}, r"path is \['a'\], but it must be the path of a folder or file"),
+        ({"path": None}, r"path is None, but it must be the path"),
+        ({"path": "x\0y"}, r"'x\\x00y' cannot be opened: .*null byte"),
+        ({"path": "generator", "device": "abacus"}, r"device is 'abacus', which this torch cannot"),
+        ({"path": "generator", "dtype": "int3"}, r"dtype is 'int3', but it must be one of float32"),
+        ({"path": "generator", "weights": "x"}, r"weights is 'x', but it must be float32 or int8"),
+        ({"path": "generator", "devise": 1}, r"load has no parameter 'devise': did you mean 'dev"),
+        ({"path": "mine.txt"}, r"mine.txt is not a file of weights: their names end in .safetens"),
+        ({"path": "."}, r"\. is no run and no Hugging Face model: it has neither a checkpoints"),
+    ],
+)
+def test_what_cannot_be_loaded(runs, given, sentence, monkeypatch):
+    monkeypatch.chdir(runs)
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        cf.load(**given)
+
+
+def test_the_command_line_says_the_same(runs, clearformer):
+    for path in (runs, runs / "nothing", runs / "mine.txt"):
+        with pytest.raises(ValueError) as problem:  # noqa: PT011
+            cf.load(path)
+        assert clearformer("generate", str(path), "x").complaint == str(problem.value)
+    with pytest.raises(ValueError) as problem:  # noqa: PT011
+        cf.load(runs / "classifier").generate("x")
+    said = clearformer("generate", str(runs / "classifier"), "x").complaint
+    assert said == str(problem.value)
+
+
+# --- generate ------------------------------------------------------------------------------
+
+
+def test_one_text_or_many_as_string_or_ids(generator):
+    alone = generator.generate("12 b", max_tokens=6)
+    assert isinstance(alone, str)
+    assert generator.generate(["12 b"], max_tokens=6) == [alone]
+    assert generator.generate([], max_tokens=6) == []
+    ids = generator.generate(list(b"12 b"), max_tokens=6)
+    assert Bytes().decode(ids) == alone
+    assert generator.generate(torch.tensor([list(b"12 b")]), max_tokens=6) == [ids]
+    two = generator.generate("12 b", max_tokens=6, samples=2)
+    assert two[0] == alone
+    assert generator.generate(["12 b"], max_tokens=6, samples=2) == [two]
+    best = generator.generate("12 b", max_tokens=6, beam=3, samples=2)
+    assert len(best) == 2
+    assert generator.generate("12 b", max_tokens=6, seed=1) != alone
+
+
+def test_completions_and_stream_are_the_same_text(generator):
+    (found,) = generator.completions("12 b", max_tokens=6)
+    tokens = list(generator.stream("12 b", max_tokens=6))
+    assert tuple(tokens) == found.tokens
+    assert found.text == generator.generate("12 b", max_tokens=6)
+    assert found.finish_reason == "length"
+    assert generator.completions("12 b", max_tokens=6, beam=2)[0].score < 0
+    with pytest.raises(ValueError, match="stream gives one text as it is sampled: leave samples"):
+        generator.stream("12 b", samples=2)
+    with pytest.raises(ValueError, match="generate has no parameter 'sample': did you mean 'sam"):
+        generator.completions("12 b", sample=2)
+
+
+def test_constraints_and_drafts(generator, runs):
+    assert generator.generate("2 + 2 = ", pattern="[0-9]{3}").isdecimal()
+    assert generator.generate("x", choices=["yes", "no"]) in ("yes", "no")
+    assert generator.generate("x", max_tokens=40, stop="e").count("e") == 0
+    plain = generator.generate("x", max_tokens=12)
+    assert generator.generate("x", max_tokens=12, draft=runs / "generator") == plain
+    assert generator.generate("x", max_tokens=12, draft=generator) == plain
+    assert generator.generate("x", max_tokens=12, lookup=3) == plain
+    assert ord("e") not in generator.generate([120], max_tokens=40, banned=["e"])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"temprature": 1}, "generate has no parameter 'temprature': did you mean 'temperature'?"),
+        ({"samples": 0}, "`samples` is 0, but it must be at least 1"),
+        ({"beam": 2, "top_k": 3}, "`top_k` does not go with `beam`, which does not sample: leave"),
+        ({"max_tokens": 0}, "max_tokens is 0, but it must be at least 1"),
+        ({"context_overflow": "x"}, "`context_overflow` is 'x', but it must be one of slide, "),
+        ({"prompts": 7}, "prompts is 7, but it must be a string, a list of token ids, or a list"),
+        ({"prompts": ["a", 7]}, r"prompts\[1\] is 7, but it must be a string or a list of token"),
+        ({"prompts": [300]}, "the prompt has the id 300, but modern-tiny has the ids 0 to 255"),
+    ],
+)
+def test_wrong_options_are_one_sentence(generator, options, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        generator.generate(**{"prompts": "a", **options})
+
+
+def test_the_same_names_and_defaults_as_the_command_line():
+    def defaults(function):
+        found = inspect.signature(function).parameters.values()
+        return {each.name: each.default for each in found if each.kind is each.KEYWORD_ONLY}
+
+    options = {each.name: each.default for each in fields(GenerationOptions)}
+    assert defaults(cf.Model.generate) == options
+    for function, command in (
+        (cf.Model.generate, Generate),
+        (cf.Model.evaluate, Evaluate),
+        (cf.Model.translate, Translate),
+    ):
+        flags = {each.name: each.default for each in fields(command)}
+        ours = defaults(function)
+        assert ours.keys() <= flags.keys()
+        different = {name for name in ours if ours[name] != flags[name]}
+        assert different <= {"batch_size"}  # of translate: a pipe is answered line by line
+
+
+def test_generation_leaves_the_module_as_it_is(generator):
+    """Its copy shares the parameters: training goes on, and the copy never is out of date."""
+    before = {name: (p.clone(), type(p)) for name, p in generator.module.named_parameters()}
+    first = generator.generate("12 b", max_tokens=6, temperature=0)
+    assert not any(isinstance(each, QuickLinear) for each in generator.module.modules())
+    for name, parameter in generator.module.named_parameters():
+        assert torch.equal(parameter, before[name][0])
+        assert parameter.requires_grad
+    with torch.no_grad():
+        for parameter in generator.module.parameters():
+            parameter.normal_()
+    assert generator.generate("12 b", max_tokens=6, temperature=0) != first
+
+
+def test_arrangements_for_speed_write_the_same(runs, generator):
+    asked = (["12 bottles", "7"], {"max_tokens": 8, "temperature": 0})
+    plain = generator.generate(asked[0], **asked[1])
+    for model in (cf.load(runs / "generator").optimize(), cf.load(runs / "generator").optimize(2)):
+        assert model.generate(asked[0], **asked[1]) == plain
+    eager = cf.load(runs / "generator").compile(backend="eager")
+    assert eager.generate(asked[0], **asked[1]) == plain
+    int8 = cf.load(runs / "generator", weights="int8")
+    assert len(int8.generate("12 b", max_tokens=5).encode()) >= 5
+
+
+def test_hooks_run_in_generation_too(generator):
+    seen = []
+    block = generator.module.stack.blocks[0]
+    handle = block.register_forward_hook(lambda module, args, out: seen.append(out.shape[1]))
+    generator.generate("12 b", max_tokens=3)
+    assert seen == [4, 1, 1]
+    handle.remove()
+    generator.generate("12 b", max_tokens=3)
+    assert len(seen) == 3
+
+
+# --- the other verbs -----------------------------------------------------------------------
+
+
+def test_classify(runs):
+    model = cf.load(runs / "classifier")
+    one = model.classify("a good film")
+    assert one.label in ("good", "bad")
+    assert sum(one.probabilities.values()) == pytest.approx(1)
+    assert model.classify(["a good film"]) == [one]
+    assert model.classify([]) == []
+    ids = model.tokenizer.encode("a good film").tolist()
+    assert model.classify(ids).probabilities == one.probabilities
+    with pytest.raises(ValueError, match=r"classifier: it can classify and embed, not fill$"):
+        model.fill("a [MASK]")
+    with pytest.raises(ValueError, match=r"^a text has the id 99999, but"):
+        model.classify([99999])
+
+
+def test_fill(runs):
+    model = cf.load(runs / "masked")
+    one = model.fill("1 [MASK] of ale", top_k=3)
+    assert [len(each) for each in one] == [3]
+    assert model.fill(["1 [MASK] of ale", "[MASK] [MASK]"], top_k=3)[0] == one
+    assert model.fill([]) == []
+    ids = model.tokenizer.encode("1 [MASK] of ale").tolist()
+    assert model.fill(ids, top_k=3) == one
+    with pytest.raises(ValueError, match="top_k is 0, but it must be from 1 to"):
+        model.fill("[MASK]", top_k=0)
+    with pytest.raises(ValueError, match=r"not generate$"):
+        model.generate("x")
+
+
+def test_embed(runs, generator):
+    one = generator.embed("a text")
+    assert one.shape == (16,)
+    torch.testing.assert_close(generator.embed(["a text", "b"])[0], one)
+    torch.testing.assert_close(generator.embed(list(b"a text")), one)
+    assert generator.embed([]).shape == (0, 16)
+    assert one.norm() == pytest.approx(1)
+    assert generator.embed("a text", normalize=False).norm() != pytest.approx(1)
+    with pytest.warns(UserWarning, match="1 of 1 texts were cut to 24 tokens"):
+        generator.embed("x" * 30)
+
+
+def test_translate(runs):
+    model = cf.load(runs / "translator")
+    one = model.translate("one 3", max_tokens=5)
+    assert isinstance(one, str)
+    assert model.translate(["one 3", ""], max_tokens=5) == [one, ""]
+    assert model.translate([]) == []
+    ids = model.tokenizer.encode("one 3").tolist()
+    assert model.translate(ids, max_tokens=5) == one
+    best = model.translate("one 3", best=2, max_tokens=5)
+    assert len(best) == 2
+    assert model.translations(["one 3"], best=2, max_tokens=5)[0][0].score < 0
+    with pytest.raises(ValueError, match=r"translator is a translator: it can translate, not gen"):
+        model.generate("x")
+    with pytest.raises(ValueError, match="`max_tokens` is 0, but it must be at least 1"):
+        model.translate("one", max_tokens=0)
+    with pytest.raises(ValueError, match="is a translator, which int8 does not support yet"):
+        cf.load(runs / "translator", weights="int8")
+
+
+def test_evaluate_is_what_the_command_prints(runs, generator, clearformer):
+    found = generator.evaluate()
+    assert found.metrics["bits_per_byte"] > 0
+    printed = clearformer("evaluate", str(runs / "generator")).out.splitlines()
+    assert printed[-len(found.lines()) :] == found.lines()
+    assert str(found).splitlines()[-1] == printed[-1]
+    (runs / "other.txt").write_text("something else entirely\n" * 20)
+    assert generator.evaluate(runs / "other.txt").metrics != found.metrics
+    before = {name: p.clone() for name, p in generator.module.named_parameters()}
+    beside = generator.evaluate(weights="int8")
+    assert beside.in_float32.metrics == found.metrics
+    for name, parameter in generator.module.named_parameters():
+        assert torch.equal(parameter, before[name])
+    trained = generator.evaluate(part="train")
+    assert "these figures are of the data that the run was trained on" in trained.notes
+    with pytest.raises(ValueError, match="`part` is test, but"):
+        generator.evaluate(part="test")
+
+
+def test_trace_and_metrics(runs, generator):
+    trace = generator.trace("12 b")
+    weights = trace.weights(layer=0, head=1)
+    assert weights.shape == (4, 4)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(4))
+    torch.testing.assert_close(cf.trace(generator, "12 b").logits, trace.logits)
+    rows = generator.metrics()
+    assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5, 6]
+    pandas = pytest.importorskip("pandas", reason="frames need pandas")
+    assert isinstance(rows.frame(), pandas.DataFrame)
+
+
+def test_metrics_belong_to_a_run(generator, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="is no run folder, so it has no metrics: load its run"):
+        cf.load(generator.save(tmp_path / "copy")).metrics()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ValueError, match="needs pandas: pip install pandas"):
+        generator.metrics().frame()
+
+
+# --- write ---------------------------------------------------------------------------------
+
+
+def test_saved_and_exported_models_write_the_same(generator, tmp_path):
+    text = generator.generate("12 b", max_tokens=8)
+    saved = cf.load(generator.save(tmp_path / "saved"))
+    assert saved.generate("12 b", max_tokens=8) == text
+    assert saved.run_config == generator.run_config
+    with pytest.raises(ValueError, match="saved is there already"):
+        generator.save(tmp_path / "saved")
+    file = generator.export(tmp_path / "one.safetensors", to="safetensors").path
+    assert cf.load(file).generate("12 b", max_tokens=8) == text
+    folder = generator.export(tmp_path / "theirs").path
+    assert cf.load(folder).generate("12 b", max_tokens=8) == text
+    int8 = generator.export(tmp_path / "int8", to="int8").path
+    with pytest.raises(ValueError, match="has its weights in int8"):
+        cf.load(int8).save(tmp_path / "again")
+    with pytest.raises(ValueError, match="to is 'onnx', but it must be huggingface, safetensors"):
+        generator.export(tmp_path / "x", to="onnx")
+
+
+def test_a_module_of_your_own(small, tmp_path):
+    """Train it in plain PyTorch, wrap it, save it: then every command opens it."""
+    config = small("gpt2", vocabulary=256, name="gpt2-mine")
+    module = cf.build(config, seed=3)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    tokens = torch.tensor([list(b"abcdefgh")])
+    loss = torch.nn.functional.cross_entropy(module(tokens)[0, :-1], tokens[0, 1:])
+    loss.backward()
+    optimizer.step()
+    model = cf.Model(module, config, Bytes())
+    again = cf.load(model.save(tmp_path / "mine"))
+    torch.testing.assert_close(again.module(tokens), module.eval()(tokens))
+    without = cf.Model(module, config)
+    assert len(without.generate([97, 98], max_tokens=3)) == 3
+    with pytest.raises(ValueError, match="the prompt is a string, but there is no tokenizer"):
+        without.generate("ab")
+    with pytest.raises(ValueError, match="gpt2-mine has no tokenizer: load it with tokenizer="):
+        without.embed("ab")
+
+
+def test_help_documents_every_parameter():
+    for function in (cf.load, cf.Model.generate, cf.Model.evaluate, cf.Model.translate,
+                     cf.Model.embed, cf.Model.fill, cf.Model.export):  # fmt: skip
+        told = inspect.getdoc(function)
+        for name in inspect.signature(function).parameters:
+            if name != "self":
+                assert name in told, f"{function.__qualname__} does not document {name}"
