@@ -38,9 +38,7 @@ def test_names_are_found_where_they_went():
     with pytest.warns(DeprecationWarning, match="clearformer.build is now clearformer.builder"):
         from clearformer.build import build as old
     assert old is build
-    with pytest.warns(
-        DeprecationWarning, match=" is now "
-    ):
+    with pytest.warns(DeprecationWarning, match=" is now "):
         from clearformer.train.run import Run
     assert Run.__module__ == "clearformer.runs.run"
     with pytest.warns(DeprecationWarning, match=" is now "), pytest.raises(ImportError):

@@ -39,7 +39,6 @@ def metrics(folder):
 
 
 def test_train_returns_a_model_that_generates(text, tmp_path, capsys):
-    pytest.importorskip("clearformer.model")
     model = train(data=text, out=tmp_path / "run", steps=4, **MODERN)
     assert len(model.generate("1 bottles", max_tokens=4, seed=1).encode()) >= 4
     out = capsys.readouterr().out
@@ -93,7 +92,6 @@ def test_a_folder_with_a_run_is_refused(text, tmp_path):
 
 
 def test_ctrl_c_saves_and_returns_the_model(text, tmp_path, capsys):
-    pytest.importorskip("clearformer.model")
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt(event):

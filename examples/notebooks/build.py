@@ -12,7 +12,7 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
-SECONDS = 300  # that a cell may take
+SECONDS = 3600  # that a cell may take, on a machine with much else to do
 
 
 def scripts():

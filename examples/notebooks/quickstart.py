@@ -39,7 +39,7 @@ runs = Path(tempfile.mkdtemp())  # a folder of your own keeps the runs
 model = cf.train(
     "modern-tiny",
     data="python-docs",
-    steps=240,
+    steps=120,
     layers=2,
     width=64,
     length=64,
