@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearformer.core.embedding import Embedding, Neighbours, first_real_token
+from clearformer.core.embedding import Embedding, first_real_token
 from clearformer.core.positions import Learned, Sinusoidal
+from clearformer.extensions.embedding import NeighbourEmbedding, Neighbours
 
 VOCABULARY, WIDTH, LENGTH = 13, 8, 10
 
@@ -138,7 +139,7 @@ def test_a_pair_is_a_token_and_the_one_before_it():
 
 
 def test_padding_is_nobodys_neighbour():
-    embedding = Embedding(token_table(), LENGTH, neighbours=1009)
+    embedding = NeighbourEmbedding(token_table(), LENGTH, neighbours=1009)
     alone = embedding(torch.tensor([[3, 4]]))
     attention_mask = torch.tensor([[False, True, True]])
     for filler in (0, 7):
@@ -147,7 +148,7 @@ def test_padding_is_nobodys_neighbour():
 
 
 def test_a_dropped_token_is_gone_and_so_are_its_pairs():
-    embedding = Embedding(token_table(), LENGTH, neighbours=1009, token_dropout=0.5)
+    embedding = NeighbourEmbedding(token_table(), LENGTH, neighbours=1009, token_dropout=0.5)
     tokens = torch.randint(VOCABULARY, (50, 6))
     words, pairs = embedding.token(tokens), embedding.neighbours(tokens)
     torch.testing.assert_close(embedding.eval()(tokens), words + pairs)

@@ -9,18 +9,19 @@ from torch import nn
 
 from clearformer.core import heads
 from clearformer.core.heads import IGNORE
+from clearformer.extensions import heads as more_heads
 
 WIDTH, VOCABULARY = 6, 11
 
 POOLS = {
     "mean": (heads.mean_pool, lambda real: real.mean(dim=0)),
-    "max": (heads.max_pool, lambda real: real.max(dim=0).values),
+    "max": (more_heads.max_pool, lambda real: real.max(dim=0).values),
     "mean_max": (
-        heads.mean_max_pool,
+        more_heads.mean_max_pool,
         lambda real: torch.cat([real.mean(dim=0), real.max(dim=0).values]),
     ),
     "first": (heads.first_pool, lambda real: real[0]),
-    "last": (heads.last_pool, lambda real: real[-1]),
+    "last": (more_heads.last_pool, lambda real: real[-1]),
 }
 
 
@@ -132,7 +133,7 @@ def test_the_pooler_is_the_first_token_through_a_layer_and_a_tanh(hidden):
 
 def test_pretraining_has_two_objectives(hidden):
     masked = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
-    head = heads.Pretraining(masked, heads.NextSentence(WIDTH))
+    head = heads.Pretraining(masked, heads.Classifier(heads.Pooler(WIDTH), WIDTH, classes=2))
     attention_mask = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
     words, sentence = head(hidden, attention_mask)
     torch.testing.assert_close(words, masked(hidden))
@@ -188,13 +189,13 @@ def test_the_loss_of_hidden_places_is_that_of_all_logits():
 
 
 def test_features_are_the_pooled_hidden_states_and_nothing_else(hidden):
-    head = heads.Features(heads.mean_pool)
+    head = more_heads.Features(heads.mean_pool)
     assert head(hidden).equal(hidden.mean(dim=1))
     assert list(head.parameters()) == []
 
 
 def test_a_class_for_every_token(hidden):
-    head = heads.TokenClassifier(WIDTH, classes=3, bias=False)
+    head = more_heads.TokenClassifier(WIDTH, classes=3, bias=False)
     given = head(hidden)
     torch.testing.assert_close(given, hidden @ head.project.weight.T)
     targets = torch.tensor([[0, 1, 2, IGNORE, IGNORE]] * 3)
@@ -205,5 +206,5 @@ def test_a_class_for_every_token(hidden):
 
 
 def test_a_classifier_may_have_no_bias(hidden):
-    head = heads.Classifier(heads.last_pool, WIDTH, classes=4, bias=False)
+    head = heads.Classifier(more_heads.last_pool, WIDTH, classes=4, bias=False)
     torch.testing.assert_close(head(hidden), hidden[:, -1] @ head.project.weight.T)

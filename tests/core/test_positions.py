@@ -10,16 +10,14 @@ from torch import nn
 from clearformer.core.embedding import Embedding
 from clearformer.core.positions import (
     ALiBi,
-    Grid,
     Learned,
-    LinearScaling,
-    Llama3Scaling,
     NoPosition,
     RelativeXL,
     Rotary,
     Sinusoidal,
     alibi_slopes,
 )
+from clearformer.extensions.positions import Grid, LinearScaling, Llama3Scaling
 
 HEADS, HEAD_WIDTH = 2, 4
 WIDTH = HEADS * HEAD_WIDTH

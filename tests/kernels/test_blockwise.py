@@ -5,19 +5,8 @@ import torch
 
 from clearformer.core import kernels
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import (
-    Causal,
-    Each,
-    Fixed,
-    Full,
-    Graph,
-    Local,
-    PerHead,
-    Region,
-    Row,
-    Shifted,
-    Strided,
-)
+from clearformer.core.patterns import Causal, Fixed, Full, Local, Strided
+from clearformer.extensions.patterns import Each, Graph, PerHead, Region, Row, Shifted
 from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.tiles import tiles
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from clearformer.core.patterns import Causal, Fixed, Graph, Local, Region, Row, Shifted, Strided
+from clearformer.core.patterns import Causal, Fixed, Local, Strided
+from clearformer.extensions.patterns import Graph, Region, Row, Shifted
 from clearformer.kernels.tiles import tiles
 
 CPU = torch.device("cpu")

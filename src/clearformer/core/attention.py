@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.basic import require_shape
+from clearformer.core.basic import require_divisor, require_shape
 from clearformer.core.cache import NO_CACHE, Cache, FrozenKV
 from clearformer.core.kernels import Kernel, fused
 from clearformer.core.masks import Mask
@@ -44,8 +44,10 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
-        _require_heads(width, heads, key_heads, head_width)
-        head_width = width // heads if head_width is None else head_width
+        if head_width is None:
+            require_divisor("heads", heads, "width", width)
+            head_width = width // heads
+        require_divisor("key_heads", key_heads, "heads", heads)
         self.width = width
         self.heads = heads
         self.key_heads = key_heads
@@ -128,26 +130,3 @@ class Attention(nn.Module):
     def _project_rows(self, x: Tensor, rows: slice) -> Tensor:
         bias = None if self.project.bias is None else self.project.bias[rows]
         return F.linear(x, self.project.weight[rows], bias)
-
-
-def _require_heads(width: int, heads: int, key_heads: int, head_width: int | None) -> None:
-    if heads < 1 or key_heads < 1:
-        raise ValueError(
-            f"heads is {heads} and key_heads is {key_heads}, but there must be at least 1 of "
-            f"each: use 1"
-        )
-    if head_width is None and width % heads:
-        raise ValueError(
-            f"width is {width} and heads is {heads}, but the heads must divide the width: "
-            f"use {_nearest_divisor(width, heads)} heads"
-        )
-    if heads % key_heads:
-        raise ValueError(
-            f"heads is {heads} and key_heads is {key_heads}, but the key heads must divide "
-            f"the heads: use {_nearest_divisor(heads, key_heads)} key heads"
-        )
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    divisors = [d for d in range(1, number + 1) if number % d == 0]
-    return min(divisors, key=lambda d: abs(d - wanted))

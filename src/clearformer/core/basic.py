@@ -49,11 +49,7 @@ def multi_head_loop(
     owns a slice of the *width*: the published figure slices the time axis instead, which mixes
     up who may be looked at with what is looked for (docs/errata.md, 1).
     """
-    if x.shape[-1] % heads:
-        raise ValueError(
-            f"the width is {x.shape[-1]} and heads is {heads}, but the heads must divide the "
-            f"width: use another number of heads"
-        )
+    require_divisor("heads", heads, "width", x.shape[-1])
     queries = x @ to_queries.T  # (B, T, E)  eq. 4
     keys = x @ to_keys.T  # (B, T, E)
     values = x @ to_values.T  # (B, T, E)
@@ -98,11 +94,25 @@ def require_broadcast(name: str, x: Tensor, shape: Sequence[int], advice: str) -
         )
 
 
-def require_ids(name: str, x: Tensor) -> None:
-    """x must hold whole numbers, of a type with which torch looks up rows of a table."""
-    if x.dtype not in (torch.int64, torch.int32):
+def require_ids(
+    name: str, x: Tensor, dtypes: Sequence[torch.dtype] = (torch.int64, torch.int32)
+) -> None:
+    """x must hold whole numbers, by default of a type with which torch looks up rows of a table."""
+    if x.dtype not in dtypes:
         raise ValueError(
             f"{name}: the dtype is {x.dtype}, but it must be torch.int64: use {name}.long()"
+        )
+
+
+def require_divisor(name: str, number: int, of: str, whole: int) -> None:
+    """`number` must divide `whole`; the message has the nearest number that does."""
+    if number < 1 or whole % number:
+        divisors = [each for each in range(1, max(whole, 1) + 1) if whole % each == 0]
+        nearest = min(divisors, key=lambda each: abs(each - number))
+        plain = name.replace("_", " ")
+        raise ValueError(
+            f"{of} is {whole} and {name} is {number}, but the {plain} must divide the {of}: "
+            f"use {nearest} {plain}"
         )
 
 

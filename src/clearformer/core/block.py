@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from clearformer.core.attention import Attention
 from clearformer.core.cache import NO_CACHE, Cache
@@ -28,11 +27,6 @@ def direct(part: nn.Module, *arguments: object) -> Tensor:
     return part(*arguments)
 
 
-def recompute(part: nn.Module, *arguments: object) -> Tensor:
-    """Keep only the part's input and compute the rest again for the backward pass."""
-    return checkpoint(part, *arguments, use_reentrant=False)
-
-
 def post_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tensor:
     """Eq. 14: add, then normalise. The stack's output is normalised as it is."""
     return norm(x + dropout(part(x)))
@@ -43,28 +37,6 @@ def pre_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tens
     return x + dropout(part(norm(x)))
 
 
-def relu(x: Tensor) -> Tensor:
-    """max(0, x)."""
-    return F.relu(x)
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """The approximation of GELU that GPT-2 was trained with."""
-    return F.gelu(x, approximate="tanh")
-
-
-def squared_relu(x: Tensor) -> Tensor:
-    return relu(x).square()
-
-
-class RMSNorm(nn.RMSNorm):
-    """Divide by the root of the mean square; the scale follows its input's precision."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        # Under autocast queries are 16 bits wide and the scale 32; torch is slow on the mixture.
-        return F.rms_norm(x, list(self.normalized_shape), self.weight.to(x.dtype), self.eps)
-
-
 class FeedForward(nn.Module):
     """A small network, the same for each token, without a look at the others (eq. 16)."""
 
@@ -72,7 +44,7 @@ class FeedForward(nn.Module):
         self,
         width: int,
         hidden: int,
-        activation: Activation = relu,
+        activation: Activation = F.relu,
         *,
         bias: bool = True,
         dropout: float = 0.0,

@@ -19,12 +19,6 @@ class Mask:
     pattern: Pattern = Full()
     attention_mask: Tensor | None = None
 
-    def __post_init__(self) -> None:
-        if self.attention_mask is not None:
-            _require_boolean(self.attention_mask)
-            advice = "give each sequence a row, and each key a place"
-            require_shape("attention_mask", self.attention_mask, ("batch", "keys"), advice)
-
     def hides_nothing(self, queries: int) -> bool:
         """Whether no pair is forbidden, so that a kernel need not look at the table."""
         # A single query is the last position (suffix alignment): causality hides nothing from it.
@@ -75,7 +69,11 @@ def require_attention_mask(attention_mask: Tensor | None, batch: int, keys: int)
     """Padding must be booleans, a row for each sequence and a place for each key."""
     if attention_mask is None:
         return
-    _require_boolean(attention_mask)
+    if attention_mask.dtype != torch.bool:
+        raise ValueError(
+            f"attention_mask has dtype {attention_mask.dtype}, but it must be torch.bool "
+            f"(True = a real token): use attention_mask=(tokens != padding)"
+        )
     if attention_mask.shape != (batch, keys):
         raise ValueError(
             f"attention_mask has shape {tuple(attention_mask.shape)}, but there are {batch} "
@@ -83,22 +81,9 @@ def require_attention_mask(attention_mask: Tensor | None, batch: int, keys: int)
         )
 
 
-def _require_boolean(attention_mask: Tensor) -> None:
-    if attention_mask.dtype != torch.bool:
-        raise ValueError(
-            f"attention_mask has dtype {attention_mask.dtype}, but it must be torch.bool "
-            f"(True = a real token): use attention_mask=(tokens != padding)"
-        )
-
-
 def first_real_token(attention_mask: Tensor) -> Tensor:
     """Index of the first real token of each row (B,): position 0, however much padding is left."""
     return attention_mask.int().argmax(dim=1)
-
-
-def last_real_token(attention_mask: Tensor) -> Tensor:
-    """Index of the last real token of each row (B,); the last of all if there is none."""
-    return attention_mask.shape[1] - 1 - attention_mask.flip(1).int().argmax(dim=1)
 
 
 def _each_head(pattern: Pattern, heads: int, queries: int, places: Tensor) -> Tensor:

@@ -76,10 +76,12 @@ class Learned(Position):
         return length
 
     def embedding_parameters(self, length: int, width: int) -> Parameters:
-        return _tables(width, table=length)
+        from torch import nn
+
+        return nn.ModuleDict({"table": nn.Embedding(length, width)})
 
     def added(self, positions: Tensor, width: int, learned: Parameters) -> Tensor | None:
-        return _look_up(learned, "table", positions)  # (..., T, E)
+        return cast("nn.ModuleDict", learned)["table"](positions)  # (..., T, E)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,26 +109,6 @@ class Sinusoidal(Position):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Position):
-    """A learned vector for each row and each column of a picture `columns` pixels wide."""
-
-    columns: int
-
-    def __post_init__(self) -> None:
-        _require(self, "columns", self.columns >= 1, "at least 1")
-
-    def max_length(self, length: int) -> int | None:
-        return -(-length // self.columns) * self.columns  # whole rows
-
-    def embedding_parameters(self, length: int, width: int) -> Parameters:
-        return _tables(width, row=-(-length // self.columns), column=self.columns)
-
-    def added(self, positions: Tensor, width: int, learned: Parameters) -> Tensor | None:
-        row, column = positions // self.columns, positions % self.columns
-        return _look_up(learned, "row", row) + _look_up(learned, "column", column)  # (..., T, E)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rotary(Position):
     """Rotate each pair of query and key components by an angle that grows with position (eq. 19).
 
@@ -142,7 +124,7 @@ class Rotary(Position):
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        _require(self, "base", self.base > 0, "above 0")
+        require(self, "base", self.base > 0, "above 0")
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         import torch
@@ -277,40 +259,6 @@ class Scaling(ABC):
         """Angles per position (D/2,), changed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinearScaling(Scaling):
-    """Every frequency is divided by `factor`."""
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        _require(self, "factor", self.factor >= 1, "at least 1")
-
-    def scaled(self, frequencies: Tensor) -> Tensor:
-        return frequencies / self.factor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Llama3Scaling(Scaling):
-    """Frequencies with fewer than `low` periods in `length` tokens are divided by `factor`, those
-    with more than `high` stay, and in between the two are mixed."""
-
-    factor: float
-    low: float
-    high: float
-    length: int
-
-    def __post_init__(self) -> None:
-        _require(self, "factor", self.factor >= 1, "at least 1")
-        _require(self, "high", 0 < self.low < self.high, "above low, which is above 0")
-        _require(self, "length", self.length >= 1, "at least 1")
-
-    def scaled(self, frequencies: Tensor) -> Tensor:
-        periods = self.length * frequencies / (2 * math.pi)  # (D/2,)
-        fast = ((periods - self.low) / (self.high - self.low)).clamp(0, 1)
-        return (1 - fast) * frequencies / self.factor + fast * frequencies
-
-
 def angles_of(positions: Tensor, width: int, base: float, scaling: Scaling | None = None) -> Tensor:
     """position / base^(2i / width) for i = 0 ... width/2 - 1: (..., T) -> (..., T, width/2).
 
@@ -334,24 +282,7 @@ def _cast(waves: Tensor, like: Tensor) -> Tensor:
     return waves.to(like.dtype).to(like.device)
 
 
-# --- learned tables ----------------------------------------------------------------------------
-
-
-def _tables(width: int, **rows: int) -> nn.Module:
-    """A module with an embedding of each name."""
-    from torch import nn
-
-    learned = nn.Module()
-    for name, count in rows.items():
-        learned.add_module(name, nn.Embedding(count, width))
-    return learned
-
-
-def _look_up(learned: Parameters, name: str, positions: Tensor) -> Tensor:
-    return cast("nn.Embedding", getattr(learned, name))(positions)  # (..., T, E)
-
-
-def _require(owner: object, name: str, holds: bool, wanted: str) -> None:
+def require(owner: object, name: str, holds: bool, wanted: str) -> None:
     """Refuse a field of `owner` that is out of range."""
     if not holds:
         value = getattr(owner, name)

@@ -59,7 +59,7 @@ STAGES = {
     "cross": "core.block.DecoderBlock.forward",
     "classify": "core.heads.Classifier",
     "mean": "core.heads.mean_pool",
-    "max": "core.heads.max_pool",
+    "max": "extensions.heads.max_pool",
     "fill": "core.heads.MaskedToken.forward",
     "corrupt": "data.masking.TokenMasker.corrupt",
     "lens": "explore.lens.lens",

@@ -18,17 +18,12 @@ from clearformer.core.patterns import (
     Either,
     Fixed,
     Full,
-    Graph,
     Local,
     Pattern,
-    Region,
-    Row,
-    Shifted,
     Strided,
-    Summary,
     Without,
-    between,
 )
+from clearformer.extensions.patterns import Graph, Region, Row, Shifted, Summary, between
 
 P = TypeVar("P", bound=Pattern)
 
@@ -185,11 +180,18 @@ class ShiftedGuide(Guide[Shifted]):
 
 
 class FixedGuide(Guide[Fixed]):
+    """As two patterns: the own block, and the summary places of all blocks."""
+
+    def __init__(self, pattern: Fixed) -> None:
+        super().__init__(pattern)
+        blocks, summaries = Row(pattern.stride), Summary(pattern.stride, pattern.summary)
+        self.expanded = guide(blocks | summaries)
+
     def max_keys(self, keys: int) -> int:
-        return guide(self.pattern.expanded).max_keys(keys)
+        return self.expanded.max_keys(keys)
 
     def parts(self, keys: int) -> tuple[Part, ...]:
-        return guide(self.pattern.expanded).parts(keys)
+        return self.expanded.parts(keys)
 
 
 class PairGuide(Guide[Both | Either | Without]):
