@@ -171,7 +171,7 @@ def test_activations(name, small):
 def test_pools(pool, small):
     head = build(small("classifier", head=c.Classifier(classes=5, pool=pool))).head
     if pool == "pooler":
-        assert type(head.pool) is heads.Pooler
+        assert type(head.pool) is more_heads.Pooler
     else:
         module = heads if pool in ("mean", "first") else more_heads
         assert head.pool is getattr(module, f"{pool}_pool")

@@ -247,7 +247,7 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
         case c.MaskedToken():
             return masked_token(config, table)
         case c.Pretraining():
-            return heads.Pretraining(masked_token(config, table), next_sentence(config))
+            return more_heads.Pretraining(masked_token(config, table), next_sentence(config))
         case c.Features(pool=pool):
             return more_heads.Features(pooling(pool, config.width))
         case c.Classifier(classes=classes, pool=pool, bias=bias):
@@ -263,14 +263,14 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
             return next_sentence(config)
         case c.MultipleChoice():
             return heads.Classifier(
-                heads.Pooler(config.width), config.width, 1, config.dropout.residual
+                more_heads.Pooler(config.width), config.width, 1, config.dropout.residual
             )
         case _:
             assert_never(config.head)
 
 
 def next_sentence(config: c.ModelConfig) -> heads.Classifier:
-    return heads.Classifier(heads.Pooler(config.width), config.width, classes=2)
+    return heads.Classifier(more_heads.Pooler(config.width), config.width, classes=2)
 
 
 def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToken:
@@ -286,7 +286,7 @@ def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToke
 
 def pooling(name: str, width: int) -> heads.Pool:
     if name == "pooler":
-        return heads.Pooler(width)
+        return more_heads.Pooler(width)
     return {
         "mean": heads.mean_pool,
         "max": more_heads.max_pool,

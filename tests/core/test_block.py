@@ -22,18 +22,13 @@ from clearformer.core.cache import NO_CACHE
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal
 from clearformer.core.positions import Rotary
-from clearformer.extensions.layers import gelu_tanh, squared_relu
+from clearformer.extensions.layers import gelu_tanh
 
 WIDTH, HIDDEN, HEADS = 8, 12, 2
 
 ACTIVATIONS = {
     "relu": (F.relu, lambda x: max(0.0, x)),
     "gelu": (F.gelu, lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2),
-    "gelu_tanh": (
-        gelu_tanh,
-        lambda x: x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
-    ),
-    "squared_relu": (squared_relu, lambda x: max(0.0, x) ** 2),
     "silu": (F.silu, lambda x: x / (1 + math.exp(-x))),
 }
 FEED_FORWARDS = {

@@ -15,11 +15,12 @@ from clearformer.core.cache import HiddenMemory
 from clearformer.core.embedding import Embedding
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full, Local
-from clearformer.core.positions import ALiBi, Learned, RelativeXL, Rotary
+from clearformer.core.positions import Learned, RelativeXL, Rotary
 from clearformer.core.stack import Stack
 from clearformer.extensions import heads as more_heads
 from clearformer.extensions.embedding import NeighbourEmbedding, Neighbours
 from clearformer.extensions.patterns import Graph
+from clearformer.extensions.positions import ALiBi
 from clearformer.inference.caches import StaticKVCache
 from clearformer.kernels import vocabulary_loss
 from clearformer.kernels.blockwise import blockwise
@@ -245,8 +246,8 @@ def test_relative_positions_refuse_other_heads(shape):
     ("changes", "message"),
     [
         ({"tokens": torch.zeros(2, 3)}, "tokens: the dtype is torch.float32"),
-        ({"tokens": torch.zeros(3, dtype=torch.long)}, "tokens have shape (3,), but they must be"),
-        ({"tokens": torch.zeros(2, 0, dtype=torch.long)}, "tokens have shape (2, 0), but"),
+        ({"tokens": torch.zeros(3, dtype=torch.long)}, "tokens: the shape is (3,), but"),
+        ({"tokens": torch.zeros(2, 0, dtype=torch.long)}, "tokens: the shape is (2, 0), but"),
         ({"tokens": torch.full((2, 3), 9)}, "token id 9 is outside the vocabulary of 5 (0 to 4)"),
         ({"tokens": torch.full((2, 3), -1)}, "token id -1 is outside the vocabulary of 5 (0 to 4)"),
         (
@@ -306,7 +307,8 @@ def test_pools_refuse_what_does_not_fit(pool):
         lambda: pool(hidden[0], None),
     )
     refused(
-        "hidden has shape (2, 0, 4), but a sequence of no tokens", lambda: pool(hidden[:, :0], None)
+        "hidden: the shape is (2, 0, 4), but a sequence must have",
+        lambda: pool(hidden[:, :0], None),
     )
     refused(
         "attention_mask has dtype torch.int64, but it must be torch.bool",

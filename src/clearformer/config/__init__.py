@@ -65,17 +65,9 @@ from clearformer.core.patterns import (
     Strided,
     Without,
 )
-from clearformer.core.positions import (
-    ALiBi,
-    Learned,
-    NoPosition,
-    Position,
-    RelativeXL,
-    Rotary,
-    Sinusoidal,
-)
+from clearformer.core.positions import Learned, NoPosition, Position, RelativeXL, Rotary, Sinusoidal
 from clearformer.extensions.patterns import Each, Graph, PerHead, Region, Row, Shifted, Summary
-from clearformer.extensions.positions import Grid, LinearScaling, Llama3Scaling
+from clearformer.extensions.positions import ALiBi, Grid, LinearScaling, Llama3Scaling
 
 __all__ = [
     "ALiBi", "Activation", "AdamW", "AnswerSpan", "AnyModelConfig", "Biases", "Both", "Cache",

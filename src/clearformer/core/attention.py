@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.basic import require_divisor, require_shape
+from clearformer.core.basic import require_divisor, require_sequences
 from clearformer.core.cache import NO_CACHE, Cache, FrozenKV
 from clearformer.core.kernels import Kernel, fused
 from clearformer.core.masks import Mask
@@ -63,7 +63,7 @@ class Attention(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, mask: Mask, cache: Cache = NO_CACHE) -> Tensor:
-        self._require_vectors("x", x)
+        require_sequences("x", x, ("batch", "tokens", self.width))
         q, k, v = self.project_heads(x, cache.sources(x))  # (B, H, T, D), (B, G, T, D) twice
         q, k = self.rotate(q, k, end=cache.start + x.shape[1])
         k, v = cache.extend(k, v)  # (B, G, K, D), (B, G, K, D)
@@ -106,7 +106,7 @@ class Attention(nn.Module):
 
     def freeze(self, context: Tensor) -> FrozenKV:
         """Keys and values of another sequence (B, K, E), made once for all later queries."""
-        self._require_vectors("context", context)
+        require_sequences("context", context, ("batch", "tokens", self.width))
         if self.scheme.relative:
             raise ValueError(
                 f"this attention has {type(self.scheme).__name__} positions, but places of two "
@@ -114,15 +114,6 @@ class Attention(nn.Module):
             )
         k, v = self.keys_values(context)
         return FrozenKV(self.key_norm(k), v)
-
-    def _require_vectors(self, name: str, x: Tensor) -> None:
-        wanted = ("batch", "tokens", self.width)
-        require_shape(name, x, wanted, f"pass {name}[None] for one sequence")
-        if x.shape[1] == 0:
-            raise ValueError(
-                f"{name}: the shape is {tuple(x.shape)}, but a sequence must have at least one "
-                f"token: pass one"
-            )
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)  # (B, heads, T, D)

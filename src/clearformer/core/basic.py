@@ -65,8 +65,7 @@ def multi_head_loop(
 
 # --- shapes --------------------------------------------------------------------------------
 # Broadcasting accepts many shapes that nobody meant, so code that takes tensors states the shapes
-# it takes. These checks compare sizes and dtypes and never read a tensor's values: they do not
-# wait for a device, and torch.compile resolves them while it traces.
+# it takes. The checks never read a tensor's values, so they do not wait for a device.
 
 
 def require_shape(name: str, x: Tensor, shape: Sequence[int | str], advice: str) -> None:
@@ -78,6 +77,16 @@ def require_shape(name: str, x: Tensor, shape: Sequence[int | str], advice: str)
     if not fits:
         raise ValueError(
             f"{name}: the shape is {_written(x.shape)}, but it must be {_written(shape)}: {advice}"
+        )
+
+
+def require_sequences(name: str, x: Tensor, shape: Sequence[int | str]) -> None:
+    """x must be a batch of sequences in this shape, each of at least one token."""
+    require_shape(name, x, shape, f"pass {name}[None] for one sequence")
+    if x.shape[1] == 0:
+        raise ValueError(
+            f"{name}: the shape is {_written(x.shape)}, but a sequence must have at least one "
+            f"token: pass one"
         )
 
 
@@ -94,11 +103,9 @@ def require_broadcast(name: str, x: Tensor, shape: Sequence[int], advice: str) -
         )
 
 
-def require_ids(
-    name: str, x: Tensor, dtypes: Sequence[torch.dtype] = (torch.int64, torch.int32)
-) -> None:
-    """x must hold whole numbers, by default of a type with which torch looks up rows of a table."""
-    if x.dtype not in dtypes:
+def require_ids(name: str, x: Tensor, *dtypes: torch.dtype) -> None:
+    """x must hold whole numbers: of these types, or of those with which torch looks up rows."""
+    if x.dtype not in (dtypes or (torch.int64, torch.int32)):
         raise ValueError(
             f"{name}: the dtype is {x.dtype}, but it must be torch.int64: use {name}.long()"
         )

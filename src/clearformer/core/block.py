@@ -2,7 +2,7 @@
 
 Around each of the two goes a residual connection and a norm. Which comes first is a value:
 `post_norm` as in the seeds and the original paper, `pre_norm` as in GPT-2 and after. So is how
-attention is run: `direct`, or `recompute` to save memory.
+a part is run: `direct`, or by a function that keeps less for the backward pass.
 
 Axes: B batch, T tokens, E model width, F hidden width.
 """
@@ -23,7 +23,7 @@ Run = Callable[..., Tensor]
 
 
 def direct(part: nn.Module, *arguments: object) -> Tensor:
-    """Keep what the backward pass will need."""
+    """Call the part; torch keeps what the backward pass will need."""
     return part(*arguments)
 
 
@@ -56,12 +56,10 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Tokens as plain rows: a compiled backward pass can then use the hidden layer as it
-        # was saved; with the batch axis kept it saves a second copy of the activation's sign.
+        # As rows: with a batch axis a compiled backward pass saves the activation's sign twice.
         rows = x.reshape(-1, x.shape[-1])  # (B*T, E)
         hidden = self.dropout(self.activation(self.up(rows)))  # (B*T, F)
-        y: Tensor = self.down(hidden)
-        return y.view_as(x)  # (B, T, E)
+        return self.down(hidden).view_as(x)  # (B, T, E)
 
 
 class GatedFeedForward(nn.Module):

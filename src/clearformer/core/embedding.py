@@ -6,7 +6,7 @@ Axes: B batch, T tokens, K tokens with those of the cache, E model width, V voca
 import torch
 from torch import Tensor, nn
 
-from clearformer.core.basic import require_ids, require_shape
+from clearformer.core.basic import require_ids, require_sequences, require_shape
 from clearformer.core.masks import first_real_token, require_attention_mask
 from clearformer.core.positions import NoPosition, Position
 
@@ -47,11 +47,7 @@ class Embedding(nn.Module):
         start: int = 0,
     ) -> Tensor:
         """Vectors of `tokens` (B, T) after `start` others; attention_mask is (B, start + T)."""
-        if tokens.dim() != 2 or tokens.shape[1] == 0:
-            raise ValueError(
-                f"tokens have shape {tuple(tokens.shape)}, but they must be (batch, length) "
-                f"with at least one token"
-            )
+        require_sequences("tokens", tokens, ("batch", "tokens"))
         require_ids("tokens", tokens)
         require_attention_mask(attention_mask, tokens.shape[0], start + tokens.shape[1])
         x = self.words(tokens, attention_mask, start)  # (B, T, E)

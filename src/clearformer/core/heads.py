@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.basic import require_ids, require_shape
+from clearformer.core.basic import require_ids, require_sequences, require_shape
 from clearformer.core.block import Activation
 from clearformer.core.masks import first_real_token, require_attention_mask
 
@@ -45,7 +45,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Su
 def require_targets(targets: Tensor, shape: Sequence[int]) -> None:
     """A target for each place: targets of another shape could meet the wrong logits."""
     require_shape("targets", targets, shape, "give each place a target, or IGNORE")
-    require_ids("targets", targets, (torch.int64,))
+    require_ids("targets", targets, torch.int64)
 
 
 @contextmanager
@@ -182,7 +182,7 @@ class MaskedToken(Head):
 
 def mean_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The average of the real tokens (eq. 27), as in the first seed."""
-    require_sequences(hidden, attention_mask)
+    require_hidden(hidden, attention_mask)
     if attention_mask is None:
         return hidden.mean(dim=1)  # (B, E)
     kept = attention_mask[:, :, None].to(hidden.dtype)
@@ -191,7 +191,7 @@ def mean_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 def first_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The first real token: BERT's <cls>."""
-    require_sequences(hidden, attention_mask)
+    require_hidden(hidden, attention_mask)
     if attention_mask is None:
         return hidden[:, 0]  # (B, E)
     return token_at(hidden, first_real_token(attention_mask))
@@ -202,26 +202,10 @@ def token_at(hidden: Tensor, positions: Tensor) -> Tensor:
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), positions]
 
 
-def require_sequences(hidden: Tensor, attention_mask: Tensor | None) -> None:
-    wanted = ("batch", "tokens", "width")
-    require_shape("hidden", hidden, wanted, "pass hidden[None] for one sequence")
-    if hidden.shape[1] == 0:
-        raise ValueError(
-            f"hidden has shape {tuple(hidden.shape)}, but a sequence of no tokens has no average, "
-            f"largest or first: pass at least one token"
-        )
+def require_hidden(hidden: Tensor, attention_mask: Tensor | None) -> None:
+    """Refuse what is no batch of hidden states, and padding of another shape."""
+    require_sequences("hidden", hidden, ("batch", "tokens", "width"))
     require_attention_mask(attention_mask, *hidden.shape[:2])
-
-
-class Pooler(nn.Module):
-    """BERT's: the first token through a layer and a tanh."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.transform = nn.Linear(width, width)
-
-    def forward(self, hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return torch.tanh(self.transform(first_pool(hidden, attention_mask)))  # (B, E)
 
 
 class Classifier(Head):
@@ -237,32 +221,3 @@ class Classifier(Head):
 
     def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(self.pool(hidden, attention_mask)))  # (B, C)
-
-
-class Pretraining(nn.Module):
-    """BERT's two objectives on the same hidden states."""
-
-    def __init__(self, masked: MaskedToken, sentence: Classifier) -> None:
-        super().__init__()
-        self.masked = masked
-        self.sentence = sentence
-
-    @property
-    def token_head(self) -> nn.Module:
-        return self.masked
-
-    def forward(
-        self, hidden: Tensor, attention_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        words = self.masked(hidden, attention_mask)  # (B, T, V)
-        return words, self.sentence(hidden, attention_mask)  # and (B, 2)
-
-    def loss(
-        self, hidden: Tensor, targets: tuple[Tensor, Tensor], attention_mask: Tensor | None = None
-    ) -> SumAndCount:
-        sums, counts = zip(
-            self.masked.loss(hidden, targets[0], attention_mask),
-            self.sentence.loss(hidden, targets[1], attention_mask),
-            strict=True,
-        )
-        return torch.cat(sums), torch.cat(counts)  # each (2,)

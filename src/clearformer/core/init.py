@@ -1,8 +1,8 @@
 """Initial weights: one function for each published recipe.
 
-Each takes a finished model and draws its weights anew. They differ in the spread of the
-matrices and in how they treat the two projections that write into the residual stream
-(attention's `output`, the feed-forward layer's `down`), since N layers add up there.
+Each takes a finished model and draws its weights anew. They differ in the spread of the matrices
+and in the two projections that write into the residual stream (attention's `output`, the
+feed-forward layer's `down`), since N layers add up there.
 """
 
 import math

@@ -22,7 +22,7 @@ class Mask:
     def hides_nothing(self, queries: int) -> bool:
         """Whether no pair is forbidden, so that a kernel need not look at the table."""
         # A single query is the last position (suffix alignment): causality hides nothing from it.
-        # The very classes: a subclass may have another rule.
+        # The class itself is compared: a subclass may have another rule.
         kind = type(self.pattern)
         return self.attention_mask is None and (kind is Full or (kind is Causal and queries == 1))
 
@@ -38,8 +38,7 @@ class Mask:
         self.require_fitting(batch, queries, keys)
         real = None if self.attention_mask is None else self.attention_mask[:, None, None, :]
         if type(self.pattern) is Full:
-            # Needs no positions: queries of another sequence have none among the keys, and there
-            # may be more of them than keys.
+            # Needs no positions: queries of another sequence have none among the keys.
             every = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
             return every if real is None else real  # (Q, K) or (B, 1, 1, K)
         places = torch.arange(keys, device=q.device)  # (K,)

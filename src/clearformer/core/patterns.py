@@ -1,12 +1,9 @@
 """Attention patterns: which query positions may look at which key positions.
 
-A pattern is a frozen value with one rule, `allows(query, key)`. It knows nothing about batches or
-padding (that is `masks.Mask`). Patterns compose: `Causal() & Local(128)` looks back at most 127
-positions, `Local(8) | Strided(8)` is the strided pattern of the Sparse Transformer,
-`Full() - Local(1)` sees everyone but itself.
-
-A config holds these same values, so torch is imported only where a tensor is made. Your own
-pattern is a frozen dataclass derived from `Pattern` with a rule of its own.
+A pattern is a frozen value with one rule, `allows(query, key)`; yours is a dataclass derived from
+`Pattern`. Patterns compose: `Causal() & Local(128)` looks back at most 127 positions,
+`Local(8) | Strided(8)` is the strided pattern of the Sparse Transformer, `Full() - Local(1)` sees
+everyone but itself. A config holds these values, so torch is imported only to make a tensor.
 
 Axes: B batch, H heads, Q queries, K keys.
 """
@@ -61,15 +58,6 @@ class Pattern:
 
         key = torch.arange(keys, device=device)  # (K,)
         return self.allows(key[keys - queries :, None], key[None, :])  # (Q, K)
-
-    def count(self, length: int) -> int:
-        """How many (query, key) pairs are allowed in a sequence of `length` positions."""
-        import torch
-
-        key = torch.arange(length)
-        # A few rows at a time: the whole table of a long sequence would not fit in memory.
-        rows = key.split(max(1, 2**24 // max(length, 1)))
-        return sum(int(self.allows(query[:, None], key[None, :]).sum()) for query in rows)
 
     def density(self, length: int, cells: int) -> Tensor:
         """The table of a long sequence, coarsened: the share allowed in each of cells² cells."""
@@ -149,8 +137,9 @@ class SizedPattern(Pattern):
     """Base of patterns whose fields are sizes: whole numbers, at least 1."""
 
     def __post_init__(self) -> None:
-        for name in vars(self):
-            require_positive(self, name)
+        for name, size in vars(self).items():
+            require(self, name, isinstance(size, int), "a whole number")
+            require(self, name, size >= 1, "at least 1")
 
 
 @dataclass(frozen=True)
@@ -194,7 +183,7 @@ class Strided(SizedPattern):
 
 
 @dataclass(frozen=True)
-class Fixed(Pattern):
+class Fixed(SizedPattern):
     """The own block of `stride` positions, and the last `summary` of every block (eq. 25).
 
     The summary positions gather their block; everyone after it reads them.
@@ -204,20 +193,18 @@ class Fixed(Pattern):
     summary: int
 
     def __post_init__(self) -> None:
-        require_positive(self, "stride")
-        if not 0 < self.summary <= self.stride:
-            raise ValueError(
-                f"Fixed: summary is {self.summary}, but a block of stride {self.stride} "
-                f"has between 1 and {self.stride} summary places"
-            )
+        super().__post_init__()
+        require(self, "summary", self.summary <= self.stride, f"at most the stride, {self.stride}")
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         own_block = query // self.stride == key // self.stride
         return own_block | (key % self.stride >= self.stride - self.summary)
 
 
-def require_positive(pattern: Pattern, field: str) -> None:
-    value = getattr(pattern, field)
-    if not isinstance(value, int) or value < 1:
-        wanted = "at least 1" if isinstance(value, int) else "a whole number"
-        raise ValueError(f"{type(pattern).__name__}: {field} is {value}, but it must be {wanted}")
+def require(owner: object, name: str, holds: bool, wanted: str) -> None:
+    """Refuse a field of `owner` that is out of range."""
+    if not holds:
+        value = getattr(owner, name)
+        raise ValueError(
+            f"{type(owner).__name__}: {name} is {value!r:.200}, but it must be {wanted}"
+        )

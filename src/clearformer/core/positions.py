@@ -1,23 +1,22 @@
 """Position schemes: without one, a transformer sees a set and not a sequence.
 
-Each scheme is one frozen value. A config holds it, and `Embedding` and `Attention` call it:
-`Learned`, `Sinusoidal` and `Grid` (a picture) add a vector to each embedding; `Rotary`,
-`RelativeXL` and `ALiBi` act on the scores, so that only the distance of two tokens matters. A
-scheme of your own is one frozen dataclass that derives from `Position`. What a scheme learns is a
-module that it makes and that the embedding or the attention owns.
-
-torch is imported inside the functions, so that reading a config does not load it.
+Each scheme is one frozen value that `Embedding` and `Attention` call; yours is a dataclass derived
+from `Position`. `Learned` and `Sinusoidal` add a vector to each embedding; `Rotary` and
+`RelativeXL` act on the scores, so that only the distance of two tokens matters. What a scheme
+learns is a module that the embedding or the attention owns. A config holds these values, so torch
+is imported only inside the functions.
 
 Axes: B batch, T tokens, Q queries, K keys, H heads, D head width, E model width.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
+
+from clearformer.core.patterns import require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -131,9 +130,8 @@ class Rotary(Position):
 
         from clearformer.core.basic import require_shape
 
-        require_shape(
-            "x", x, ("batch", "heads", "tokens", "width"), "pass x[None] for one sequence"
-        )
+        wanted = ("batch", "heads", "tokens", "width")
+        require_shape("x", x, wanted, "pass x[None] for one sequence")
         batch, _, tokens, width = x.shape
         if width % 2:
             raise ValueError(f"rotary positions need an even head width, got {width}")
@@ -182,9 +180,8 @@ class RelativeXL(Position):
         assert learned is not None
         content, distance = cast("Tensor", learned.content), cast("Tensor", learned.distance)
         heads, width = content.shape
-        require_shape(
-            "q", q, ("batch", heads, "queries", width), "pass the parameters of this attention"
-        )
+        wanted = ("batch", heads, "queries", width)
+        require_shape("q", q, wanted, "pass the parameters of this attention")
         queries, keys = q.shape[-2], k.shape[-2]
         u, v = (each[:, None, :].to(q.dtype) for each in (content, distance))  # each (H, 1, D)
         r = self.distances(queries, keys, q, cast("nn.Linear", learned.project))
@@ -221,36 +218,6 @@ class RelativeXL(Position):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ALiBi(Position):
-    """A penalty that grows with distance, at a rate of its own for each head (eq. 21)."""
-
-    relative = True
-
-    def bias(self, heads: int, queries: int, keys: int, like: Tensor) -> Tensor | None:
-        import torch
-
-        key = torch.arange(keys, device=like.device)
-        query = torch.arange(keys - queries, keys, device=like.device)
-        distance = (query[:, None] - key[None, :]).abs()  # (Q, K)
-        # At least float32, and cast last: bfloat16 cannot tell distance 256 from 257.
-        precision = torch.promote_types(like.dtype, torch.float32)
-        slopes = torch.tensor(alibi_slopes(heads), dtype=precision, device=like.device)
-        return (-slopes[:, None, None] * distance).to(like.dtype)  # (H, Q, K)
-
-
-@functools.cache
-def alibi_slopes(heads: int) -> tuple[float, ...]:
-    """Falling powers of two; between two powers of two, every other slope of the next one."""
-    power = 2 ** math.floor(math.log2(heads))
-    slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
-    finer = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * power, 2)]
-    return tuple(slopes + finer[: heads - power])
-
-
-# --- angles ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scaling(ABC):
     """Base of all ways to fit a longer text into the range of angles that was learned."""
 
@@ -280,12 +247,3 @@ def angles_of(positions: Tensor, width: int, base: float, scaling: Scaling | Non
 def _cast(waves: Tensor, like: Tensor) -> Tensor:
     """To the dtype first: the device may have no float64."""
     return waves.to(like.dtype).to(like.device)
-
-
-def require(owner: object, name: str, holds: bool, wanted: str) -> None:
-    """Refuse a field of `owner` that is out of range."""
-    if not holds:
-        value = getattr(owner, name)
-        raise ValueError(
-            f"{type(owner).__name__}: {name} is {value!r:.200}, but it must be {wanted}"
-        )

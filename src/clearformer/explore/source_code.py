@@ -53,7 +53,7 @@ STAGES = {
     "relative": "core.positions.RelativeXL",
     "sinusoidal": "core.positions.Sinusoidal",
     "learned": "core.positions.Learned",
-    "alibi": "core.positions.ALiBi",
+    "alibi": "extensions.positions.ALiBi",
     "loop": "core.kernels.loop",
     "fused": "core.kernels.fused",
     "cross": "core.block.DecoderBlock.forward",

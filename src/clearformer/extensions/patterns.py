@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from clearformer.core.patterns import Pattern, SizedPattern, require_positive
+from clearformer.core.patterns import Pattern, SizedPattern, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +50,7 @@ class Graph(Pattern):
     nodes: int
 
     def __post_init__(self) -> None:
-        require_positive(self, "nodes")
+        require(self, "nodes", self.nodes >= 1, "at least 1")
         for edge in self.edges:
             if len(edge) != 2:
                 raise ValueError(

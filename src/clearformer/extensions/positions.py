@@ -1,22 +1,51 @@
-"""Positions of pictures, and rotary angles for longer texts than a model learned from.
+"""Positions by penalty (ALiBi) and of pictures, and rotary angles for longer contexts.
 
 torch is imported inside the functions, so that reading a config does not load it.
 
-Axes: T tokens, D head width, E model width.
+Axes: T tokens, Q queries, K keys, H heads, D head width, E model width.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from clearformer.core.positions import Position, Scaling, require
+from clearformer.core.patterns import require
+from clearformer.core.positions import Position, Scaling
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from clearformer.core.positions import Parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class ALiBi(Position):
+    """A penalty that grows with distance, at a rate of its own for each head (eq. 21)."""
+
+    relative = True
+
+    def bias(self, heads: int, queries: int, keys: int, like: Tensor) -> Tensor | None:
+        import torch
+
+        key = torch.arange(keys, device=like.device)
+        query = torch.arange(keys - queries, keys, device=like.device)
+        distance = (query[:, None] - key[None, :]).abs()  # (Q, K)
+        # At least float32, and cast last: bfloat16 cannot tell distance 256 from 257.
+        precision = torch.promote_types(like.dtype, torch.float32)
+        slopes = torch.tensor(alibi_slopes(heads), dtype=precision, device=like.device)
+        return (-slopes[:, None, None] * distance).to(like.dtype)  # (H, Q, K)
+
+
+@functools.cache
+def alibi_slopes(heads: int) -> tuple[float, ...]:
+    """Falling powers of two; between two powers of two, every other slope of the next one."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    finer = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * power, 2)]
+    return tuple(slopes + finer[: heads - power])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -258,6 +258,14 @@ def guide(pattern: Pattern) -> Guide[Any]:
     return GUIDES.get(type(pattern), UnknownGuide)(pattern)
 
 
+def count_pairs(pattern: Pattern, length: int) -> int:
+    """How many (query, key) pairs a pattern allows in a sequence of `length` positions."""
+    key = torch.arange(length)
+    # A few rows at a time: the whole table of a long sequence would not fit in memory.
+    rows = key.split(max(1, 2**24 // max(length, 1)))
+    return sum(int(pattern.allows(query[:, None], key[None, :]).sum()) for query in rows)
+
+
 def blind_positions(pattern: Pattern, length: int) -> list[int]:
     """Positions of a sequence that see nothing under a pattern, not even themselves."""
     positions = torch.arange(length)
