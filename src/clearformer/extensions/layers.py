@@ -1,12 +1,11 @@
 """Activations and a norm that later architectures use."""
 
+from functools import partial
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """The approximation of GELU that GPT-2 was trained with."""
-    return F.gelu(x, approximate="tanh")
+gelu_tanh = partial(F.gelu, approximate="tanh")  # the approximation that GPT-2 was trained with
 
 
 def squared_relu(x: Tensor) -> Tensor:

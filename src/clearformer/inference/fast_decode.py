@@ -91,6 +91,12 @@ def _same_for_all(pattern: Pattern, heads: int) -> bool:
     return len(pattern.by_head(heads)) == len(pattern.by_row(1)) == 1
 
 
+def fast_decoder(model: Transformer, caches: Sequence[Cache]) -> FastDecoder | None:
+    """A faster step for one token of each sequence, if all of this model is written out here."""
+    known = [cache for cache in caches if isinstance(cache, StaticKVCache)]
+    return FastDecoder(model, known) if supports(model, caches) else None
+
+
 class Step:
     """What the layers share in one step."""
 
