@@ -79,7 +79,7 @@ class Embedding(nn.Module):
         return (positions - first_real_token(attention_mask)[:, None]).clamp(min=0)  # (B, T)
 
     def words(self, tokens: Tensor, attention_mask: Tensor | None, start: int) -> Tensor:
-        """Vectors of the tokens (B, T, E), wherever they stand."""
+        """Vectors of the tokens (B, T, E), wherever they stand; a subclass may add their pairs."""
         return _look_up(self.token, tokens, "token id", "vocabulary")
 
 

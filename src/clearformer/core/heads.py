@@ -127,6 +127,7 @@ class NextToken(Head):
 
     @property
     def token_head(self) -> nn.Module:
+        """The head that gives a logit for each word."""
         return self
 
     def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:

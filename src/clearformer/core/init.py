@@ -1,4 +1,4 @@
-"""Initial weights: one function for each published recipe.
+"""Initial weights: the published recipes of the models that the seeds describe.
 
 Each takes a finished model and draws its weights anew. They differ in the spread of the matrices
 and in the two projections that write into the residual stream (attention's `output`, the
