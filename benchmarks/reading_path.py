@@ -4,6 +4,7 @@
 
 Counts the files of clearformer whose functions are called, and the switches: calls and returns
 after which the running function is in another file, or in another folder, than the one before.
+Generation is counted twice: by the plain loop of `core`, and as users call it (`generate.stream`).
 Building the model is not counted.
 """
 
@@ -18,7 +19,8 @@ from typing import Any
 import torch
 
 import clearformer
-from clearformer.builder import build
+from clearformer.builder import build, caches
+from clearformer.core.generate import generate, next_logits
 from clearformer.core.model import Transformer
 from clearformer.families.gpt2 import gpt2
 from clearformer.generate.language_model import LanguageModel
@@ -71,6 +73,8 @@ def main() -> None:
     assert isinstance(model, Transformer)
     with torch.no_grad():
         report("one forward pass", visited(lambda: model(torch.zeros(1, 8, dtype=torch.long))))
+    logits = next_logits(model.hidden, model.head, caches(config))
+    report("two tokens, plain loop", visited(lambda: generate(logits, b"a text", [0.5, 0.5])))
     generator = LanguageModel(model, config, Bytes())
     report("two tokens", visited(lambda: list(stream(generator, "a text", max_tokens=2))))
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clearformer.builder import build
 from clearformer.config import Classifier, Full, ModelConfig, NoPosition
-from clearformer.core.patterns import Each, Graph
+from clearformer.extensions.patterns import Each, Graph
 
 COLOURS, MOST = 5, 14
 Example = tuple[Graph, list[int], list[int], int]  # graph, colours, of nodes, mixed

@@ -15,6 +15,9 @@ from clearformer.builder import build, caches, outline
 from clearformer.core import block, cache, heads, kernels, patterns
 from clearformer.core.attention import Attention
 from clearformer.core.positions import Position
+from clearformer.extensions import heads as more_heads
+from clearformer.extensions import layers
+from clearformer.extensions import patterns as more_patterns
 from clearformer.families import FAMILIES, preset
 from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.causal_xl import causal_form
@@ -37,10 +40,10 @@ POSITIONS = {
     c.ALiBi(): (set(), set()),
 }
 ACTIVATIONS = {
-    "relu": (block.FeedForward, block.relu),
+    "relu": (block.FeedForward, F.relu),
     "gelu": (block.FeedForward, F.gelu),
-    "gelu_tanh": (block.FeedForward, block.gelu_tanh),
-    "squared_relu": (block.FeedForward, block.squared_relu),
+    "gelu_tanh": (block.FeedForward, layers.gelu_tanh),
+    "squared_relu": (block.FeedForward, layers.squared_relu),
     "swiglu": (block.GatedFeedForward, F.silu),
 }
 
@@ -108,7 +111,7 @@ def test_an_outline_is_the_model_without_memory(family, small):
 def test_a_model_has_the_patterns_of_its_config(written, small):
     config = small("generator", patterns=(written, c.Causal()))
     assert build(config).stack.patterns is config.patterns
-    assert type(written) is getattr(patterns, type(written).__name__)
+    assert type(written).__module__ in (patterns.__name__, more_patterns.__name__)
 
 
 KERNELS = {
@@ -168,9 +171,10 @@ def test_activations(name, small):
 def test_pools(pool, small):
     head = build(small("classifier", head=c.Classifier(classes=5, pool=pool))).head
     if pool == "pooler":
-        assert type(head.pool) is heads.Pooler
+        assert type(head.pool) is more_heads.Pooler
     else:
-        assert head.pool is getattr(heads, f"{pool}_pool")
+        module = heads if pool in ("mean", "first") else more_heads
+        assert head.pool is getattr(module, f"{pool}_pool")
     assert head.project.out_features == 5
 
 
@@ -191,7 +195,7 @@ def test_norms_and_their_epsilons(small):
     )
     layer = model.stack.blocks[0]
     assert (type(layer.attention_norm), layer.attention_norm.eps) == (nn.LayerNorm, 1e-3)
-    assert (type(layer.attention.key_norm), layer.attention.key_norm.eps) == (block.RMSNorm, 1e-4)
+    assert (type(layer.attention.key_norm), layer.attention.key_norm.eps) == (layers.RMSNorm, 1e-4)
     assert layer.attention.query_norm is not layer.attention.key_norm
     assert layer.attention.query_norm.weight.shape == (4,)
 
@@ -316,8 +320,8 @@ def test_an_outline_does_not_load_the_compiler():
     ("head", "kind"),
     [
         (c.MaskedToken(), heads.MaskedToken),
-        (c.Features(pool="pooler"), heads.Features),
-        (c.Features(), heads.Features),
+        (c.Features(pool="pooler"), more_heads.Features),
+        (c.Features(), more_heads.Features),
     ],
 )
 def test_heads_of_an_encoder_alone(head, kind, small):

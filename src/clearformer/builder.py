@@ -28,16 +28,17 @@ from clearformer.core.block import (
     FeedForward,
     GatedFeedForward,
     Residual,
-    gelu_tanh,
     post_norm,
     pre_norm,
-    relu,
-    squared_relu,
 )
 from clearformer.core.embedding import Embedding
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.positions import NoPosition, Position
 from clearformer.core.stack import DecoderStack, Stack
+from clearformer.extensions import heads as more_heads
+from clearformer.extensions import init as more_inits
+from clearformer.extensions.embedding import NeighbourEmbedding
+from clearformer.extensions.layers import gelu_tanh, squared_relu
 from clearformer.kernels.blockwise import blockwise, never_compiled
 from clearformer.kernels.causal_xl import causal_form
 from clearformer.kernels.fast import fast
@@ -45,7 +46,7 @@ from clearformer.kernels.vocabulary_loss import in_chunks, with_target_padded
 
 RESIDUALS: dict[str, Residual] = {"pre": pre_norm, "post": post_norm}
 FEED_FORWARDS: dict[str, tuple[type[FeedForward] | type[GatedFeedForward], Activation]] = {
-    "relu": (FeedForward, relu),
+    "relu": (FeedForward, F.relu),
     "gelu": (FeedForward, F.gelu),
     "gelu_tanh": (FeedForward, gelu_tanh),
     "silu": (FeedForward, F.silu),
@@ -64,9 +65,9 @@ INITS: dict[str, Callable[[nn.Module], None]] = {
     "xavier": init.xavier,
     "normal": init.normal,
     "gpt2": init.gpt2,
-    "transformer_xl": init.transformer_xl,
-    "sparse": init.sparse,
-    "modern": init.modern,
+    "transformer_xl": more_inits.transformer_xl,
+    "sparse": more_inits.sparse,
+    "modern": more_inits.modern,
 }
 
 
@@ -217,16 +218,18 @@ def final_norm(config: c.ModelConfig) -> nn.Module:
 
 
 def embedding(config: c.ModelConfig, table: nn.Embedding) -> Embedding:
-    return Embedding(
+    kind: Callable[..., Embedding] = Embedding
+    if config.neighbours is not None or config.dropout.token:
+        buckets = None if config.neighbours is None else config.neighbours.buckets
+        kind = partial(NeighbourEmbedding, neighbours=buckets, token_dropout=config.dropout.token)
+    return kind(
         table,
         config.length,
         position=config.position,
         segments=config.segments,
-        neighbours=None if config.neighbours is None else config.neighbours.buckets,
         scale=config.scale,
         norm=norm(config.embedding_norm, config.width),
         dropout=config.dropout.embedding,
-        token_dropout=config.dropout.token,
     )
 
 
@@ -244,26 +247,30 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
         case c.MaskedToken():
             return masked_token(config, table)
         case c.Pretraining():
-            return heads.Pretraining(masked_token(config, table), heads.NextSentence(config.width))
+            return more_heads.Pretraining(masked_token(config, table), next_sentence(config))
         case c.Features(pool=pool):
-            return heads.Features(pooling(pool, config.width))
+            return more_heads.Features(pooling(pool, config.width))
         case c.Classifier(classes=classes, pool=pool, bias=bias):
             width = config.width * (2 if pool == "mean_max" else 1)
             return heads.Classifier(
                 pooling(pool, config.width), width, classes, config.dropout.residual, bias
             )
         case c.TokenClassifier(classes=classes, bias=bias):
-            return heads.TokenClassifier(config.width, classes, config.dropout.residual, bias)
+            return more_heads.TokenClassifier(config.width, classes, config.dropout.residual, bias)
         case c.AnswerSpan():
-            return heads.TokenClassifier(config.width, classes=2)
+            return more_heads.TokenClassifier(config.width, classes=2)
         case c.NextSentence():
-            return heads.NextSentence(config.width)
+            return next_sentence(config)
         case c.MultipleChoice():
             return heads.Classifier(
-                heads.Pooler(config.width), config.width, 1, config.dropout.residual
+                more_heads.Pooler(config.width), config.width, 1, config.dropout.residual
             )
         case _:
             assert_never(config.head)
+
+
+def next_sentence(config: c.ModelConfig) -> heads.Classifier:
+    return heads.Classifier(more_heads.Pooler(config.width), config.width, classes=2)
 
 
 def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToken:
@@ -279,13 +286,13 @@ def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToke
 
 def pooling(name: str, width: int) -> heads.Pool:
     if name == "pooler":
-        return heads.Pooler(width)
+        return more_heads.Pooler(width)
     return {
         "mean": heads.mean_pool,
-        "max": heads.max_pool,
-        "mean_max": heads.mean_max_pool,
+        "max": more_heads.max_pool,
+        "mean_max": more_heads.mean_max_pool,
         "first": heads.first_pool,
-        "last": heads.last_pool,
+        "last": more_heads.last_pool,
     }[name]
 
 

@@ -89,12 +89,12 @@ def test_whole_numbers_are_read_as_floats_where_those_are_wanted():
         (
             changed(("position", "kind"), "?"),
             "model.position has kind '?': "
-            "known: NoPosition, Learned, Sinusoidal, Grid, Rotary, RelativeXL, ALiBi",
+            "known: NoPosition, Learned, Sinusoidal, Rotary, RelativeXL, ALiBi, Grid",
         ),
         (
             changed(("position",), {}),
             "model.position has kind None: "
-            "known: NoPosition, Learned, Sinusoidal, Grid, Rotary, RelativeXL, ALiBi",
+            "known: NoPosition, Learned, Sinusoidal, Rotary, RelativeXL, ALiBi, Grid",
         ),
         (changed(("head",), {"kind": ["NextToken"]}), "model.head has kind ['NextToken']: "),
         (changed(("norm",), 5), "model.norm has kind None: known: LayerNorm, RMSNorm"),

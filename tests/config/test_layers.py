@@ -10,12 +10,13 @@ from torch import nn
 
 from clearformer import config as c
 from clearformer.core import block
+from clearformer.extensions import layers
 
 
 def test_norms_make_their_modules():
     layer, rms = c.LayerNorm(epsilon=1e-3).module(7), c.RMSNorm(epsilon=1e-4).module(7)
     assert (type(layer), layer.eps, layer.weight.shape) == (nn.LayerNorm, 1e-3, (7,))
-    assert (type(rms), rms.eps, rms.weight.shape) == (block.RMSNorm, 1e-4, (7,))
+    assert (type(rms), rms.eps, rms.weight.shape) == (layers.RMSNorm, 1e-4, (7,))
 
 
 @dataclass(frozen=True)

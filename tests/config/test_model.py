@@ -73,7 +73,7 @@ def test_derived_numbers():
         (lambda: c.Strided(stride=0), "Strided: stride is 0, but it must be at least 1"),
         (
             lambda: c.Fixed(stride=4, summary=5),
-            "Fixed: summary is 5, but a block of stride 4 has between 1 and 4 summary places",
+            "Fixed: summary is 5, but it must be at most the stride, 4",
         ),
         (lambda: c.Rotary(base=0.0), "Rotary: base is 0.0, but it must be above 0"),
         (

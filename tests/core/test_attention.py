@@ -12,7 +12,8 @@ from clearformer.core.attention import Attention
 from clearformer.core.cache import HiddenMemory
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full, Local
-from clearformer.core.positions import ALiBi, NoPosition, RelativeXL, Rotary
+from clearformer.core.positions import NoPosition, RelativeXL, Rotary
+from clearformer.extensions.positions import ALiBi
 
 WIDTH, HEADS = 8, 2
 

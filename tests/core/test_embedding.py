@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearformer.core.embedding import Embedding, Neighbours, first_real_token
+from clearformer.core.embedding import Embedding, first_real_token
 from clearformer.core.positions import Learned, Sinusoidal
 
 VOCABULARY, WIDTH, LENGTH = 13, 8, 10
@@ -96,11 +96,12 @@ def test_the_first_kept_token_is_found_behind_any_padding():
     [
         (
             torch.zeros(2, 0, dtype=torch.long),
-            "tokens have shape (2, 0), but they must be (batch, length) with at least one token",
+            "tokens: the shape is (2, 0), but a sequence must have at least one token: pass one",
         ),
         (
             torch.zeros(4, dtype=torch.long),
-            "tokens have shape (4,), but they must be (batch, length) with at least one token",
+            "tokens: the shape is (4,), but it must be (batch, tokens): "
+            "pass tokens[None] for one sequence",
         ),
         (
             torch.tensor([[1, 13]]),
@@ -127,37 +128,3 @@ def test_a_cache_that_leaves_no_learned_position_is_refused(tokens):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         embedding(tokens, start=5)
-
-
-def test_a_pair_is_a_token_and_the_one_before_it():
-    pairs = Neighbours(1009, WIDTH)
-    seen = pairs(torch.tensor([[3, 4, 3, 4, 5]]))[0]
-    assert torch.equal(seen[1], seen[3]), "the pair 3 4 stands twice"
-    assert not torch.equal(seen[0], seen[2]), "the first token has no neighbour, the third has 4"
-    assert not torch.equal(seen[3], pairs(torch.tensor([[4, 3]]))[0, 1]), "order matters"
-
-
-def test_padding_is_nobodys_neighbour():
-    embedding = Embedding(token_table(), LENGTH, neighbours=1009)
-    alone = embedding(torch.tensor([[3, 4]]))
-    attention_mask = torch.tensor([[False, True, True]])
-    for filler in (0, 7):
-        padded = embedding(torch.tensor([[filler, 3, 4]]), attention_mask)
-        assert torch.equal(padded[:, 1:], alone)
-
-
-def test_a_dropped_token_is_gone_and_so_are_its_pairs():
-    embedding = Embedding(token_table(), LENGTH, neighbours=1009, token_dropout=0.5)
-    tokens = torch.randint(VOCABULARY, (50, 6))
-    words, pairs = embedding.token(tokens), embedding.neighbours(tokens)
-    torch.testing.assert_close(embedding.eval()(tokens), words + pairs)
-    given = embedding.train()(tokens)
-    alone = torch.isclose(given, 2 * words).all(-1)
-    both = torch.isclose(given, 2 * words + 4 * pairs, atol=1e-5).all(-1)
-    gone = (given == 0).all(-1)
-    assert 0.3 < gone.float().mean() < 0.7
-    assert (gone | alone | both)[:, 1:].all(), "scaled up by what is dropped, pairs twice"
-    assert alone[:, 1:].any()
-    assert both[:, 1:].any()
-    follows = gone[:, :-1] & ~gone[:, 1:]
-    assert (alone[:, 1:] | ~follows).all(), "after a dropped token there is no pair"

@@ -9,18 +9,19 @@ from torch import nn
 
 from clearformer.core import heads
 from clearformer.core.heads import IGNORE
+from clearformer.extensions import heads as more_heads
 
 WIDTH, VOCABULARY = 6, 11
 
 POOLS = {
     "mean": (heads.mean_pool, lambda real: real.mean(dim=0)),
-    "max": (heads.max_pool, lambda real: real.max(dim=0).values),
+    "max": (more_heads.max_pool, lambda real: real.max(dim=0).values),
     "mean_max": (
-        heads.mean_max_pool,
+        more_heads.mean_max_pool,
         lambda real: torch.cat([real.mean(dim=0), real.max(dim=0).values]),
     ),
     "first": (heads.first_pool, lambda real: real[0]),
-    "last": (heads.last_pool, lambda real: real[-1]),
+    "last": (more_heads.last_pool, lambda real: real[-1]),
 }
 
 
@@ -123,30 +124,6 @@ def test_a_classifier_pools_drops_and_projects(hidden):
     assert count.item() == 2
 
 
-def test_the_pooler_is_the_first_token_through_a_layer_and_a_tanh(hidden):
-    pooler = heads.Pooler(WIDTH)
-    attention_mask = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
-    first = torch.stack((hidden[0, 0], hidden[1, 1], hidden[2, 0]))
-    torch.testing.assert_close(pooler(hidden, attention_mask), torch.tanh(pooler.transform(first)))
-
-
-def test_pretraining_has_two_objectives(hidden):
-    masked = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
-    head = heads.Pretraining(masked, heads.NextSentence(WIDTH))
-    attention_mask = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
-    words, sentence = head(hidden, attention_mask)
-    torch.testing.assert_close(words, masked(hidden))
-    torch.testing.assert_close(sentence, head.sentence(hidden, attention_mask))
-    assert sentence.shape == (3, 2)
-    targets = torch.full((3, 5), IGNORE)
-    targets[1, 2], targets[2, 4] = 7, 0
-    follows = torch.tensor([0, 1, 1])
-    totals, counts = head.loss(hidden, (targets, follows), attention_mask)
-    assert counts.tolist() == [2, 3]
-    torch.testing.assert_close(totals[:1], heads.cross_entropy(words, targets)[0])
-    torch.testing.assert_close(totals[1:], heads.cross_entropy(sentence, follows)[0])
-
-
 def test_smoothing_is_for_training_alone():
     head = heads.NextToken(nn.Linear(4, 6))
     hidden, targets = torch.randn(2, 3, 4), torch.randint(6, (2, 3))
@@ -185,25 +162,3 @@ def test_the_loss_of_hidden_places_is_that_of_all_logits():
     assert seen == [(selected[1].item(), VOCABULARY)]
     nothing, count = head.loss(torch.zeros(3, 5, WIDTH), torch.full((3, 5), IGNORE))
     assert (nothing.item(), count.item()) == (0.0, 0)
-
-
-def test_features_are_the_pooled_hidden_states_and_nothing_else(hidden):
-    head = heads.Features(heads.mean_pool)
-    assert head(hidden).equal(hidden.mean(dim=1))
-    assert list(head.parameters()) == []
-
-
-def test_a_class_for_every_token(hidden):
-    head = heads.TokenClassifier(WIDTH, classes=3, bias=False)
-    given = head(hidden)
-    torch.testing.assert_close(given, hidden @ head.project.weight.T)
-    targets = torch.tensor([[0, 1, 2, IGNORE, IGNORE]] * 3)
-    total, count = head.loss(hidden, targets)
-    expected = F.cross_entropy(given.flatten(0, 1), targets.flatten(), reduction="sum")
-    torch.testing.assert_close(total, expected[None])
-    assert count.item() == 9
-
-
-def test_a_classifier_may_have_no_bias(hidden):
-    head = heads.Classifier(heads.last_pool, WIDTH, classes=4, bias=False)
-    torch.testing.assert_close(head(hidden), hidden[:, -1] @ head.project.weight.T)

@@ -10,9 +10,6 @@ from clearformer import config as c
 from clearformer.builder import build, transformer
 from clearformer.core.attention import Attention
 from clearformer.core.block import FeedForward, GatedFeedForward
-from clearformer.core.embedding import Embedding
-from clearformer.core.masks import Mask
-from clearformer.core.patterns import Causal
 from clearformer.families import FAMILIES
 
 WIDTH, HIDDEN, LAYERS = 64, 192, 3
@@ -104,45 +101,6 @@ def test_gpt2_starts_residual_writers_small(small):
     for matrix in [*others(model), *modules(model, nn.Embedding)]:
         assert_spread(matrix.weight, 0.02)
     assert_biases_are_zero(model)
-
-
-def test_transformer_xl_draws_position_biases_and_norms(small):
-    model = wide(small, "xl")
-    for matrix in modules(model, nn.Linear, nn.Embedding):
-        assert_spread(matrix.weight, 0.02)
-    for attention in modules(model, Attention):
-        position = attention.position
-        assert_spread(position.content, 0.02)
-        assert_spread(position.distance, 0.02)
-    for norm in modules(model, nn.LayerNorm):
-        assert_spread(norm.weight, 0.02, mean=1.0)
-    assert_biases_are_zero(model)
-
-
-def test_sparse_starts_from_zero_logits(small):
-    model = wide(small, "sparse")
-    for embedding in modules(model, nn.Embedding):
-        assert_spread(embedding.weight, 0.125 / math.sqrt(WIDTH))
-    for matrix in others(model):
-        assert_spread(matrix.weight, 0.125 / math.sqrt(matrix.in_features))
-    for writer in writers(model):
-        assert_spread(writer.weight, 0.125 / math.sqrt(writer.in_features) / math.sqrt(2 * LAYERS))
-    assert not model(torch.zeros(1, 4, dtype=torch.long)).any()
-    assert_biases_are_zero(model)
-
-
-def test_modern_blocks_start_as_the_identity(small):
-    model = wide(small, "modern")
-    for writer in writers(model):
-        assert not writer.weight.any()
-    for matrix in others(model):
-        assert_spread(matrix.weight, matrix.in_features**-0.5)
-    (embedding,) = modules(model, Embedding)
-    assert_spread(embedding.token.weight, 1.0)
-    assert_spread(model.head.project.weight, 0.02)
-    x = torch.randn(1, 4, WIDTH)
-    for block in model.stack.blocks:
-        assert torch.equal(block(x, Mask(Causal())), x)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -11,7 +11,8 @@ import torch
 
 from clearformer.core import kernels
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import Causal, Each, Fixed, Full, Graph, Local, PerHead, Strided
+from clearformer.core.patterns import Causal, Fixed, Full, Local, Strided
+from clearformer.extensions.patterns import Each, Graph, PerHead
 from clearformer.kernels.fast import fast
 
 KERNELS = {
@@ -192,8 +193,8 @@ def test_weights_of_a_row_sum_to_one_or_to_nothing():
         ),
         (
             torch.ones(KEYS, dtype=torch.bool),
-            "attention_mask: the shape is (5,), but it must be (batch, keys): "
-            "give each sequence a row, and each key a place",
+            "attention_mask has shape (5,), but there are 2 sequences of 5 keys: "
+            "it must be (2, 5), cached tokens included",
         ),
         (
             torch.ones(BATCH, KEYS - 1, dtype=torch.bool),

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from clearformer.core.masks import Mask, first_real_token, last_real_token
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
+from clearformer.core.masks import Mask, first_real_token
+from clearformer.core.patterns import Causal, Fixed, Full, Local, Strided
+from clearformer.extensions.heads import last_real_token
+from clearformer.extensions.patterns import Graph
 
 BATCH, KEYS = 2, 5
 

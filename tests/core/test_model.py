@@ -7,11 +7,12 @@ import torch
 
 from clearformer import config as c
 from clearformer.builder import build, caches
-from clearformer.core.block import direct, recompute
+from clearformer.core.block import direct
 from clearformer.core.cache import HiddenMemory
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, PairBatch
 from clearformer.families import FAMILIES
+from clearformer.training.recompute import recompute
 
 POSITIONS = {
     "none": c.NoPosition(),

@@ -8,7 +8,7 @@ from torch import nn
 from clearformer import config as c
 from clearformer.builder import build
 from clearformer.core.attention import Attention
-from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm, relu
+from clearformer.core.block import Block, DecoderBlock, FeedForward, post_norm, pre_norm
 from clearformer.core.cache import NO_CACHE
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Full
@@ -78,7 +78,7 @@ def test_torch_multihead_attention_across_sequences(scrambled):
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(("activation", "theirs_activation"), [(relu, "relu"), (F.gelu, "gelu")])
+@pytest.mark.parametrize(("activation", "theirs_activation"), [(F.relu, "relu"), (F.gelu, "gelu")])
 @pytest.mark.parametrize("residual", [post_norm, pre_norm])
 def test_torch_encoder_layer(residual, activation, theirs_activation, training, scrambled):
     theirs = nn.TransformerEncoderLayer(

@@ -1,6 +1,5 @@
 """Where a token stands: each scheme against its formula, written out."""
 
-import itertools
 import math
 
 import pytest
@@ -8,18 +7,8 @@ import torch
 from torch import nn
 
 from clearformer.core.embedding import Embedding
-from clearformer.core.positions import (
-    ALiBi,
-    Grid,
-    Learned,
-    LinearScaling,
-    Llama3Scaling,
-    NoPosition,
-    RelativeXL,
-    Rotary,
-    Sinusoidal,
-    alibi_slopes,
-)
+from clearformer.core.positions import Learned, NoPosition, RelativeXL, Rotary, Sinusoidal
+from clearformer.extensions.positions import ALiBi, Grid, LinearScaling, Llama3Scaling
 
 HEADS, HEAD_WIDTH = 2, 4
 WIDTH = HEADS * HEAD_WIDTH
@@ -40,14 +29,6 @@ def test_only_learned_tables_end_somewhere():
     assert Grid(columns=4).max_length(9) == 12  # whole rows
     for scheme in (NoPosition(), Sinusoidal(), Rotary(), RelativeXL(), ALiBi()):
         assert scheme.max_length(5) is None
-
-
-def test_a_grid_adds_a_row_and_a_column():
-    grid = Grid(columns=4).embedding_parameters(10, 8)
-    given = Grid(columns=4).added(torch.arange(12), 8, grid).view(3, 4, 8)
-    for row, column in itertools.product(range(3), range(4)):
-        expected = grid.row.weight[row] + grid.column.weight[column]
-        torch.testing.assert_close(given[row, column], expected)
 
 
 def test_sinusoidal_positions_are_the_formula():
@@ -163,31 +144,6 @@ def test_relative_scores_are_the_four_terms(relative, queries, keys):
                     torch.testing.assert_close(
                         given[b, head, i, j], score / math.sqrt(HEAD_WIDTH), atol=1e-14, rtol=0
                     )
-
-
-def test_alibi_slopes_are_the_published_ones():
-    assert alibi_slopes(8) == tuple(2.0**-n for n in range(1, 9))  # 1/2 ... 1/256
-    # The released code for 12 heads: the 8 of 8 heads, then every other one of 16 heads.
-    expected = [2.0**-n for n in range(1, 9)] + [2.0**-n for n in (0.5, 1.5, 2.5, 3.5)]
-    assert alibi_slopes(12) == pytest.approx(expected)
-    assert alibi_slopes(1) == pytest.approx([2.0**-8])
-    assert alibi_slopes(2) == pytest.approx([2.0**-4, 2.0**-8])
-    assert len(alibi_slopes(7)) == 7
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(4, 4), (2, 5), (1, 3)])
-def test_alibi_is_minus_slope_times_distance(queries, keys):
-    q, k = torch.randn(1, 8, queries, 4), torch.randn(1, 8, keys, 4)
-    same, bias = ALiBi().score(q, k, None)
-    assert same is q
-    expected = [
-        [
-            [-(2.0 ** -(head + 1)) * abs(keys - queries + i - j) for j in range(keys)]
-            for i in range(queries)
-        ]
-        for head in range(8)
-    ]
-    assert bias.tolist() == expected
 
 
 def test_the_two_orders_of_rotary_pairs_are_one_scheme():

@@ -15,7 +15,8 @@ from clearformer.core import kernels
 from clearformer.core.attention import Attention
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Local
-from clearformer.core.positions import ALiBi, RelativeXL, Rotary
+from clearformer.core.positions import RelativeXL, Rotary
+from clearformer.extensions.positions import ALiBi
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import quicken
 from clearformer.kernels import vocabulary_loss

@@ -12,25 +12,10 @@ from clearformer.core.attention import Attention
 from clearformer.core.cache import HiddenMemory, KVCache
 from clearformer.core.kernels import weights
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import (
-    Causal,
-    Each,
-    Fixed,
-    Full,
-    Graph,
-    Local,
-    PerHead,
-    Region,
-    Row,
-    Shifted,
-    Strided,
-)
-from clearformer.core.positions import (
-    ALiBi,
-    NoPosition,
-    RelativeXL,
-    Rotary,
-)
+from clearformer.core.patterns import Causal, Fixed, Full, Local, Strided
+from clearformer.core.positions import NoPosition, RelativeXL, Rotary
+from clearformer.extensions.patterns import Each, Graph, PerHead, Region, Row, Shifted
+from clearformer.extensions.positions import ALiBi
 from clearformer.inference.caches import KVMemory, StaticKVCache
 from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.causal_xl import causal_form

@@ -12,11 +12,15 @@ from clearformer.core.attention import Attention
 from clearformer.core.basic import require_broadcast, require_ids, require_shape
 from clearformer.core.block import Block, FeedForward, GatedFeedForward
 from clearformer.core.cache import HiddenMemory
-from clearformer.core.embedding import Embedding, Neighbours
+from clearformer.core.embedding import Embedding
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import Causal, Full, Graph, Local
-from clearformer.core.positions import ALiBi, Learned, RelativeXL, Rotary
+from clearformer.core.patterns import Causal, Full, Local
+from clearformer.core.positions import Learned, RelativeXL, Rotary
 from clearformer.core.stack import Stack
+from clearformer.extensions import heads as more_heads
+from clearformer.extensions.embedding import NeighbourEmbedding, Neighbours
+from clearformer.extensions.patterns import Graph
+from clearformer.extensions.positions import ALiBi
 from clearformer.inference.caches import StaticKVCache
 from clearformer.kernels import vocabulary_loss
 from clearformer.kernels.blockwise import blockwise
@@ -89,7 +93,7 @@ def test_kernels_refuse_heads_without_a_batch(kernel, pattern):
         ({"v": (2, 1, 5, 2)}, "v: the shape is (2, 1, 5, 2), but it must be (2, 2, 5, 2)"),
         (
             {"k": (2, 3, 5, 2), "v": (2, 3, 5, 2)},
-            "q has 4 heads and k has 3, but the key heads must divide the heads",
+            "heads is 4 and key_heads is 3, but the key heads must divide the heads",
         ),
         ({"k": (2, 2, 0, 2), "v": (2, 2, 0, 2)}, "k has no keys, but there must be at least one"),
     ],
@@ -193,10 +197,11 @@ def test_places_of_two_sequences_do_not_compare(position):
     refused(message, lambda: attention(position=position).freeze(torch.randn(1, 5, WIDTH)))
 
 
-@pytest.mark.parametrize("values", [{"heads": 0}, {"heads": 2, "key_heads": 0}])
-def test_attention_has_at_least_one_head(values):
-    message = f"heads is {values['heads']} and key_heads is 0, but there must be at least 1 of each"
-    refused(message, lambda: Attention(WIDTH, **values))
+def test_attention_has_at_least_one_head():
+    message = f"width is {WIDTH} and heads is 0, but the heads must divide the width: use 1 heads"
+    refused(message, lambda: Attention(WIDTH, heads=0))
+    message = "heads is 2 and key_heads is 0, but the key heads must divide the heads: use 1 key"
+    refused(message, lambda: Attention(WIDTH, heads=2, key_heads=0))
 
 
 @pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
@@ -241,8 +246,8 @@ def test_relative_positions_refuse_other_heads(shape):
     ("changes", "message"),
     [
         ({"tokens": torch.zeros(2, 3)}, "tokens: the dtype is torch.float32"),
-        ({"tokens": torch.zeros(3, dtype=torch.long)}, "tokens have shape (3,), but they must be"),
-        ({"tokens": torch.zeros(2, 0, dtype=torch.long)}, "tokens have shape (2, 0), but"),
+        ({"tokens": torch.zeros(3, dtype=torch.long)}, "tokens: the shape is (3,), but"),
+        ({"tokens": torch.zeros(2, 0, dtype=torch.long)}, "tokens: the shape is (2, 0), but"),
         ({"tokens": torch.full((2, 3), 9)}, "token id 9 is outside the vocabulary of 5 (0 to 4)"),
         ({"tokens": torch.full((2, 3), -1)}, "token id -1 is outside the vocabulary of 5 (0 to 4)"),
         (
@@ -274,7 +279,7 @@ def test_an_embedding_refuses_what_does_not_fit(changes, message):
 
 
 def test_neighbours_refuse_a_part_of_a_sequence():
-    embedding = Embedding(nn.Embedding(5, 4), 9, neighbours=7)
+    embedding = NeighbourEmbedding(nn.Embedding(5, 4), 9, neighbours=7)
     tokens = torch.tensor([[1, 2, 3]])
     message = "these tokens come after 2 others, but neighbours need the token before each"
     refused(message, lambda: embedding(tokens, start=2))
@@ -292,7 +297,7 @@ def test_neighbours_are_the_same_in_32_and_in_64_bits():
 
 
 @pytest.mark.parametrize(
-    "pool", [heads.mean_pool, heads.max_pool, heads.mean_max_pool, heads.first_pool]
+    "pool", [heads.mean_pool, more_heads.max_pool, more_heads.mean_max_pool, heads.first_pool]
 )
 def test_pools_refuse_what_does_not_fit(pool):
     hidden = torch.randn(2, 3, 4)
@@ -302,7 +307,8 @@ def test_pools_refuse_what_does_not_fit(pool):
         lambda: pool(hidden[0], None),
     )
     refused(
-        "hidden has shape (2, 0, 4), but a sequence of no tokens", lambda: pool(hidden[:, :0], None)
+        "hidden: the shape is (2, 0, 4), but a sequence must have",
+        lambda: pool(hidden[:, :0], None),
     )
     refused(
         "attention_mask has dtype torch.int64, but it must be torch.bool",
@@ -412,7 +418,7 @@ def test_a_memory_refuses_other_sequences():
 def test_the_first_equations_refuse_what_does_not_fit():
     message = "x: the shape is (2, 3, 4), but it must be (tokens, width): pass one sequence"
     refused(message, lambda: basic.attend_loop(torch.randn(2, 3, 4)))
-    message = "the width is 4 and heads is 3, but the heads must divide the width"
+    message = "width is 4 and heads is 3, but the heads must divide the width"
     refused(message, lambda: basic.multi_head_loop(torch.randn(2, 3, 4), *torch.randn(4, 4, 4), 3))
 
 
@@ -444,7 +450,7 @@ def test_nothing_is_written_over_an_argument():
         x, Mask(Causal(), attention_mask)
     )
     GatedFeedForward(WIDTH, 12, torch.relu)(x)
-    for pool in (heads.mean_pool, heads.max_pool, heads.first_pool):
+    for pool in (heads.mean_pool, more_heads.max_pool, heads.first_pool):
         pool(hidden, attention_mask)
     heads.NextToken(nn.Linear(WIDTH, 5), cap=3.0).loss(hidden, targets)
     heads.MaskedToken(WIDTH, torch.relu, nn.Identity(), nn.Linear(WIDTH, 5)).loss(hidden, targets)

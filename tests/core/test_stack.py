@@ -8,21 +8,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearformer.core.attention import Attention
-from clearformer.core.block import (
-    Block,
-    DecoderBlock,
-    FeedForward,
-    direct,
-    post_norm,
-    pre_norm,
-    recompute,
-)
+from clearformer.core.block import Block, DecoderBlock, FeedForward, direct, post_norm, pre_norm
 from clearformer.core.cache import NO_CACHE, HiddenMemory
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, Strided
+from clearformer.core.patterns import Causal, Fixed, Full, Local, Strided
 from clearformer.core.positions import NoPosition, RelativeXL
 from clearformer.core.stack import DecoderStack, Stack
 from clearformer.explore.reach import reach
+from clearformer.extensions.patterns import Graph
+from clearformer.training.recompute import recompute
 
 WIDTH, HEADS, LENGTH = 8, 2, 8
 
@@ -188,7 +182,7 @@ def test_recomputing_really_runs_the_block_twice(recurrent):
 def test_a_batch_brings_a_structure_of_its_own(small, scrambled):
     """A layer's pattern and the batch's graphs: an output sees what both allow."""
     from clearformer.builder import build
-    from clearformer.core.patterns import Each
+    from clearformer.extensions.patterns import Each
 
     config = small("classifier", layers=1)
     model = scrambled(build(config)).eval()

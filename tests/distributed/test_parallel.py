@@ -18,13 +18,13 @@ from clearformer.config import (
     run_from_json,
     to_json,
 )
-from clearformer.core.block import recompute
 from clearformer.data import DataFolders
 from clearformer.distributed import process_group
 from clearformer.families import gpt2, modern, original, xl
 from clearformer.runs import checkpoint
 from clearformer.runs.run import Run
 from clearformer.training.events import Skipped, Step
+from clearformer.training.recompute import recompute
 from clearformer.training.step import NonFiniteError
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60

@@ -8,8 +8,9 @@ import torch
 from clearformer.builder import build
 from clearformer.config import HiddenMemory, NoPosition, RelativeXL
 from clearformer.core.cache import HiddenMemory as Memory
-from clearformer.core.patterns import Causal, Fixed, Full, Graph, Local, PerHead, Strided
+from clearformer.core.patterns import Causal, Fixed, Full, Local, Strided
 from clearformer.explore.reach import reach, reach_with_memory
+from clearformer.extensions.patterns import Graph, PerHead
 
 
 @pytest.mark.parametrize(

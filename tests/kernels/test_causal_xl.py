@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from clearformer.core.positions import ALiBi, RelativeXL
+from clearformer.core.positions import RelativeXL
+from clearformer.extensions.positions import ALiBi
 from clearformer.kernels.causal_xl import causal_form
 
 HEADS, HEAD_WIDTH, WIDTH = 2, 4, 8

@@ -5,7 +5,8 @@ import torch
 
 from clearformer.core import kernels
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import Causal, Fixed, Local, Region, Row, Shifted, Strided
+from clearformer.core.patterns import Causal, Fixed, Local, Strided
+from clearformer.extensions.patterns import Region, Row, Shifted
 from clearformer.kernels.flex import flex
 
 PATTERNS = {

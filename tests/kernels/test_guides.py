@@ -7,19 +7,8 @@ import torch
 
 from clearformer.core.kernels import explicit
 from clearformer.core.masks import Mask
-from clearformer.core.patterns import (
-    Causal,
-    Fixed,
-    Full,
-    Graph,
-    Local,
-    Pattern,
-    Region,
-    Row,
-    Shifted,
-    Strided,
-    Summary,
-)
+from clearformer.core.patterns import Causal, Fixed, Full, Local, Pattern, Strided
+from clearformer.extensions.patterns import Graph, Region, Row, Shifted, Summary
 from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.guides import Part, blind_positions, guide
 

@@ -34,6 +34,7 @@ class Describe:
         from clearformer.builder import outline
         from clearformer.cli.tables import Terminal, require_picture
         from clearformer.families import preset
+        from clearformer.kernels.guides import count_pairs
         from clearformer.tasks.pattern_checks import name as pattern_name
 
         require_picture(self.picture)
@@ -53,7 +54,7 @@ class Describe:
             every = len(config.patterns)
             where = "every layer" if every == 1 else f"layers {position}, {position + every}, …"
             length = _telling_length(each, config.length)
-            share = each.count(config.length) / config.length**2
+            share = count_pairs(each, config.length) / config.length**2
             console.say()
             console.say(
                 f"pattern, {where}: {pattern_name(each)}, {share:.1%} of {config.length}² pairs; "

@@ -57,33 +57,17 @@ from clearformer.config.run import (
 from clearformer.core.patterns import (
     Both,
     Causal,
-    Each,
     Either,
     Fixed,
     Full,
-    Graph,
     Local,
     Pattern,
-    PerHead,
-    Region,
-    Row,
-    Shifted,
     Strided,
-    Summary,
     Without,
 )
-from clearformer.core.positions import (
-    ALiBi,
-    Grid,
-    Learned,
-    LinearScaling,
-    Llama3Scaling,
-    NoPosition,
-    Position,
-    RelativeXL,
-    Rotary,
-    Sinusoidal,
-)
+from clearformer.core.positions import Learned, NoPosition, Position, RelativeXL, Rotary, Sinusoidal
+from clearformer.extensions.patterns import Each, Graph, PerHead, Region, Row, Shifted, Summary
+from clearformer.extensions.positions import ALiBi, Grid, LinearScaling, Llama3Scaling
 
 __all__ = [
     "ALiBi", "Activation", "AdamW", "AnswerSpan", "AnyModelConfig", "Biases", "Both", "Cache",

@@ -201,12 +201,3 @@ def _current_names(kind: type, data: dict[str, Any], path: str) -> dict[str, Any
         if name != "kind":
             given[current] = value
     return given
-
-
-def require(owner: object, name: str, holds: bool, wanted: str) -> None:
-    """Refuse a field of `owner` that is out of range."""
-    if not holds:
-        value = getattr(owner, name)
-        raise ValueError(
-            f"{type(owner).__name__}: {name} is {value!r:.200}, but it must be {wanted}"
-        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from clearformer import limits
-from clearformer.config.codec import require
+from clearformer.core.patterns import require
 
 Verb = Literal["generate", "classify", "fill", "translate", "embed"]
 Pool = Literal["mean", "max", "mean_max", "first", "last", "pooler"]

@@ -44,7 +44,7 @@ class RMSNorm(Norm):
     epsilon: float = 1e-6
 
     def module(self, width: int) -> nn.Module:
-        from clearformer.core.block import RMSNorm
+        from clearformer.extensions.layers import RMSNorm
 
         return RMSNorm(width, eps=self.epsilon)
 

@@ -7,21 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from clearformer import limits
-from clearformer.config.codec import from_json, require
+from clearformer.config.codec import from_json
 from clearformer.config.heads import Head, Verb
 from clearformer.config.layers import Activation, ActivationName, LayerNorm, Norm
-from clearformer.core.patterns import (
-    Both,
-    Either,
-    Fixed,
-    Local,
-    Pattern,
-    PerHead,
-    Row,
-    Shifted,
-    Strided,
-)
+from clearformer.core.patterns import Both, Either, Fixed, Local, Pattern, Strided, require
 from clearformer.core.positions import Position
+from clearformer.extensions.patterns import PerHead, Row, Shifted
 
 # --- patterns ------------------------------------------------------------------------------
 

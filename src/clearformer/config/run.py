@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from clearformer import limits
-from clearformer.config.codec import from_json, require
+from clearformer.config.codec import from_json
 from clearformer.config.model import AnyModelConfig, with_family
+from clearformer.core.patterns import require
 
 # --- how the learning rate moves -----------------------------------------------------------
 

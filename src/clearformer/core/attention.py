@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.basic import require_shape
+from clearformer.core.basic import require_divisor, require_sequences
 from clearformer.core.cache import NO_CACHE, Cache, FrozenKV
 from clearformer.core.kernels import Kernel, fused
 from clearformer.core.masks import Mask
@@ -44,8 +44,10 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
-        _require_heads(width, heads, key_heads, head_width)
-        head_width = width // heads if head_width is None else head_width
+        if head_width is None:
+            require_divisor("heads", heads, "width", width)
+            head_width = width // heads
+        require_divisor("key_heads", key_heads, "heads", heads)
         self.width = width
         self.heads = heads
         self.key_heads = key_heads
@@ -61,7 +63,7 @@ class Attention(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, mask: Mask, cache: Cache = NO_CACHE) -> Tensor:
-        self._require_vectors("x", x)
+        require_sequences("x", x, ("batch", "tokens", self.width))
         q, k, v = self.project_heads(x, cache.sources(x))  # (B, H, T, D), (B, G, T, D) twice
         q, k = self.rotate(q, k, end=cache.start + x.shape[1])
         k, v = cache.extend(k, v)  # (B, G, K, D), (B, G, K, D)
@@ -104,7 +106,7 @@ class Attention(nn.Module):
 
     def freeze(self, context: Tensor) -> FrozenKV:
         """Keys and values of another sequence (B, K, E), made once for all later queries."""
-        self._require_vectors("context", context)
+        require_sequences("context", context, ("batch", "tokens", self.width))
         if self.scheme.relative:
             raise ValueError(
                 f"this attention has {type(self.scheme).__name__} positions, but places of two "
@@ -113,41 +115,9 @@ class Attention(nn.Module):
         k, v = self.keys_values(context)
         return FrozenKV(self.key_norm(k), v)
 
-    def _require_vectors(self, name: str, x: Tensor) -> None:
-        wanted = ("batch", "tokens", self.width)
-        require_shape(name, x, wanted, f"pass {name}[None] for one sequence")
-        if x.shape[1] == 0:
-            raise ValueError(
-                f"{name}: the shape is {tuple(x.shape)}, but a sequence must have at least one "
-                f"token: pass one"
-            )
-
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)  # (B, heads, T, D)
 
     def _project_rows(self, x: Tensor, rows: slice) -> Tensor:
         bias = None if self.project.bias is None else self.project.bias[rows]
         return F.linear(x, self.project.weight[rows], bias)
-
-
-def _require_heads(width: int, heads: int, key_heads: int, head_width: int | None) -> None:
-    if heads < 1 or key_heads < 1:
-        raise ValueError(
-            f"heads is {heads} and key_heads is {key_heads}, but there must be at least 1 of "
-            f"each: use 1"
-        )
-    if head_width is None and width % heads:
-        raise ValueError(
-            f"width is {width} and heads is {heads}, but the heads must divide the width: "
-            f"use {_nearest_divisor(width, heads)} heads"
-        )
-    if heads % key_heads:
-        raise ValueError(
-            f"heads is {heads} and key_heads is {key_heads}, but the key heads must divide "
-            f"the heads: use {_nearest_divisor(heads, key_heads)} key heads"
-        )
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    divisors = [d for d in range(1, number + 1) if number % d == 0]
-    return min(divisors, key=lambda d: abs(d - wanted))

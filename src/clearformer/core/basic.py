@@ -49,11 +49,7 @@ def multi_head_loop(
     owns a slice of the *width*: the published figure slices the time axis instead, which mixes
     up who may be looked at with what is looked for (docs/errata.md, 1).
     """
-    if x.shape[-1] % heads:
-        raise ValueError(
-            f"the width is {x.shape[-1]} and heads is {heads}, but the heads must divide the "
-            f"width: use another number of heads"
-        )
+    require_divisor("heads", heads, "width", x.shape[-1])
     queries = x @ to_queries.T  # (B, T, E)  eq. 4
     keys = x @ to_keys.T  # (B, T, E)
     values = x @ to_values.T  # (B, T, E)
@@ -69,8 +65,7 @@ def multi_head_loop(
 
 # --- shapes --------------------------------------------------------------------------------
 # Broadcasting accepts many shapes that nobody meant, so code that takes tensors states the shapes
-# it takes. These checks compare sizes and dtypes and never read a tensor's values: they do not
-# wait for a device, and torch.compile resolves them while it traces.
+# it takes. The checks never read a tensor's values, so they do not wait for a device.
 
 
 def require_shape(name: str, x: Tensor, shape: Sequence[int | str], advice: str) -> None:
@@ -82,6 +77,16 @@ def require_shape(name: str, x: Tensor, shape: Sequence[int | str], advice: str)
     if not fits:
         raise ValueError(
             f"{name}: the shape is {_written(x.shape)}, but it must be {_written(shape)}: {advice}"
+        )
+
+
+def require_sequences(name: str, x: Tensor, shape: Sequence[int | str]) -> None:
+    """x must be a batch of sequences in this shape, each of at least one token."""
+    require_shape(name, x, shape, f"pass {name}[None] for one sequence")
+    if x.shape[1] == 0:
+        raise ValueError(
+            f"{name}: the shape is {_written(x.shape)}, but a sequence must have at least one "
+            f"token: pass one"
         )
 
 
@@ -98,11 +103,23 @@ def require_broadcast(name: str, x: Tensor, shape: Sequence[int], advice: str) -
         )
 
 
-def require_ids(name: str, x: Tensor) -> None:
-    """x must hold whole numbers, of a type with which torch looks up rows of a table."""
-    if x.dtype not in (torch.int64, torch.int32):
+def require_ids(name: str, x: Tensor, *dtypes: torch.dtype) -> None:
+    """x must hold whole numbers: of these types, or of those with which torch looks up rows."""
+    if x.dtype not in (dtypes or (torch.int64, torch.int32)):
         raise ValueError(
             f"{name}: the dtype is {x.dtype}, but it must be torch.int64: use {name}.long()"
+        )
+
+
+def require_divisor(name: str, number: int, of: str, whole: int) -> None:
+    """`number` must divide `whole`; the message has the nearest number that does."""
+    if number < 1 or whole % number:
+        divisors = [each for each in range(1, max(whole, 1) + 1) if whole % each == 0]
+        nearest = min(divisors, key=lambda each: abs(each - number))
+        plain = name.replace("_", " ")
+        raise ValueError(
+            f"{of} is {whole} and {name} is {number}, but the {plain} must divide the {of}: "
+            f"use {nearest} {plain}"
         )
 
 

@@ -2,7 +2,7 @@
 
 Around each of the two goes a residual connection and a norm. Which comes first is a value:
 `post_norm` as in the seeds and the original paper, `pre_norm` as in GPT-2 and after. So is how
-attention is run: `direct`, or `recompute` to save memory.
+a part is run: `direct`, or by a function that keeps less for the backward pass.
 
 Axes: B batch, T tokens, E model width, F hidden width.
 """
@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from clearformer.core.attention import Attention
 from clearformer.core.cache import NO_CACHE, Cache
@@ -24,13 +23,8 @@ Run = Callable[..., Tensor]
 
 
 def direct(part: nn.Module, *arguments: object) -> Tensor:
-    """Keep what the backward pass will need."""
+    """Call the part; torch keeps what the backward pass will need."""
     return part(*arguments)
-
-
-def recompute(part: nn.Module, *arguments: object) -> Tensor:
-    """Keep only the part's input and compute the rest again for the backward pass."""
-    return checkpoint(part, *arguments, use_reentrant=False)
 
 
 def post_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tensor:
@@ -43,28 +37,6 @@ def pre_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tens
     return x + dropout(part(norm(x)))
 
 
-def relu(x: Tensor) -> Tensor:
-    """max(0, x)."""
-    return F.relu(x)
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """The approximation of GELU that GPT-2 was trained with."""
-    return F.gelu(x, approximate="tanh")
-
-
-def squared_relu(x: Tensor) -> Tensor:
-    return relu(x).square()
-
-
-class RMSNorm(nn.RMSNorm):
-    """Divide by the root of the mean square; the scale follows its input's precision."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        # Under autocast queries are 16 bits wide and the scale 32; torch is slow on the mixture.
-        return F.rms_norm(x, list(self.normalized_shape), self.weight.to(x.dtype), self.eps)
-
-
 class FeedForward(nn.Module):
     """A small network, the same for each token, without a look at the others (eq. 16)."""
 
@@ -72,7 +44,7 @@ class FeedForward(nn.Module):
         self,
         width: int,
         hidden: int,
-        activation: Activation = relu,
+        activation: Activation = F.relu,
         *,
         bias: bool = True,
         dropout: float = 0.0,
@@ -84,12 +56,10 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Tokens as plain rows: a compiled backward pass can then use the hidden layer as it
-        # was saved; with the batch axis kept it saves a second copy of the activation's sign.
+        # As rows: with a batch axis a compiled backward pass saves the activation's sign twice.
         rows = x.reshape(-1, x.shape[-1])  # (B*T, E)
         hidden = self.dropout(self.activation(self.up(rows)))  # (B*T, F)
-        y: Tensor = self.down(hidden)
-        return y.view_as(x)  # (B, T, E)
+        return self.down(hidden).view_as(x)  # (B, T, E)
 
 
 class GatedFeedForward(nn.Module):

@@ -5,10 +5,8 @@ the keys and values of a growing text, `HiddenMemory` the hidden states of earli
 (Transformer-XL), `FrozenKV` the keys and values of another sequence (cross-attention).
 
 Writing has two phases. The forward pass uses what is committed and leaves what is new pending;
-`advance` commits it once the step is over: after the forward pass when generating, after the
-backward pass when training. Activation checkpointing runs the forward pass twice: a cache that
-updated itself while it is read would give it another memory the second time, hence wrong
-gradients and no error.
+`advance` commits it once the step is over. Activation checkpointing runs the forward pass twice:
+a cache that updated itself while it is read would then give wrong gradients and no error.
 
 Axes: B batch, T tokens, K keys, G key heads, D head width, E model width.
 """
@@ -18,7 +16,7 @@ from torch import Tensor
 
 
 class Cache:
-    """Base of all caches. It holds nothing."""
+    """Base of all caches. It holds nothing: keys and values are those of the tokens at hand."""
 
     length: int = 0  # keys before those of the tokens at hand
 
@@ -39,11 +37,7 @@ class Cache:
         """Commit what the last forward pass left pending."""
 
 
-class NoCache(Cache):
-    """Keys and values are those of the tokens at hand."""
-
-
-NO_CACHE = NoCache()
+NO_CACHE = Cache()
 
 
 class KVCache(Cache):

@@ -1,6 +1,4 @@
-"""The plain loop that draws a text from a model, one token at a time.
-
-Every faster way to write a text is tested equal to it.
+"""The plain loop that draws a text, one token at a time; all faster ways are tested equal to it.
 
 Axes: T tokens, E model width, V vocabulary.
 """

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearformer.core.basic import require_shape
+from clearformer.core.basic import require_ids, require_sequences, require_shape
 from clearformer.core.block import Activation
-from clearformer.core.masks import first_real_token, last_real_token, require_attention_mask
+from clearformer.core.masks import first_real_token, require_attention_mask
 
 IGNORE = -100  # the target of a position that has none
 
@@ -34,7 +34,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Su
     """
     require_targets(targets, logits.shape[:-1])
     # The sum of many small logarithms is the first thing half precision loses.
-    rows = at_least_float32(logits).flatten(0, -2)  # (B*T, V)
+    rows = at_least_float32(logits).flatten(0, -2)  # (R, V)
     with targets_explained(targets, logits.shape[-1]):
         total = F.cross_entropy(
             rows, targets.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
@@ -45,10 +45,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Su
 def require_targets(targets: Tensor, shape: Sequence[int]) -> None:
     """A target for each place: targets of another shape could meet the wrong logits."""
     require_shape("targets", targets, shape, "give each place a target, or IGNORE")
-    if targets.dtype != torch.int64:
-        raise ValueError(
-            f"targets: the dtype is {targets.dtype}, but it must be torch.int64: use targets.long()"
-        )
+    require_ids("targets", targets, torch.int64)
 
 
 @contextmanager
@@ -111,13 +108,6 @@ class Head(nn.Module):
         return cross_entropy(self(hidden, attention_mask), targets, self.label_smoothing)
 
 
-def set_smoothing(model: nn.Module, smoothing: float) -> None:
-    """Smooth the targets of every head of a model in training."""
-    for head in model.modules():
-        if isinstance(head, Head):
-            head.smoothing = smoothing
-
-
 class NextToken(Head):
     """A logit for each word of the vocabulary; `project` may share the embedding's weight.
 
@@ -137,19 +127,17 @@ class NextToken(Head):
 
     @property
     def token_head(self) -> nn.Module:
+        """The head that gives a logit for each word."""
         return self
 
     def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.capped(self.project(hidden))  # (B, T, V)
-
-    def capped(self, logits: Tensor) -> Tensor:
-        return capped(logits, self.cap)
+        return capped(self.project(hidden), self.cap)  # (B, T, V)
 
     def loss(
         self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
     ) -> SumAndCount:
         require_targets(targets, hidden.shape[:-1])
-        rows, own = hidden.flatten(0, -2), targets.flatten()  # (B*T, E), (B*T,)
+        rows, own = hidden.flatten(0, -2), targets.flatten()  # (R, E), (R,)
         return self.vocabulary_loss(self.project, rows, own, self.label_smoothing, self.cap)
 
 
@@ -188,77 +176,37 @@ class MaskedToken(Head):
     ) -> SumAndCount:
         # Logits of the masked positions alone: those of the others would only be ignored.
         require_targets(targets, hidden.shape[:-1])
-        rows, own = self.select(hidden, targets)
+        rows, own = self.select(hidden, targets)  # (R, E), (R,)
         rows = self._transformed(rows)
         return self.vocabulary_loss(self.project, rows, own, self.label_smoothing, None)
 
 
 def mean_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The average of the real tokens (eq. 27), as in the first seed."""
-    _require_sequences(hidden, attention_mask)
+    require_hidden(hidden, attention_mask)
     if attention_mask is None:
         return hidden.mean(dim=1)  # (B, E)
     kept = attention_mask[:, :, None].to(hidden.dtype)
     return (hidden * kept).sum(dim=1) / kept.sum(dim=1).clamp(min=1)  # (B, E)
 
 
-def max_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The largest value of each component over the real tokens; zeros if there are none."""
-    _require_sequences(hidden, attention_mask)
-    if attention_mask is None:
-        return hidden.amax(dim=1)  # (B, E)
-    lowest = torch.finfo(hidden.dtype).min
-    largest = hidden.masked_fill(~attention_mask[:, :, None], lowest).amax(dim=1)  # (B, E)
-    return largest.masked_fill(~attention_mask.any(dim=1, keepdim=True), 0.0)
-
-
-def mean_max_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """Mean and maximum, concatenated."""
-    pooled = mean_pool(hidden, attention_mask), max_pool(hidden, attention_mask)
-    return torch.cat(pooled, dim=-1)  # (B, 2E)
-
-
 def first_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The first real token: BERT's <cls>."""
-    _require_sequences(hidden, attention_mask)
+    require_hidden(hidden, attention_mask)
     if attention_mask is None:
         return hidden[:, 0]  # (B, E)
-    return _at(hidden, first_real_token(attention_mask))
+    return token_at(hidden, first_real_token(attention_mask))
 
 
-def last_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The last real token: the only one that has seen the whole text in a causal model."""
-    _require_sequences(hidden, attention_mask)
-    if attention_mask is None:
-        return hidden[:, -1]  # (B, E)
-    return _at(hidden, last_real_token(attention_mask))
-
-
-def _at(hidden: Tensor, positions: Tensor) -> Tensor:
+def token_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """One token of each sequence: (B, T, E) at (B,) to (B, E)."""
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), positions]
 
 
-def _require_sequences(hidden: Tensor, attention_mask: Tensor | None) -> None:
-    wanted = ("batch", "tokens", "width")
-    require_shape("hidden", hidden, wanted, "pass hidden[None] for one sequence")
-    if hidden.shape[1] == 0:
-        raise ValueError(
-            f"hidden has shape {tuple(hidden.shape)}, but a sequence of no tokens has no average, "
-            f"largest or first: pass at least one token"
-        )
+def require_hidden(hidden: Tensor, attention_mask: Tensor | None) -> None:
+    """Refuse what is no batch of hidden states, and padding of another shape."""
+    require_sequences("hidden", hidden, ("batch", "tokens", "width"))
     require_attention_mask(attention_mask, *hidden.shape[:2])
-
-
-class Pooler(nn.Module):
-    """BERT's: the first token through a layer and a tanh."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.transform = nn.Linear(width, width)
-
-    def forward(self, hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return torch.tanh(self.transform(first_pool(hidden, attention_mask)))  # (B, E)
 
 
 class Classifier(Head):
@@ -274,62 +222,3 @@ class Classifier(Head):
 
     def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.project(self.dropout(self.pool(hidden, attention_mask)))  # (B, C)
-
-
-class TokenClassifier(Head):
-    """One class for every token."""
-
-    def __init__(self, width: int, classes: int, dropout: float = 0.0, bias: bool = True) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.project = nn.Linear(width, classes, bias=bias)
-
-    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.project(self.dropout(hidden))  # (B, T, C)
-
-
-class Features(nn.Module):
-    """One vector for a whole sequence, and nothing after it: what embeddings are made of."""
-
-    def __init__(self, pool: Pool) -> None:
-        super().__init__()
-        self.pool = pool
-
-    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.pool(hidden, attention_mask)  # (B, E)
-
-
-class NextSentence(Classifier):
-    """Does the second sentence follow the first? A classifier of two on BERT's pooled token."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(Pooler(width), width, classes=2)
-
-
-class Pretraining(nn.Module):
-    """BERT's two objectives on the same hidden states."""
-
-    def __init__(self, masked: MaskedToken, sentence: NextSentence) -> None:
-        super().__init__()
-        self.masked = masked
-        self.sentence = sentence
-
-    @property
-    def token_head(self) -> nn.Module:
-        return self.masked
-
-    def forward(
-        self, hidden: Tensor, attention_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        words = self.masked(hidden, attention_mask)  # (B, T, V)
-        return words, self.sentence(hidden, attention_mask)  # and (B, 2)
-
-    def loss(
-        self, hidden: Tensor, targets: tuple[Tensor, Tensor], attention_mask: Tensor | None = None
-    ) -> SumAndCount:
-        sums, counts = zip(
-            self.masked.loss(hidden, targets[0], attention_mask),
-            self.sentence.loss(hidden, targets[1], attention_mask),
-            strict=True,
-        )
-        return torch.cat(sums), torch.cat(counts)  # each (2,)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.core.basic import require_broadcast, require_shape
+from clearformer.core.basic import require_broadcast, require_divisor, require_shape
 from clearformer.core.masks import Mask
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask, Tensor | None, float], Tensor]
@@ -105,11 +105,7 @@ def require_fitting(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | 
     require_shape("k", k, (batch, "key heads", "keys", width), "pass keys made for these queries")
     require_shape("v", v, k.shape, "pass a value for each key")
     key_heads, keys = k.shape[1:3]
-    if key_heads == 0 or heads % key_heads:
-        raise ValueError(
-            f"q has {heads} heads and k has {key_heads}, but the key heads must divide the heads: "
-            f"pass as many heads of keys and values, or a divisor"
-        )
+    require_divisor("key_heads", key_heads, "heads", heads)
     if keys == 0:
         raise ValueError("k has no keys, but there must be at least one: pass a key to look at")
     if bias is not None:

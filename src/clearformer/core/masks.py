@@ -19,16 +19,10 @@ class Mask:
     pattern: Pattern = Full()
     attention_mask: Tensor | None = None
 
-    def __post_init__(self) -> None:
-        if self.attention_mask is not None:
-            _require_boolean(self.attention_mask)
-            advice = "give each sequence a row, and each key a place"
-            require_shape("attention_mask", self.attention_mask, ("batch", "keys"), advice)
-
     def hides_nothing(self, queries: int) -> bool:
         """Whether no pair is forbidden, so that a kernel need not look at the table."""
         # A single query is the last position (suffix alignment): causality hides nothing from it.
-        # The very classes: a subclass may have another rule.
+        # The class itself is compared: a subclass may have another rule.
         kind = type(self.pattern)
         return self.attention_mask is None and (kind is Full or (kind is Causal and queries == 1))
 
@@ -44,8 +38,7 @@ class Mask:
         self.require_fitting(batch, queries, keys)
         real = None if self.attention_mask is None else self.attention_mask[:, None, None, :]
         if type(self.pattern) is Full:
-            # Needs no positions: queries of another sequence have none among the keys, and there
-            # may be more of them than keys.
+            # Needs no positions: queries of another sequence have none among the keys.
             every = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
             return every if real is None else real  # (Q, K) or (B, 1, 1, K)
         places = torch.arange(keys, device=q.device)  # (K,)
@@ -75,7 +68,11 @@ def require_attention_mask(attention_mask: Tensor | None, batch: int, keys: int)
     """Padding must be booleans, a row for each sequence and a place for each key."""
     if attention_mask is None:
         return
-    _require_boolean(attention_mask)
+    if attention_mask.dtype != torch.bool:
+        raise ValueError(
+            f"attention_mask has dtype {attention_mask.dtype}, but it must be torch.bool "
+            f"(True = a real token): use attention_mask=(tokens != padding)"
+        )
     if attention_mask.shape != (batch, keys):
         raise ValueError(
             f"attention_mask has shape {tuple(attention_mask.shape)}, but there are {batch} "
@@ -83,22 +80,9 @@ def require_attention_mask(attention_mask: Tensor | None, batch: int, keys: int)
         )
 
 
-def _require_boolean(attention_mask: Tensor) -> None:
-    if attention_mask.dtype != torch.bool:
-        raise ValueError(
-            f"attention_mask has dtype {attention_mask.dtype}, but it must be torch.bool "
-            f"(True = a real token): use attention_mask=(tokens != padding)"
-        )
-
-
 def first_real_token(attention_mask: Tensor) -> Tensor:
     """Index of the first real token of each row (B,): position 0, however much padding is left."""
     return attention_mask.int().argmax(dim=1)
-
-
-def last_real_token(attention_mask: Tensor) -> Tensor:
-    """Index of the last real token of each row (B,); the last of all if there is none."""
-    return attention_mask.shape[1] - 1 - attention_mask.flip(1).int().argmax(dim=1)
 
 
 def _each_head(pattern: Pattern, heads: int, queries: int, places: Tensor) -> Tensor:

@@ -1,16 +1,14 @@
-"""The two kinds of model: one stack, or an encoder and a decoder.
-
-Every architecture of the seeds is a `Transformer` or a `Seq2Seq` with other parts put in.
+"""The two kinds of model: one stack (`Transformer`), or an encoder and a decoder (`Seq2Seq`).
 
 Axes: B batch, T tokens, S source tokens, K tokens with those of the cache, E model width.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor, nn
 
-from clearformer.core.attention import Attention
 from clearformer.core.block import DecoderBlock
 from clearformer.core.cache import Cache, FrozenKV
 from clearformer.core.embedding import Embedding
@@ -53,10 +51,7 @@ class Transformer(nn.Module):
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
-        """Hidden states (B, T, E) of `tokens` (B, T); attention_mask is (B, K), cache included.
-
-        `structure` says who may look at whom in this very batch, such as its graphs.
-        """
+        """Hidden states (B, T, E). `structure` says who may look at whom in this very batch."""
         start = caches[0].length if caches else 0
         x = self.embedding(tokens, attention_mask, segments, start)  # (B, T, E)
         return self.stack(x, attention_mask, caches, structure)
@@ -124,8 +119,8 @@ class Seq2Seq(nn.Module):
         """Read the source (B, S) once; its keys and values serve every decoding step."""
         x = self.source_embedding(source, attention_mask)  # (B, S, E)
         context: Tensor = self.encoder(x, attention_mask)  # (B, S, E)
-        caches = [_cross_attention(block).freeze(context) for block in self.decoder.blocks]
-        return Source(caches, attention_mask)
+        blocks = (cast(DecoderBlock, block) for block in self.decoder.blocks)
+        return Source([block.cross_attention.freeze(context) for block in blocks], attention_mask)
 
     def hidden(
         self,
@@ -148,8 +143,7 @@ class Seq2Seq(nn.Module):
     ) -> Tensor:
         """Logits (B, T, V) of what follows each target token: teacher forcing."""
         encoded = self.encode(source, source_attention_mask)
-        hidden = self.hidden(target, encoded, target_attention_mask)
-        return self.head(hidden)
+        return self.head(self.hidden(target, encoded, target_attention_mask))
 
     def loss(self, batch: PairBatch) -> SumAndCount:
         source = self.encode(batch.source, batch.source_attention_mask)
@@ -160,8 +154,3 @@ class Seq2Seq(nn.Module):
 def _own(attention_mask: Tensor | None, tokens: Tensor) -> Tensor | None:
     """The part of the mask (B, K) that belongs to these tokens (B, T), which come last."""
     return None if attention_mask is None else attention_mask[:, -tokens.shape[1] :]
-
-
-def _cross_attention(block: nn.Module) -> Attention:
-    assert isinstance(block, DecoderBlock)
-    return block.cross_attention

@@ -1,12 +1,9 @@
 """Attention patterns: which query positions may look at which key positions.
 
-A pattern is a frozen value with one rule, `allows(query, key)`. It knows nothing about batches or
-padding (that is `masks.Mask`). Patterns compose: `Causal() & Local(128)` looks back at most 127
-positions, `Local(8) | Strided(8)` is the strided pattern of the Sparse Transformer,
-`Full() - Local(1)` sees everyone but itself.
-
-A config holds these same values, so torch is imported only where a tensor is made. Your own
-pattern is a frozen dataclass derived from `Pattern` with a rule of its own.
+A pattern is a frozen value with one rule, `allows(query, key)`; yours is a dataclass derived from
+`Pattern`. Patterns compose: `Causal() & Local(128)` looks back at most 127 positions,
+`Local(8) | Strided(8)` is the strided pattern of the Sparse Transformer, `Full() - Local(1)` sees
+everyone but itself. A config holds these values, so torch is imported only to make a tensor.
 
 Axes: B batch, H heads, Q queries, K keys.
 """
@@ -15,8 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,15 +58,6 @@ class Pattern:
 
         key = torch.arange(keys, device=device)  # (K,)
         return self.allows(key[keys - queries :, None], key[None, :])  # (Q, K)
-
-    def count(self, length: int) -> int:
-        """How many (query, key) pairs are allowed in a sequence of `length` positions."""
-        import torch
-
-        key = torch.arange(length)
-        # A few rows at a time: the whole table of a long sequence would not fit in memory.
-        rows = key.split(max(1, 2**24 // max(length, 1)))
-        return sum(int(self.allows(query[:, None], key[None, :]).sum()) for query in rows)
 
     def density(self, length: int, cells: int) -> Tensor:
         """The table of a long sequence, coarsened: the share allowed in each of cells² cells."""
@@ -147,12 +133,13 @@ class Without(_Pair):
         return self.first.allows(query, key) & ~self.second.allows(query, key)
 
 
-class _Sized(Pattern):
+class SizedPattern(Pattern):
     """Base of patterns whose fields are sizes: whole numbers, at least 1."""
 
     def __post_init__(self) -> None:
-        for name in vars(self):
-            _require_positive(self, name)
+        for name, size in vars(self).items():
+            require(self, name, isinstance(size, int), "a whole number")
+            require(self, name, size >= 1, "at least 1")
 
 
 @dataclass(frozen=True)
@@ -176,7 +163,7 @@ class Causal(Pattern):
 
 
 @dataclass(frozen=True)
-class Local(_Sized):
+class Local(SizedPattern):
     """Fewer than `window` positions away, on either side; `Local(1)` sees only itself."""
 
     window: int
@@ -186,7 +173,7 @@ class Local(_Sized):
 
 
 @dataclass(frozen=True)
-class Strided(_Sized):
+class Strided(SizedPattern):
     """A whole number of strides away: the columns of a picture `stride` pixels wide (eq. 24)."""
 
     stride: int
@@ -196,28 +183,7 @@ class Strided(_Sized):
 
 
 @dataclass(frozen=True)
-class Row(_Sized):
-    """The same row of a picture `width` pixels wide, whose columns are `Strided(width)`."""
-
-    width: int
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return query // self.width == key // self.width
-
-
-@dataclass(frozen=True)
-class Summary(_Sized):
-    """The last `places` of every block of `stride` positions, whoever looks."""
-
-    stride: int
-    places: int
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return (query == query) & (key % self.stride >= self.stride - self.places)
-
-
-@dataclass(frozen=True)
-class Fixed(Pattern):
+class Fixed(SizedPattern):
     """The own block of `stride` positions, and the last `summary` of every block (eq. 25).
 
     The summary positions gather their block; everyone after it reads them.
@@ -227,132 +193,18 @@ class Fixed(Pattern):
     summary: int
 
     def __post_init__(self) -> None:
-        _require_positive(self, "stride")
-        if not 0 < self.summary <= self.stride:
-            raise ValueError(
-                f"Fixed: summary is {self.summary}, but a block of stride {self.stride} "
-                f"has between 1 and {self.stride} summary places"
-            )
-
-    @property
-    def expanded(self) -> Either:
-        return Row(self.stride) | Summary(self.stride, self.summary)
+        super().__post_init__()
+        require(self, "summary", self.summary <= self.stride, f"at most the stride, {self.stride}")
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.expanded.allows(query, key)
+        own_block = query // self.stride == key // self.stride
+        return own_block | (key % self.stride >= self.stride - self.summary)
 
 
-@dataclass(frozen=True)
-class Graph(Pattern):
-    """Just the listed (query, key) edges between `nodes` nodes: structure as data.
-
-    Edges are directed, and a node sees itself only if an edge says so: add `| Local(1)`.
-    """
-
-    edges: tuple[tuple[int, int], ...]
-    nodes: int
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "nodes")
-        for edge in self.edges:
-            if len(edge) != 2:
-                raise ValueError(
-                    f"Graph: edge {edge} has {len(edge)} nodes, but an edge is a pair: "
-                    f"write (query, key)"
-                )
-            if not all(0 <= node < self.nodes for node in edge):
-                raise ValueError(
-                    f"Graph: edge {edge} leaves the nodes 0 to {self.nodes - 1}; "
-                    f"number the nodes from 0 or raise nodes"
-                )
-
-    @cached_property
-    def codes(self) -> Tensor:
-        """Every edge as one number, query * nodes + key, in rising order."""
-        import torch
-
-        pairs = torch.tensor(self.edges, dtype=torch.long).view(-1, 2)
-        return torch.unique(pairs[:, 0] * self.nodes + pairs[:, 1])
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        import torch
-
-        # Other positions (padding on either side) belong to no edge.
-        inside = (query >= 0) & (key >= 0) & (query < self.nodes) & (key < self.nodes)
-        codes = self.codes.to(query.device)
-        return inside & torch.isin(query * self.nodes + key, codes)
-
-
-@dataclass(frozen=True)
-class Region(Pattern):
-    """Queries from one range of positions look at keys of another; None: to the last."""
-
-    queries: tuple[int, int | None]
-    keys: tuple[int, int | None]
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return between(query, self.queries) & between(key, self.keys)
-
-
-@dataclass(frozen=True)
-class Shifted(Pattern):
-    """A pattern whose positions count from `by`: a picture that begins after its caption."""
-
-    pattern: Pattern
-    by: int
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.pattern.allows(query - self.by, key - self.by)
-
-
-@dataclass(frozen=True)
-class _Several(Pattern):
-    """Base of patterns that differ; asked about all together, it allows what one of them does."""
-
-    patterns: tuple[Pattern, ...]
-
-    def __post_init__(self) -> None:
-        if not self.patterns:
-            raise ValueError(f"{type(self).__name__}: it has no patterns, but it needs at least 1")
-
-    def allows(self, query: Tensor, key: Tensor) -> Tensor:
-        return reduce(or_, (each.allows(query, key) for each in self.patterns))
-
-    @property
-    def is_causal(self) -> bool:
-        return all(each.is_causal for each in self.patterns)
-
-
-@dataclass(frozen=True)
-class PerHead(_Several):
-    """A pattern of its own for each head; fewer patterns than heads are repeated in turn."""
-
-    def by_head(self, heads: int) -> tuple[Pattern, ...]:
-        return tuple(self.patterns[head % len(self.patterns)] for head in range(heads))
-
-
-@dataclass(frozen=True)
-class Each(_Several):
-    """A pattern of its own for each sequence of a batch, such as its graph."""
-
-    def by_row(self, batch: int) -> tuple[Pattern, ...]:
-        if len(self.patterns) != batch:
-            raise ValueError(
-                f"Each: there are {len(self.patterns)} patterns for {batch} sequences: there "
-                f"must be one for each"
-            )
-        return self.patterns
-
-
-def between(positions: Tensor, bounds: tuple[int, int | None]) -> Tensor:
-    """True from the first bound on, up to the second, or to the end if that is None."""
-    start, stop = bounds
-    after = positions >= start
-    return after if stop is None else after & (positions < stop)
-
-
-def _require_positive(pattern: Pattern, field: str) -> None:
-    value = getattr(pattern, field)
-    if not isinstance(value, int) or value < 1:
-        wanted = "at least 1" if isinstance(value, int) else "a whole number"
-        raise ValueError(f"{type(pattern).__name__}: {field} is {value}, but it must be {wanted}")
+def require(owner: object, name: str, holds: bool, wanted: str) -> None:
+    """Refuse a field of `owner` that is out of range."""
+    if not holds:
+        value = getattr(owner, name)
+        raise ValueError(
+            f"{type(owner).__name__}: {name} is {value!r:.200}, but it must be {wanted}"
+        )

@@ -1,23 +1,22 @@
 """Position schemes: without one, a transformer sees a set and not a sequence.
 
-Each scheme is one frozen value. A config holds it, and `Embedding` and `Attention` call it:
-`Learned`, `Sinusoidal` and `Grid` (a picture) add a vector to each embedding; `Rotary`,
-`RelativeXL` and `ALiBi` act on the scores, so that only the distance of two tokens matters. A
-scheme of your own is one frozen dataclass that derives from `Position`. What a scheme learns is a
-module that it makes and that the embedding or the attention owns.
-
-torch is imported inside the functions, so that reading a config does not load it.
+Each scheme is one frozen value that `Embedding` and `Attention` call; yours is a dataclass derived
+from `Position`. `Learned` and `Sinusoidal` add a vector to each embedding; `Rotary` and
+`RelativeXL` act on the scores, so that only the distance of two tokens matters. What a scheme
+learns is a module that the embedding or the attention owns. A config holds these values, so torch
+is imported only inside the functions.
 
 Axes: B batch, T tokens, Q queries, K keys, H heads, D head width, E model width.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
+
+from clearformer.core.patterns import require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -76,10 +75,12 @@ class Learned(Position):
         return length
 
     def embedding_parameters(self, length: int, width: int) -> Parameters:
-        return _tables(width, table=length)
+        from torch import nn
+
+        return nn.ModuleDict({"table": nn.Embedding(length, width)})
 
     def added(self, positions: Tensor, width: int, learned: Parameters) -> Tensor | None:
-        return _look_up(learned, "table", positions)  # (..., T, E)
+        return cast("nn.ModuleDict", learned)["table"](positions)  # (..., T, E)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,26 +108,6 @@ class Sinusoidal(Position):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Position):
-    """A learned vector for each row and each column of a picture `columns` pixels wide."""
-
-    columns: int
-
-    def __post_init__(self) -> None:
-        _require(self, "columns", self.columns >= 1, "at least 1")
-
-    def max_length(self, length: int) -> int | None:
-        return -(-length // self.columns) * self.columns  # whole rows
-
-    def embedding_parameters(self, length: int, width: int) -> Parameters:
-        return _tables(width, row=-(-length // self.columns), column=self.columns)
-
-    def added(self, positions: Tensor, width: int, learned: Parameters) -> Tensor | None:
-        row, column = positions // self.columns, positions % self.columns
-        return _look_up(learned, "row", row) + _look_up(learned, "column", column)  # (..., T, E)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rotary(Position):
     """Rotate each pair of query and key components by an angle that grows with position (eq. 19).
 
@@ -142,16 +123,15 @@ class Rotary(Position):
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        _require(self, "base", self.base > 0, "above 0")
+        require(self, "base", self.base > 0, "above 0")
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         import torch
 
         from clearformer.core.basic import require_shape
 
-        require_shape(
-            "x", x, ("batch", "heads", "tokens", "width"), "pass x[None] for one sequence"
-        )
+        wanted = ("batch", "heads", "tokens", "width")
+        require_shape("x", x, wanted, "pass x[None] for one sequence")
         batch, _, tokens, width = x.shape
         if width % 2:
             raise ValueError(f"rotary positions need an even head width, got {width}")
@@ -200,9 +180,8 @@ class RelativeXL(Position):
         assert learned is not None
         content, distance = cast("Tensor", learned.content), cast("Tensor", learned.distance)
         heads, width = content.shape
-        require_shape(
-            "q", q, ("batch", heads, "queries", width), "pass the parameters of this attention"
-        )
+        wanted = ("batch", heads, "queries", width)
+        require_shape("q", q, wanted, "pass the parameters of this attention")
         queries, keys = q.shape[-2], k.shape[-2]
         u, v = (each[:, None, :].to(q.dtype) for each in (content, distance))  # each (H, 1, D)
         r = self.distances(queries, keys, q, cast("nn.Linear", learned.project))
@@ -239,76 +218,12 @@ class RelativeXL(Position):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ALiBi(Position):
-    """A penalty that grows with distance, at a rate of its own for each head (eq. 21)."""
-
-    relative = True
-
-    def bias(self, heads: int, queries: int, keys: int, like: Tensor) -> Tensor | None:
-        import torch
-
-        key = torch.arange(keys, device=like.device)
-        query = torch.arange(keys - queries, keys, device=like.device)
-        distance = (query[:, None] - key[None, :]).abs()  # (Q, K)
-        # At least float32, and cast last: bfloat16 cannot tell distance 256 from 257.
-        precision = torch.promote_types(like.dtype, torch.float32)
-        slopes = torch.tensor(alibi_slopes(heads), dtype=precision, device=like.device)
-        return (-slopes[:, None, None] * distance).to(like.dtype)  # (H, Q, K)
-
-
-@functools.cache
-def alibi_slopes(heads: int) -> tuple[float, ...]:
-    """Falling powers of two; between two powers of two, every other slope of the next one."""
-    power = 2 ** math.floor(math.log2(heads))
-    slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
-    finer = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * power, 2)]
-    return tuple(slopes + finer[: heads - power])
-
-
-# --- angles ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scaling(ABC):
     """Base of all ways to fit a longer text into the range of angles that was learned."""
 
     @abstractmethod
     def scaled(self, frequencies: Tensor) -> Tensor:
         """Angles per position (D/2,), changed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearScaling(Scaling):
-    """Every frequency is divided by `factor`."""
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        _require(self, "factor", self.factor >= 1, "at least 1")
-
-    def scaled(self, frequencies: Tensor) -> Tensor:
-        return frequencies / self.factor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Llama3Scaling(Scaling):
-    """Frequencies with fewer than `low` periods in `length` tokens are divided by `factor`, those
-    with more than `high` stay, and in between the two are mixed."""
-
-    factor: float
-    low: float
-    high: float
-    length: int
-
-    def __post_init__(self) -> None:
-        _require(self, "factor", self.factor >= 1, "at least 1")
-        _require(self, "high", 0 < self.low < self.high, "above low, which is above 0")
-        _require(self, "length", self.length >= 1, "at least 1")
-
-    def scaled(self, frequencies: Tensor) -> Tensor:
-        periods = self.length * frequencies / (2 * math.pi)  # (D/2,)
-        fast = ((periods - self.low) / (self.high - self.low)).clamp(0, 1)
-        return (1 - fast) * frequencies / self.factor + fast * frequencies
 
 
 def angles_of(positions: Tensor, width: int, base: float, scaling: Scaling | None = None) -> Tensor:
@@ -332,29 +247,3 @@ def angles_of(positions: Tensor, width: int, base: float, scaling: Scaling | Non
 def _cast(waves: Tensor, like: Tensor) -> Tensor:
     """To the dtype first: the device may have no float64."""
     return waves.to(like.dtype).to(like.device)
-
-
-# --- learned tables ----------------------------------------------------------------------------
-
-
-def _tables(width: int, **rows: int) -> nn.Module:
-    """A module with an embedding of each name."""
-    from torch import nn
-
-    learned = nn.Module()
-    for name, count in rows.items():
-        learned.add_module(name, nn.Embedding(count, width))
-    return learned
-
-
-def _look_up(learned: Parameters, name: str, positions: Tensor) -> Tensor:
-    return cast("nn.Embedding", getattr(learned, name))(positions)  # (..., T, E)
-
-
-def _require(owner: object, name: str, holds: bool, wanted: str) -> None:
-    """Refuse a field of `owner` that is out of range."""
-    if not holds:
-        value = getattr(owner, name)
-        raise ValueError(
-            f"{type(owner).__name__}: {name} is {value!r:.200}, but it must be {wanted}"
-        )

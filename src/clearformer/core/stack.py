@@ -1,8 +1,7 @@
 """N blocks, one after the other.
 
-Two things go round in turn over the layers: the pattern (a Sparse Transformer alternates two)
-and how a block is run (`direct`, or `recompute` to save memory). A tuple of one is the usual
-case: every layer the same.
+Two things alternate over the layers: the pattern (a Sparse Transformer has two) and how a block is
+run (`block.Run`). A tuple of one is the usual case: every layer the same.
 
 Axes: B batch, T tokens, K keys, E model width, N layers.
 """

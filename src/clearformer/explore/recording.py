@@ -26,6 +26,7 @@ from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.core.patterns import Causal, Full, Pattern
 from clearformer.core.positions import NoPosition
 from clearformer.explore import stages
+from clearformer.extensions.embedding import NeighbourEmbedding
 
 AnyTransformer = Transformer | Seq2Seq
 PartLayer = tuple[str, int]  # which part of the model, and which layer of it
@@ -102,7 +103,8 @@ def recording(
             for module in model.modules():
                 if isinstance(module, Embedding):
                     patch(module, "scheme", NoPosition())
-                    patch(module, "neighbours", None)  # a convolution knows the order too
+                if isinstance(module, NeighbourEmbedding):
+                    patch(module, "neighbours", None)  # pairs of tokens know the order too
         yield
     finally:
         for hook in hooks:

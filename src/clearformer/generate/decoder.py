@@ -15,8 +15,8 @@ from torch import Tensor
 
 from clearformer.core.heads import at_least_float32
 from clearformer.generate.language_model import LanguageModel
-from clearformer.inference.caches import InferenceCache, StaticKVCache, inference_caches
-from clearformer.inference.fast_decode import FastDecoder, supports
+from clearformer.inference.caches import InferenceCache, inference_caches
+from clearformer.inference.fast_decode import FastDecoder, fast_decoder
 
 CHUNK = 2048  # prompt tokens per forward pass: more would cost memory and save no time
 
@@ -36,7 +36,7 @@ class Decoder:
         weight = next(p for p in self.model.parameters() if p.is_floating_point())
         self.device, self.dtype = weight.device, weight.dtype
         self.memory: list[InferenceCache] = []
-        self.flat: FastDecoder | None = None  # a faster step for one token, if the model has one
+        self.fast: FastDecoder | None = None  # a faster step for one token, if the model has one
         self.attention_mask: Tensor | None = (
             None  # (B, capacity), true where a token is real; only if there is padding
         )
@@ -61,8 +61,7 @@ class Decoder:
             self.select(rows)
             logits = logits[rows]
         # Created once the batch size is known, which decides its matrix products.
-        caches = [cache for cache in self.memory if isinstance(cache, StaticKVCache)]
-        self.flat = FastDecoder(self.model, caches) if supports(self.model, self.memory) else None
+        self.fast = fast_decoder(self.model, self.memory)
         return logits
 
     def _prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
@@ -94,9 +93,9 @@ class Decoder:
     def step(self, tokens: Sequence[int]) -> Tensor:
         """Read one more token of each text; return the logits (B, V) of the next."""
         new = torch.tensor(tokens, device=self.device)  # (B,)
-        if self.flat is None or self.compiled is not None:
+        if self.fast is None or self.compiled is not None:
             return self._logits(self._hidden(new[:, None])[:, 0])
-        logits = self.flat(new, self._grown(1))
+        logits = self.fast(new, self._grown(1))
         for cache in self.memory:
             cache.advance()
         return _for_sampling(logits)

@@ -81,8 +81,8 @@ class ByteDetokenizer:
     def __init__(self, tokenizer: Bytes | BytePairs, before: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.characters = codecs.getincrementaldecoder("utf-8")("replace")
-        for token in before[-MAX_BYTES:]:  # they may end inside a character
-            self.add(token)
+        last = before[-MAX_BYTES:]  # they may end inside a character
+        self.characters.decode(token_bytes(tokenizer, *last))
 
     @property
     def waiting(self) -> bool:
@@ -148,10 +148,12 @@ class ByteFallbackDetokenizer:
         return found[codecs.utf_8_decode(found, "replace", False)[1] :]
 
 
-def token_bytes(tokenizer: Bytes | BytePairs, token: int) -> bytes:
-    """The bytes of a token; of a special token, its name."""
-    tokenizer.check_ids([token])
-    return bytes([token]) if isinstance(tokenizer, Bytes) else byte_level(tokenizer.spec, token)
+def token_bytes(tokenizer: Bytes | BytePairs, *tokens: int) -> bytes:
+    """The bytes of tokens; of a special token, its name."""
+    tokenizer.check_ids(tokens)
+    if isinstance(tokenizer, Bytes):
+        return bytes(tokens)
+    return b"".join(byte_level(tokenizer.spec, token) for token in tokens)
 
 
 def byte_level(parts: BytePairSpec, token: int) -> bytes:

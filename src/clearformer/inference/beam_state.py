@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.config import ModelConfig, Seq2SeqConfig
-from clearformer.core.heads import NextToken, at_least_float32
+from clearformer.core.heads import NextToken, at_least_float32, capped
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.inference.caches import StaticKVCache, inference_caches, select_sources
 from clearformer.inference.fast_decode import product
@@ -80,7 +80,7 @@ class Growing:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits (R, V) of hidden states (R, E)."""
-        return at_least_float32(self.head.capped(self.project(hidden)))
+        return at_least_float32(capped(self.project(hidden), self.head.cap))
 
     def make_room(self, tokens: int) -> None:
         needed = self.memory[0].length + tokens

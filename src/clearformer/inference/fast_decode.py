@@ -30,11 +30,12 @@ from clearformer.core.block import (
 )
 from clearformer.core.cache import Cache, FrozenKV
 from clearformer.core.embedding import Embedding
-from clearformer.core.heads import NextToken
+from clearformer.core.heads import NextToken, capped
 from clearformer.core.kernels import fused
 from clearformer.core.model import Transformer
 from clearformer.core.patterns import Causal, Pattern
 from clearformer.core.positions import Position
+from clearformer.extensions.embedding import NeighbourEmbedding
 from clearformer.inference.caches import StaticKVCache
 from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import (
@@ -92,6 +93,12 @@ def _same_for_all(pattern: Pattern, heads: int) -> bool:
     return len(pattern.by_head(heads)) == len(pattern.by_row(1)) == 1
 
 
+def fast_decoder(model: Transformer, caches: Sequence[Cache]) -> FastDecoder | None:
+    """A faster step for one token of each sequence, if all of this model is written out here."""
+    known = [cache for cache in caches if isinstance(cache, StaticKVCache)]
+    return FastDecoder(model, known) if supports(model, caches) else None
+
+
 class Step:
     """What the layers share in one step."""
 
@@ -113,7 +120,7 @@ class FastDecoder:
         self.embed = _embed(model.embedding, caches[0].capacity)
         rows = len(caches[0].buffer)
         self.norm = norm_function(model.stack.norm)
-        self.project, self.capped = product(model.head.project, rows), model.head.capped
+        self.project, self.cap = product(model.head.project, rows), model.head.cap
         self.step = Step()
         patterns = [self.stack.pattern(layer) for layer in range(len(caches))]
         self.patterns = list(dict.fromkeys(patterns))  # a mask for each, made once a token
@@ -145,7 +152,7 @@ class FastDecoder:
             x = each(x)
         for cache in self.caches:
             cache.pending = 1
-        return self.capped(self.project(self.norm(x)))
+        return capped(self.project(self.norm(x)), self.cap)
 
 
 def _rotation(
@@ -173,7 +180,7 @@ def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tenso
     if (
         type(token) is not nn.Embedding
         or embedding.segment is not None
-        or embedding.neighbours is not None
+        or (isinstance(embedding, NeighbourEmbedding) and embedding.neighbours is not None)
         or (limit is not None and limit < capacity)  # the embedding says what is wrong
     ):
         return None

@@ -18,17 +18,12 @@ from clearformer.core.patterns import (
     Either,
     Fixed,
     Full,
-    Graph,
     Local,
     Pattern,
-    Region,
-    Row,
-    Shifted,
     Strided,
-    Summary,
     Without,
-    between,
 )
+from clearformer.extensions.patterns import Graph, Region, Row, Shifted, Summary, between
 
 P = TypeVar("P", bound=Pattern)
 
@@ -185,11 +180,18 @@ class ShiftedGuide(Guide[Shifted]):
 
 
 class FixedGuide(Guide[Fixed]):
+    """As two patterns: the own block, and the summary places of all blocks."""
+
+    def __init__(self, pattern: Fixed) -> None:
+        super().__init__(pattern)
+        blocks, summaries = Row(pattern.stride), Summary(pattern.stride, pattern.summary)
+        self.expanded = guide(blocks | summaries)
+
     def max_keys(self, keys: int) -> int:
-        return guide(self.pattern.expanded).max_keys(keys)
+        return self.expanded.max_keys(keys)
 
     def parts(self, keys: int) -> tuple[Part, ...]:
-        return guide(self.pattern.expanded).parts(keys)
+        return self.expanded.parts(keys)
 
 
 class PairGuide(Guide[Both | Either | Without]):
@@ -254,6 +256,14 @@ GUIDES: dict[type[Pattern], type[Guide[Any]]] = {
 def guide(pattern: Pattern) -> Guide[Any]:
     """The guide to a pattern. By its very class: a subclass may have another rule."""
     return GUIDES.get(type(pattern), UnknownGuide)(pattern)
+
+
+def count_pairs(pattern: Pattern, length: int) -> int:
+    """How many (query, key) pairs a pattern allows in a sequence of `length` positions."""
+    key = torch.arange(length)
+    # A few rows at a time: the whole table of a long sequence would not fit in memory.
+    rows = key.split(max(1, 2**24 // max(length, 1)))
+    return sum(int(pattern.allows(query[:, None], key[None, :]).sum()) for query in rows)
 
 
 def blind_positions(pattern: Pattern, length: int) -> list[int]:

@@ -21,12 +21,12 @@ from torch.utils._pytree import tree_iter
 
 from clearformer import builder
 from clearformer.config import RunConfig
-from clearformer.core.heads import set_smoothing
 from clearformer.core.stack import Stack
 from clearformer.kernels.guides import guide
 from clearformer.kernels.tiles import tiles
 from clearformer.tasks.registry import task_of
 from clearformer.training import optim, precision, recompute
+from clearformer.training.label_smoothing import set_smoothing
 from clearformer.training.recompute import Recompute
 
 CPU = torch.device("cpu")

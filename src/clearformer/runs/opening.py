@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clearformer.config import RunConfig, run_from_json
-from clearformer.core.heads import set_smoothing
 from clearformer.data import DataFolders
 from clearformer.distributed.process_group import ProcessGroup
 from clearformer.runs import checkpoint, contamination, finetune, trainer
@@ -23,6 +22,7 @@ from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
 from clearformer.text import sha256 as tokenizer_identity
 from clearformer.training import device, recompute
+from clearformer.training.label_smoothing import set_smoothing
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run

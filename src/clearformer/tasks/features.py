@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearformer import data
-from clearformer.core.heads import first_pool, max_pool, mean_pool
+from clearformer.core.heads import first_pool, mean_pool
 from clearformer.core.model import Transformer
+from clearformer.extensions.heads import max_pool
 from clearformer.tasks.measured import evaluating
 from clearformer.tasks.task import Task
 from clearformer.text import Tokenizer

@@ -18,6 +18,7 @@ from clearformer.config import RunConfig
 from clearformer.core import heads
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
+from clearformer.extensions.heads import Pretraining
 from clearformer.tasks import sources
 from clearformer.tasks.documents import documents, open_documents
 from clearformer.tasks.measured import Measured, evaluating, shares
@@ -226,7 +227,7 @@ class MaskedReport(Report):
 def measure(model: Transformer, given: data.MaskedBatches) -> MaskedReport:
     """Every row of `given` once, with what is hidden in its first epoch."""
     head = model.head
-    assert isinstance(head, heads.MaskedToken | heads.Pretraining)
+    assert isinstance(head, heads.MaskedToken | Pretraining)
     masked = head.token_head
     words, pairs = np.zeros(3), np.zeros(3)
     rows, parts = 0, []
@@ -243,7 +244,7 @@ def measure(model: Transformer, given: data.MaskedBatches) -> MaskedReport:
             parts.append(float(counted[0]))
             words += counted
             if found.labels is not None:
-                assert isinstance(head, heads.Pretraining)
+                assert isinstance(head, Pretraining)
                 labels = torch.from_numpy(found.labels).to(device)
                 pairs += _count(head.sentence(hidden, attention_mask), labels)
             rows += len(found.ids)

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from clearformer.core.block import Block, DecoderBlock, direct, recompute
+from clearformer.core.block import Block, DecoderBlock, direct
 from clearformer.core.stack import Stack
 
 Recompute = int | Literal["attention"] | None
+
+
+def recompute(part: nn.Module, *arguments: object) -> Tensor:
+    """Keep only the part's input and compute the rest again for the backward pass."""
+    return checkpoint(part, *arguments, use_reentrant=False)
 
 
 def apply(model: nn.Module, what: Recompute) -> None:

@@ -1,0 +1,111 @@
+"""Other ways to pool a sequence, BERT's two objectives, and heads of imported checkpoints.
+
+Axes: B batch, T tokens, E model width, V vocabulary, C classes.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from clearformer.core.heads import (
+    Classifier,
+    Head,
+    MaskedToken,
+    Pool,
+    SumAndCount,
+    first_pool,
+    mean_pool,
+    require_hidden,
+    token_at,
+)
+
+
+def max_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The largest value of each component over the real tokens; zeros if there are none."""
+    require_hidden(hidden, attention_mask)
+    if attention_mask is None:
+        return hidden.amax(dim=1)  # (B, E)
+    lowest = torch.finfo(hidden.dtype).min
+    largest = hidden.masked_fill(~attention_mask[:, :, None], lowest).amax(dim=1)  # (B, E)
+    return largest.masked_fill(~attention_mask.any(dim=1, keepdim=True), 0.0)
+
+
+def mean_max_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Mean and maximum, concatenated."""
+    pooled = mean_pool(hidden, attention_mask), max_pool(hidden, attention_mask)
+    return torch.cat(pooled, dim=-1)  # (B, 2E)
+
+
+def last_pool(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The last real token: the only one that has seen the whole text in a causal model."""
+    require_hidden(hidden, attention_mask)
+    if attention_mask is None:
+        return hidden[:, -1]  # (B, E)
+    return token_at(hidden, last_real_token(attention_mask))
+
+
+def last_real_token(attention_mask: Tensor) -> Tensor:
+    """Index of the last real token of each row (B,); the last of all if there is none."""
+    return attention_mask.shape[1] - 1 - attention_mask.flip(1).int().argmax(dim=1)
+
+
+class Pooler(nn.Module):
+    """BERT's: the first token through a layer and a tanh."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(width, width)
+
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return torch.tanh(self.transform(first_pool(hidden, attention_mask)))  # (B, E)
+
+
+class Pretraining(nn.Module):
+    """BERT's two objectives on the same hidden states."""
+
+    def __init__(self, masked: MaskedToken, sentence: Classifier) -> None:
+        super().__init__()
+        self.masked = masked
+        self.sentence = sentence
+
+    @property
+    def token_head(self) -> nn.Module:
+        return self.masked
+
+    def forward(
+        self, hidden: Tensor, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        words = self.masked(hidden, attention_mask)  # (B, T, V)
+        return words, self.sentence(hidden, attention_mask)  # and (B, 2)
+
+    def loss(
+        self, hidden: Tensor, targets: tuple[Tensor, Tensor], attention_mask: Tensor | None = None
+    ) -> SumAndCount:
+        sums, counts = zip(
+            self.masked.loss(hidden, targets[0], attention_mask),
+            self.sentence.loss(hidden, targets[1], attention_mask),
+            strict=True,
+        )
+        return torch.cat(sums), torch.cat(counts)  # each (2,)
+
+
+class TokenClassifier(Head):
+    """One class for every token."""
+
+    def __init__(self, width: int, classes: int, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(width, classes, bias=bias)
+
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.project(self.dropout(hidden))  # (B, T, C)
+
+
+class Features(nn.Module):
+    """One vector for a whole sequence, and nothing after it: what embeddings are made of."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self.pool = pool
+
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.pool(hidden, attention_mask)  # (B, E)
