@@ -5,6 +5,12 @@ and texts that are hard to encode.
 import dataclasses
 import importlib.util
 import os
+
+# Before torch is imported, and for child processes too: two of them would use four threads on two
+# cores, and inductor would start a pool of processes in each worker to compile a few kernels.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +58,16 @@ OWN = {
     "sparse": {"patterns": (Causal() & Local(window=3), Causal() & Strided(stride=3))},
     "modern": {"key_heads": 2},
 }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One worker for each CPU that this process may use, at most eight.
+
+    xdist counts physical cores: on two hyperthreads of one core it would start one worker.
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(usable or 1, 8)
 
 
 @pytest.fixture(autouse=True)
