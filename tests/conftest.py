@@ -70,6 +70,16 @@ def pytest_xdist_auto_num_workers():
     return min(usable or 1, 8)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_disks():
+    """Files of this process are not synced: only a power failure would tell, and there are tens of
+    thousands, at several milliseconds each on some disks. Child processes sync theirs.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file, as fsync does
+        yield
+
+
 @pytest.fixture(autouse=True)
 def fixed_seed():
     torch.manual_seed(0)

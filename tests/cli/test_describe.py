@@ -13,7 +13,6 @@ from clearformer.core.patterns import Pattern
 from clearformer.families import preset, presets
 from clearformer.families.recipes import recipe
 
-
 counted = cache(Pattern.count)
 
 

@@ -29,7 +29,7 @@ def train_patiently(folder, *more):
 
 
 def train_impatiently(folder, *more):
-    """Where the other rank is stopped for good, neither its heartbeats nor its words are awaited."""
+    """For a rank whose other one is stopped for good: it need not wait long for a sign of it."""
     heartbeat.HEARTBEAT_SECONDS = 0.2
     process_group.LINGER_SECONDS = 0
     train(folder, *more)
