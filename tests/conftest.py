@@ -70,6 +70,25 @@ def pytest_xdist_auto_num_workers():
     return min(usable or 1, 8)
 
 
+# Folders whose tests share what is expensive: a server and browsers, or ranks that wait.
+IN_ONE_WORKER = ("tests/explore/", "tests/distributed/")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Run each of these folders in one worker, and first; every other test wherever there is time.
+
+    By path, since xdist 3.8 ignores its own `xdist_group` marks under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return next((each for each in IN_ONE_WORKER if nodeid.startswith(each)), nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_disks():
     """Files of this process are not synced: only a power failure would tell, and there are tens of

@@ -185,7 +185,6 @@ def test_gradients_are_exact(residual, feed_forward, scrambled):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-@pytest.mark.xdist_group("compiler")  # which takes seconds to load
 def test_a_compiled_block_is_the_same_function(scrambled):
     layer = scrambled(
         Block(

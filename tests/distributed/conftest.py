@@ -8,15 +8,6 @@ from pathlib import Path
 import pytest
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Tests of real ranks share a process, where several run side by side: see `hanging`."""
-    for item in items:
-        here = item.path.parent == Path(__file__).parent
-        if here and "several" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("ranks"))
-
-
 @pytest.fixture(scope="session")
 def commands():
     """What ranks run (commands.py)."""

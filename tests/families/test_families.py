@@ -122,7 +122,6 @@ BACKENDS = dict.fromkeys(FAMILIES, "aot_eager") | {"classifier": "inductor", "gp
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
-@pytest.mark.xdist_group("compiler")  # which takes seconds to load
 @pytest.mark.parametrize("family", FAMILIES)
 def test_compiles_whole_and_stays_the_same_function(family, small, scrambled, example, logits):
     torch.compiler.reset()
