@@ -26,7 +26,7 @@ run: .venv/ready
 	@echo "       clearformer attend 'mary gave roses to susan'"
 	@echo "       clearformer explore"
 
-# Tests of one group share a server and a browser, so they run in one process.
+# tests/conftest.py says which tests share a worker, and how many workers `auto` is.
 test: .venv/ready-dev chromium
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --quiet
 

@@ -5,6 +5,12 @@ and texts that are hard to encode.
 import dataclasses
 import importlib.util
 import os
+
+# Before torch is imported, and for child processes too: two of them would use four threads on two
+# cores, and inductor would start a pool of processes in each worker to compile a few kernels.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +59,45 @@ OWN = {
     "sparse": {"patterns": (Causal() & Local(window=3), Causal() & Strided(stride=3))},
     "modern": {"key_heads": 2},
 }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One worker for each CPU that this process may use, at most eight.
+
+    xdist counts physical cores: on two hyperthreads of one core it would start one worker.
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(usable or 1, 8)
+
+
+# Folders whose tests share what is expensive: a server and browsers, or ranks that wait.
+IN_ONE_WORKER = ("tests/explore/", "tests/distributed/")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Run each of these folders in one worker, and first; every other test wherever there is time.
+
+    By path, since xdist 3.8 ignores its own `xdist_group` marks under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return next((each for each in IN_ONE_WORKER if nodeid.startswith(each)), nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_disks():
+    """Files of this process are not synced: only a power failure would tell, and there are tens of
+    thousands, at several milliseconds each on some disks. Child processes sync theirs.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file, as fsync does
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,13 +3,23 @@
 import json
 import os
 import re
+from functools import cache
 
 import pytest
 
 from clearformer import builder
 from clearformer.config import RunConfig, to_json
+from clearformer.core.patterns import Pattern
 from clearformer.families import preset, presets
 from clearformer.families.recipes import recipe
+
+counted = cache(Pattern.count)
+
+
+@pytest.fixture(autouse=True)
+def counted_once(monkeypatch):
+    """The cells of a pattern of thousands of tokens take seconds to count, and presets share it."""
+    monkeypatch.setattr(Pattern, "count", counted)
 
 
 @pytest.mark.parametrize("name", presets())

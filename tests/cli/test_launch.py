@@ -104,7 +104,8 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     until(stopped + 5, tmp_path / "disturbed", agent)
     os.kill(workers(agent.pid)[1], signal.SIGKILL)
     assert agent.wait(300) == 0, start.said()
-    with several.started(2, command, tmp_path, words("whole")) as both:
+    whole = [*words("whole"), "--save-seconds", "3600"]  # how often it is saved changes nothing
+    with several.started(2, command, tmp_path, whole) as both:
         for rank in both:
             rank.join(300)
         assert [rank.exitcode for rank in both] == [0, 0]

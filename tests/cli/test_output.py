@@ -175,7 +175,8 @@ def test_translations(terminal, monkeypatch):
     assert terminal("translate", "run", "a").require_harmless().text == f"{SHOWN}\n"
 
 
-def test_descriptions_and_plans(terminal, written):
+def test_descriptions_and_plans(terminal, written, monkeypatch):
+    monkeypatch.setattr("clearformer.plan.throughput.SECONDS", 0.05)
     run = written("gpt2")
     screen = terminal("describe", run).require_harmless()
     assert f"gpt2-{SHOWN}" in screen.text  # and rich's markup is none

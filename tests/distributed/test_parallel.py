@@ -27,6 +27,9 @@ from clearformer.training.events import Skipped, Step
 from clearformer.training.recompute import recompute
 from clearformer.training.step import NonFiniteError
 
+# Not used here: it waits in the background, and test_process_group.py looks at its end.
+pytestmark = pytest.mark.usefixtures("hanging")
+
 TEXT = "the cat sat on the mat, and the dog sat on the log.\n" * 60
 
 

@@ -83,23 +83,6 @@ def test_ranks_agree(tmp_path, several):
     assert (one["turn problem"], other["turn problem"]) == (one["full"], other["full"])
 
 
-FLAGS = (
-    "--layers 1 --width 16 --heads 2 --key-heads 2 --hidden 32 --length 16 --batch-size 4 "
-    "--threads 1 "
-    "--precision float32 --evaluations 1 --save-seconds 0 --quiet --resume"
-)
-
-
-def command(folder, *more):
-    """`clearformer train` as one of several group."""
-    from clearformer.cli.main import main
-
-    data = Path(folder) / "text.txt"
-    data.write_text("the cat sat on the mat, and the dog sat on the log.\n" * 60)
-    words = ["train", "modern-tiny", "--data", str(data), "--out", str(Path(folder) / "run")]
-    main([*words, *FLAGS.split(), *more])
-
-
 def written(folder):
     return [(Path(folder) / f"rank-{rank}.txt").read_text() for rank in range(2)]
 
@@ -110,23 +93,9 @@ def said(folder):
     return [warning.sub("", text) for text in written(folder)]
 
 
-def until_saved(folder, ranks):
-    # Any checkpoint: a certain one may have come and gone between two looks.
-    while not any((folder / "run/checkpoints").glob("step-*")):
-        assert all(rank.is_alive() for rank in ranks), said(folder)
-        time.sleep(0.05)
-
-
-def patient_command(folder, *more):
-    """On a busy machine the other rank may have its say late."""
-    process_group.LINGER_SECONDS = 60
-    command(folder, *more)
-
-
-def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
-    with several.started(
-        2, patient_command, tmp_path, tmp_path, "--steps", "3", "--batch-size", "7"
-    ) as ranks:
+def test_a_mistake_is_said_once_and_ends_all(tmp_path, several, commands):
+    flags = ("--steps", "3", "--batch-size", "7")
+    with several.started(2, commands.train_patiently, tmp_path, tmp_path, *flags) as ranks:
         for rank in ranks:
             rank.join(300)
         assert [rank.exitcode for rank in ranks] == [2, 2]
@@ -137,15 +106,8 @@ def test_a_mistake_is_said_once_and_ends_all(tmp_path, several):
     ]
 
 
-def command_with_a_text_of_its_own(folder):
-    """As on machines that each have a copy of the data, one of them an older one."""
-    own = Path(folder) / f"own-{os.environ['RANK']}.txt"
-    own.write_text(f"text number {os.environ['RANK']} of this test\n" * 60)
-    patient_command(folder, "--steps", "3", "--data", str(own))
-
-
-def test_ranks_with_other_data_are_told(tmp_path, several):
-    with several.started(2, command_with_a_text_of_its_own, tmp_path, tmp_path) as ranks:
+def test_ranks_with_other_data_are_told(tmp_path, several, commands):
+    with several.started(2, commands.train_on_a_text_of_its_own, tmp_path, tmp_path) as ranks:
         for rank in ranks:
             rank.join(300)
         assert [rank.exitcode for rank in ranks] == [2, 2]
@@ -175,24 +137,20 @@ def test_the_leader_hears_the_others_out(tmp_path, several):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
-def test_a_rank_that_hangs_is_named_and_the_job_ends(tmp_path, several):
-    # Long enough that no rank of a busy machine seems to hang, which has happened with 2.
-    flags = ("--steps", "100000", "--timeout-seconds", "20")
-    with several.started(2, command, tmp_path, tmp_path, *flags) as ranks:
-        until_saved(tmp_path, ranks)
-        os.kill(ranks[1].pid, signal.SIGSTOP)
-        ranks[0].join(300)
-        assert ranks[0].exitcode == 2
-    sentence = said(tmp_path)[0].splitlines()[-1]
+def test_a_rank_that_hangs_is_named_and_the_job_ends(hanging):
+    folder, ranks = hanging
+    ranks[0].join(300)
+    assert ranks[0].exitcode == 2
+    sentence = said(folder)[0].splitlines()[-1]
     assert sentence.startswith("clearformer: waited 20 s for rank 1, silent since step ")
     assert sentence.endswith("what was saved is kept: go on with --resume")
-    last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
+    last = metrics.read(folder / "run/metrics.jsonl")[-1]
     assert (last["event"], last["reason"], last["exit"]) == ("end", "lost a rank", 2)
 
 
-def test_one_signal_stops_all_ranks_after_the_same_step(tmp_path, several):
-    with several.started(2, command, tmp_path, tmp_path, "--steps", "100000") as ranks:
-        until_saved(tmp_path, ranks)
+def test_one_signal_stops_all_ranks_after_the_same_step(tmp_path, several, commands):
+    with several.started(2, commands.train, tmp_path, tmp_path, "--steps", "100000") as ranks:
+        commands.until_saved(tmp_path, ranks)
         os.kill(ranks[1].pid, signal.SIGTERM)
         for rank in ranks:
             rank.join(300)

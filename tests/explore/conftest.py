@@ -13,14 +13,6 @@ def load(name):
     return module
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Tests that share a server share a process, where several run side by side."""
-    for item in items:
-        if "explorer_server" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("explorer"))
-
-
 @pytest.fixture(scope="session")
 def tiny():
     """The module that writes tiny models and serves them."""

@@ -160,19 +160,29 @@ def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd, monkeypatch)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_connection_is_used_again_after_its_first_request(impatient, monkeypatch):
-    monkeypatch.setattr(TimeoutProtocol, "seconds", 2)
-    request = b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection(impatient, timeout=60) as connection:
-        for _ in range(3):
-            connection.sendall(request)
-            answer = b""
-            while b"problems" not in answer:
-                part = connection.recv(4096)
-                assert part, "closed"
-                answer += part
-            assert answer.startswith(b"HTTP/1.1 200")
-            time.sleep(1)  # longer than the limit in all, but not for one request
+def test_a_connection_is_used_again_after_its_first_request(monkeypatch):
+    """Each request has a time of its own: between two of them no timer runs that could close it."""
+    timers = []
+    expect = TimeoutProtocol._expect_request
+
+    def noted(self):
+        expect(self)
+        timers.append(self._request_timer)
+
+    monkeypatch.setattr(TimeoutProtocol, "seconds", 300)
+    monkeypatch.setattr(TimeoutProtocol, "_expect_request", noted)
+    server = Server(create_app(Library([])), "127.0.0.1", 0)
+    with (
+        server.in_background(),
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
+    ):
+        for number in range(1, 4):
+            connection.sendall(INFO)
+            assert answer_of(connection, b'"problems":{}}').startswith(b"HTTP/1.1 200")
+            (held,) = server.server_state.connections
+            assert held._request_timer is None
+            assert len(timers) == number
+            assert all(each.cancelled() for each in timers)
 
 
 def test_what_is_logged_commands_no_terminal():

@@ -9,11 +9,15 @@ from clearformer.runs.signals import Signals, StopOnInterrupt, StopSignals
 
 
 @pytest.fixture(autouse=True)
-def no_nohup():
-    """The tests themselves may run under nohup, which has everything ignore SIGHUP."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def nothing_ignored():
+    """The tests may run under nohup, which ignores SIGHUP, or as a shell's background job, which
+    ignores SIGINT.
+    """
+    handlers = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {each: signal.signal(each, handler) for each, handler in handlers.items()}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 @pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
@@ -51,6 +55,14 @@ def test_a_call_from_python_stops_on_ctrl_c_and_raises_at_the_second():
         assert stopping.exit_code() == 130
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_a_call_from_a_background_job_keeps_ignoring_ctrl_c():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with StopOnInterrupt() as stopping:
+        signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert stopping.exit_code() == 0
 
 
 def test_outside_the_main_thread_no_signal_is_handled():

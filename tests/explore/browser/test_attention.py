@@ -9,7 +9,6 @@ import torch
 from clearformer.core import basic
 from clearformer.explore.trace import trace
 
-pytestmark = pytest.mark.xdist_group("explorer")
 TEXT = "the cat sat on the mat"
 HEAT = "figure.heat"
 LADDER = "table.ladder tbody td[data-stage=weights]"

@@ -13,7 +13,6 @@ from clearformer.explore.generation import GeneratedText
 from clearformer.explore.trace import trace
 from clearformer.generate.sampling import Sampling, next_token
 
-pytestmark = pytest.mark.xdist_group("explorer")
 PROMPT = "the cat sat"
 BARS = "#bars tr[data-p]"
 

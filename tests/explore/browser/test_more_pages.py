@@ -1,11 +1,9 @@
 """Stream, Tasks, Reach and Compare: what each promises, on the page's own data."""
 
-import pytest
 import torch
 
 from clearformer.explore.trace import trace
 
-pytestmark = pytest.mark.xdist_group("explorer")
 TEXT = "the cat sat on the mat"
 
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("explorer")
-
 
 def errors(visit):
     return [

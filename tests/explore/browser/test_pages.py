@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("explorer")
-
 PAGES = {
     "attention": ({"model": "gpt2"}, "table.ladder"),
     "plain": ({"view": "attention", "sub": "plain"}, "output[data-n]"),

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("explorer")
 LADDER = "table.ladder td[data-stage=weights]"
 
 

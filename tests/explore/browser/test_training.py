@@ -7,8 +7,6 @@ import pytest
 
 from clearformer.runs.lock import Lock
 
-pytestmark = pytest.mark.xdist_group("explorer")
-
 
 @pytest.fixture
 def growing(explorer_server, tiny, monkeypatch):
