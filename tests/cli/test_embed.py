@@ -58,4 +58,4 @@ def test_mistakes_are_one_line(clearformer, run, tmp_path):
     both = clearformer("embed", str(run), "x", "--json", "--out", str(tmp_path / "x.npy")).complaint
     assert both == "give either --json or --out, and not both"
     assert "text 1 is empty" in clearformer("embed", str(run), "").complaint
-    assert "is no run" in clearformer("embed", str(tmp_path / "x"), "a").complaint
+    assert "is not a run" in clearformer("embed", str(tmp_path / "x"), "a").complaint

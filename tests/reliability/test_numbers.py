@@ -81,7 +81,7 @@ def test_a_curve_that_cannot_be_drawn_is_a_note(train, place):
     outcome = train(steps=4)
     assert outcome.code == 0, outcome.err
     assert "note: its curve or its card could not be written:" in outcome.err
-    assert "line 2 is no JSON object" in outcome.err
+    assert "line 2 is not a JSON object" in outcome.err
     assert newest_step(place / "run") == 4
 
 

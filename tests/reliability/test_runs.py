@@ -118,7 +118,7 @@ def test_f8_changed_settings_are_listed_and_no_others(train, place, refused):
     assert listed == {"model.width", "train.batch_size", "train.seed"}
     outcome = train("--keep-checkpoints", "3", steps=4)
     assert outcome.code == 0
-    assert "note: train.steps was 3 and is 4 from here on" in outcome.err
+    assert "note: train.steps was 3 and is 4 from now on" in outcome.err
     assert "note: train.keep_checkpoints was 2 and is 3" in outcome.err
 
 

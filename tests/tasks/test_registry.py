@@ -85,8 +85,8 @@ def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():
     [
         (generator(), "imdb", "imdb is a table, but a generator learns from a text"),
         (classifier(), "enwik8", "enwik8 has no labels, but a classifier learns from them"),
-        (bert(), "multi30k", "multi30k is of pairs, but a masked model reads single texts"),
-        (bert(), "python-docs", "but data.masking is absent: give a Masking()"),
+        (bert(), "multi30k", "multi30k consists of pairs, but a masked model reads single texts"),
+        (bert(), "python-docs", "but data.masking is None: set it to Masking()"),
     ],
 )
 def test_a_task_that_does_not_fit_is_refused(places, model, source, message):

@@ -79,7 +79,7 @@ class Evaluate:
         say(_weights(opened))
         for note in notes:
             say(f"note: {note}")
-        identity = opened.found.manifest.get("data")
+        identity = opened.checkpoint.manifest.get("data")
         known = identity if isinstance(identity, str) else None
         found = task.evaluation_data(EvaluationRequest(config, tokenizer, options, where, known))
         for note in found.notes:
@@ -133,13 +133,13 @@ class Evaluate:
     def _remark(self, opened: OpenedAny, evaluated: Material, options: EvaluationOptions) -> None:
         """Say which of the evaluated data the model was trained on."""
         from clearformer.cli.train import places
-        from clearformer.runs.contamination import lineage, remarks
+        from clearformer.runs.contamination import lineage, notes
 
         if options.own_part == 0:
             say("training part: the figures are of data that the run was trained on")
-        known = lineage(opened.found, opened.config)
+        known = lineage(opened.checkpoint, opened.config)
         held_back = options.own_part is not None
-        for each in remarks(known, evaluated, places(self.data_dir), held_back=held_back):
+        for each in notes(known, evaluated, places(self.data_dir), held_back=held_back):
             say(f"note: {each}")
 
     def _in_floats(self, opened: OpenedAny) -> Any:
@@ -147,14 +147,14 @@ class Evaluate:
         from clearformer.hub.quantized import SOURCE_RUN
         from clearformer.runs.load import has_int8, open_run, require_floats
 
-        if not has_int8(opened.found):
+        if not has_int8(opened.checkpoint):
             if self.against is not None:
                 raise ValueError(
                     f"--against is {self.against}, but {self.run_folder} is no run in int8: leave "
                     f"it out"
                 )
             return opened.model if self.weights == "int8" else None
-        made_from = self.against or Path(str(opened.found.manifest.get(SOURCE_RUN)))
+        made_from = self.against or Path(str(opened.checkpoint.manifest.get(SOURCE_RUN)))
         try:
             other = open_run(made_from)
         except ValueError:
@@ -162,7 +162,7 @@ class Evaluate:
                 raise
             say(f"note: {made_from} is gone, so what int8 costs cannot be told: see --against")
             return None
-        require_floats(other.found)
+        require_floats(other.checkpoint)
         if other.config.model != opened.config.model:
             raise ValueError(f"{made_from} is another model than {self.run_folder} was made from")
         return other.model
@@ -172,7 +172,7 @@ def _weights(opened: OpenedAny) -> str:
     """Which weights are evaluated: of which checkpoint, and how they were made."""
     from clearformer.runs.load import has_int8
 
-    found, train = opened.found, opened.config.train
+    found, train = opened.checkpoint, opened.config.train
     if "averaged" in found.manifest:
         steps = ", ".join(map(str, found.manifest["averaged"]))
         weights = f"the mean of the weights of the steps {steps}"

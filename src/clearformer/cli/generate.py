@@ -330,7 +330,7 @@ class Generate:
         from clearformer.cli.generated import note
         from clearformer.generate.language_model import LanguageModel
         from clearformer.inference.int8 import quantize
-        from clearformer.inference.packed_linear import pack, quicken
+        from clearformer.inference.packed_linear import pack, use_fast_products
         from clearformer.runs.load import open_run
 
         opened = open_run(folder, verb="generate")
@@ -340,7 +340,7 @@ class Generate:
         if self.weights == "int8":
             quantize(opened.model)
         elif alone:
-            quicken(opened.model)
+            use_fast_products(opened.model)
         elif not self.compile:  # which does not support packed weights
             pack(opened.model, max(self.batch_size, self.beam or 1))
         model = LanguageModel(opened.model, opened.config.model, opened.tokenizer)

@@ -187,12 +187,12 @@ class DistributedGroup(ProcessGroup):
         self.turns += 1
         main = f"turn {self.turns}: main process"
         machine = f"turn {self.turns}: machine {self.machine.number}"
-        told = None if self.is_main else self._await(main)
+        result_of_main = None if self.is_main else self._await(main)
         if not self.is_main and self.machine.local_rank != 0:
             self._await(machine)
         keys = [main] * self.is_main + [machine] * (self.machine.local_rank == 0)
         try:
-            result = act(told)
+            result = act(result_of_main)
             outcome = {"result": tell(result) if self.is_main else None}
         except Exception as problem:
             outcome = {"problem": str(problem)}
@@ -207,7 +207,7 @@ class DistributedGroup(ProcessGroup):
         deadline = time.monotonic() + PREPARE_TIMEOUT.total_seconds()
         while not self.store.check([key]):
             if time.monotonic() > deadline:
-                raise ValueError(f"rank {self.rank} waited {PREPARE_TIMEOUT} for the {key} in vain")
+                raise ValueError(f"rank {self.rank}: timeout after {PREPARE_TIMEOUT} at {key}")
             time.sleep(0.02)
         outcome = json.loads(self.store.get(key))
         if "problem" in outcome:
@@ -258,7 +258,7 @@ class DistributedGroup(ProcessGroup):
         if not isinstance(problem, RuntimeError):
             return None
         text = str(problem)
-        after = "what was saved is kept: go on with --resume"
+        after = "saved checkpoints are kept: continue with --resume"
         if any(word in text for word in TIMED_OUT):
             stalled = self.heartbeat.describe_stalled(self.world_size)
             return f"waited {self.timeout:g} s for {stalled}; {after}"
@@ -279,7 +279,7 @@ class DistributedGroup(ProcessGroup):
                     break
                 time.sleep(0.02)
         except RuntimeError:
-            pass  # the store is gone, and nobody can tell
+            pass  # the store is gone
         return first
 
     def exit(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:

@@ -27,11 +27,11 @@ def to_int8(run: Path, out: Path) -> Exported:
     """Quantize the model of a run, write it, and check that it opens with bitwise equal logits."""
     require_unused(out)
     notes: list[str] = []
-    model, config, _, found = open_any(run, say=notes.append)
-    require_floats(found)
+    model, config, _, saved = open_any(run, say=notes.append)
+    require_floats(saved)
     if isinstance(config.model, Seq2SeqConfig):
         raise ValueError(
-            f"{run} is a translator, and int8 is for models of one stack so far: use it as it is"
+            f"{run} is a translator, but int8 supports models with one stack only: use it as it is"
         )
     before = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     quantize(model)
@@ -40,30 +40,30 @@ def to_int8(run: Path, out: Path) -> Exported:
     # The averaged weights were quantized, if there were any.
     config = replace(config, train=replace(config.train, ema_decay=None))
     facts = {
-        name: value for name, value in found.manifest.items() if name not in ("format", "step")
+        name: value for name, value in saved.manifest.items() if name not in ("format", "step")
     }
     facts |= {SOURCE_RUN: str(run.absolute())}
     with atomic_folder(out) as folder:
         checkpoint.write(
             folder / "checkpoints",
-            found.step,
+            saved.step,
             {INT8: tensors},
             {
                 "config.json": to_json(config),
-                "tokenizer.json": found.json("tokenizer.json"),
+                "tokenizer.json": saved.json("tokenizer.json"),
                 "state.json": {**state.State(nn.Identity(), (), None).numbers(), "best": None},
             },
             facts,
         )
         write_json(folder / "config.json", to_json(config))
-        write_json(folder / "tokenizer.json", found.json("tokenizer.json"))
+        write_json(folder / "tokenizer.json", saved.json("tokenizer.json"))
         copy = open_any(folder)[0]
         with torch.inference_mode():
             distance = difference(model, copy, config.model)
         if distance != 0.0:
             raise ValueError(
-                f"what was written to {out} gives other logits (by {distance:.2g}): nothing is "
-                f"kept; please report this"
+                f"the exported model in {out} gives other logits (by {distance:.2g}): the export "
+                f"was removed; please report this"
             )
     note = f"{before / 2**20:.1f} MiB became {after / 2**20:.1f} MiB"
     return Exported(out, "int8", distance, 0, (note, *notes))

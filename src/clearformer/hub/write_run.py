@@ -60,7 +60,7 @@ def write_run(imported: Imported, out: Path) -> Path:
 
 def require_unused(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is there already: choose another --out")
+        raise ValueError(f"{out} already exists: choose another --out")
 
 
 @contextmanager

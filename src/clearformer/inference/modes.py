@@ -1,8 +1,9 @@
-"""Switches a model to evaluation mode and back."""
+"""Context managers for evaluation mode and inference."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -15,3 +16,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
+
+
+@contextmanager
+def inference_mode(model: nn.Module) -> Iterator[torch.device]:
+    """`evaluating`, without gradients; gives the device of the model."""
+    with evaluating(model), torch.inference_mode():
+        yield next(model.parameters()).device
