@@ -212,7 +212,7 @@ def test_multi30k(tmp_path):
     german.write_bytes(gzip.compress(b"Ein Hund.\n"))
     with pytest.raises(
         ValueError,
-        match="multi30k: val has 2 lines in English and 1 in German, but they must match line by line",
+        match="multi30k: val has 2 lines in English and 1 in German, but they must match",
     ):
         corpus("multi30k").read("validation", places)
 
