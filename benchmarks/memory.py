@@ -255,7 +255,7 @@ def main() -> None:
         memory = each.activations / base.activations - 1
         slower = seconds / statistics.median(base.seconds) - 1
         print(
-            f"{each.name:20}{each.half:>10}{recompute.name(each.what):>16}{each.parts:>6}"
+            f"{each.name:20}{each.half:>10}{recompute.describe(each.what):>16}{each.parts:>6}"
             f"{each.activations / 1e6:>10.1f} MB{memory:>+7.0%}{seconds:>8.2f}{slower:>+7.0%}"
         )
 

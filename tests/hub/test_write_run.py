@@ -50,7 +50,7 @@ def test_a_failure_leaves_nothing(folder, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("clearformer.hub.write_run.write_json", full)
+    monkeypatch.setattr("clearformer.safe_files.replace", full)
     place = tmp_path / "place"
     with pytest.raises(ValueError, match="cannot be written: No space left on device"):
         write_run(import_checkpoint(path), place / "run")

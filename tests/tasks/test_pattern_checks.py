@@ -6,8 +6,8 @@ import pytest
 
 from clearformer.config import Causal, Fixed, Graph, Local, PerHead, Shifted, Strided
 from clearformer.tasks.pattern_checks import (
+    describe,
     memory_notes,
-    name,
     require_visible_keys,
     unlikely_values,
 )
@@ -39,7 +39,7 @@ def test_a_pattern_under_which_some_output_sees_nothing_is_refused_by_name():
 
 def test_patterns_are_named_as_they_are_written():
     heads = PerHead(patterns=(Local(window=2), Shifted(pattern=Strided(stride=3), by=4)))
-    assert name(Causal() & (heads | Causal())) == (
+    assert describe(Causal() & (heads | Causal())) == (
         "Causal & (PerHead(Local(2), Shifted(Strided(3), 4)) | Causal)"
     )
 

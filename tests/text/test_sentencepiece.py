@@ -134,7 +134,7 @@ def test_a_table_of_characters_that_leads_outside_is_refused(models):
     offset = int((units[place] >> 10) << ((units[place] & 512) >> 6))
     far = units.copy()
     far[place ^ offset] = 0x7FFFFFFF
-    refused("behind its texts|outside", table[:4] + far.tobytes() + table[4 + size :])
+    refused("past the end of its texts|outside", table[:4] + far.tobytes() + table[4 + size :])
 
 
 def message(*parts):

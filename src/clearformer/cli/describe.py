@@ -34,7 +34,7 @@ class Describe:
         from clearformer.builder import outline
         from clearformer.cli.tables import Terminal, require_picture
         from clearformer.families import preset
-        from clearformer.tasks.pattern_checks import name as pattern_name
+        from clearformer.tasks.pattern_checks import describe as pattern_name
 
         require_picture(self.picture)
         if self.batch < 1:

@@ -25,7 +25,7 @@ def memory_lines(plan: Plan, limit: int | None) -> list[str]:
     return [
         f"{model.name}: {counted.parameters:,} parameters",
         f"\nmemory, {plan.rows} at a time, in {train.precision}, recomputing "
-        f"{recompute.name(train.recompute)}",
+        f"{recompute.describe(train.recompute)}",
         f"  weights           {format_bytes(counted.weights):>10}",
         f"  gradients         {format_bytes(counted.gradients):>10}",
         f"  optimizer         {format_bytes(counted.optimizer):>10}",
@@ -108,7 +108,7 @@ def _distributed_lines(plan: ClusterEstimate, tokens: float) -> list[str]:
         ]
     bandwidth = plan.traffic / plan.step_seconds
     return [
-        f"\n{way}, recomputing {recompute.name(plan.recompute)}",
+        f"\n{way}, recomputing {recompute.describe(plan.recompute)}",
         f"  on each GPU       {format_bytes(plan.memory)}: weights, gradients and optimizer "
         f"{format_bytes(plan.states)}, activations {format_bytes(plan.activations)} "
         f"({plan.rows} sequences), CUDA {format_bytes(cluster.CUDA_BYTES)}",

@@ -65,10 +65,10 @@ class ProcessGroup:
         """Call `act` on the main process; every rank returns its result, or raises its error."""
         return act()
 
-    def main_first(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
+    def main_first(self, act: Callable[[Any], Result], share: Callable[[Result], Any]) -> Result:
         """Call `act` on every rank: the main process, then one rank per machine, then the rest.
 
-        `act` gets None on the main process; elsewhere `tell` of the main process's result.
+        `act` gets None on the main process; elsewhere `share` of the main process's result.
         """
         return act(None)
 
@@ -182,7 +182,7 @@ class DistributedGroup(ProcessGroup):
             raise ValueError(outcome["problem"])
         return outcome["result"]
 
-    def main_first(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
+    def main_first(self, act: Callable[[Any], Result], share: Callable[[Result], Any]) -> Result:
         # Through the store: a collective would time out, since this may take long.
         self.turns += 1
         main = f"turn {self.turns}: main process"
@@ -193,7 +193,7 @@ class DistributedGroup(ProcessGroup):
         keys = [main] * self.is_main + [machine] * (self.machine.local_rank == 0)
         try:
             result = act(result_of_main)
-            outcome = {"result": tell(result) if self.is_main else None}
+            outcome = {"result": share(result) if self.is_main else None}
         except Exception as problem:
             outcome = {"problem": str(problem)}
             raise

@@ -6,14 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from clearformer import limits
-from clearformer.config import (
-    AnswerSpan,
-    Classifier,
-    Features,
-    Head,
-    NextToken,
-    TokenClassifier,
-)
+from clearformer.config import AnswerSpan, Classifier, Features, Head, NextToken, TokenClassifier
 from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.tensor_names import Rename
 

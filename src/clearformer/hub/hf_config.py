@@ -1,6 +1,6 @@
 """Strict reader of a config.json: no key is ignored by accident.
 
-Every key that the reference implementation reads is either asked for or listed as one that changes
+Every key that the reference implementation reads is either read here or listed as one that changes
 no output. The reference does not read any other key: `finish` collects their names in `ignored`,
 and the importer reports them.
 """
@@ -91,7 +91,7 @@ def write_sizes(config: ModelConfig, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 class HFConfig:
-    """The keys of a config.json; each has to be asked for."""
+    """The keys of a config.json; each must be read or listed as ignored."""
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
         self.data = data

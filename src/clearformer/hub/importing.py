@@ -17,13 +17,7 @@ from typing import Literal
 from torch import Tensor
 
 from clearformer.builder import outline
-from clearformer.config import (
-    AnyModelConfig,
-    ModelConfig,
-    Rotary,
-    Seq2SeqConfig,
-    model_from_json,
-)
+from clearformer.config import AnyModelConfig, ModelConfig, Rotary, Seq2SeqConfig, model_from_json
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.hub.convert import convert, first_few, plan_conversion, to_float32
 from clearformer.hub.family import Family

@@ -185,7 +185,7 @@ def _rules(settings: HFConfig, marks: Marks, vocabulary: int) -> TargetRules:
     for sequence in sequences:
         single = isinstance(sequence, list) and len(sequence) == 1 and type(sequence[0]) is int
         if not single or not 0 <= sequence[0] < vocabulary:
-            settings.refuse("bad_words_ids", banned, "clearformer bans single ids of its own")
+            settings.refuse("bad_words_ids", banned, "clearformer bans single ids only")
     max_length = settings.integer("max_length", limits.MAX_LENGTH, limits.MAX_LENGTH)
     return TargetRules(
         never=tuple(sorted({sequence[0] for sequence in sequences})),

@@ -15,7 +15,7 @@ from torch import nn
 from clearformer.config import Seq2SeqConfig, to_json
 from clearformer.hub.compare import difference
 from clearformer.hub.exporting import Exported
-from clearformer.hub.write_run import atomic_folder, require_unused, write_json
+from clearformer.hub.write_run import atomic_folder, require_unused
 from clearformer.inference.int8 import int8_tensors, quantize
 from clearformer.runs import checkpoint, state
 from clearformer.runs.load import INT8, open_any, require_floats
@@ -39,24 +39,14 @@ def to_int8(run: Path, out: Path) -> Exported:
     after = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     # The averaged weights were quantized, if there were any.
     config = replace(config, train=replace(config.train, ema_decay=None))
-    facts = {
-        name: value for name, value in saved.manifest.items() if name not in ("format", "step")
+    facts = {**saved.facts, SOURCE_RUN: str(run.absolute())}
+    documents = {
+        "config.json": to_json(config),
+        "tokenizer.json": saved.json("tokenizer.json"),
+        "state.json": state.State(nn.Identity(), (), None).numbers(),
     }
-    facts |= {SOURCE_RUN: str(run.absolute())}
     with atomic_folder(out) as folder:
-        checkpoint.write(
-            folder / "checkpoints",
-            saved.step,
-            {INT8: tensors},
-            {
-                "config.json": to_json(config),
-                "tokenizer.json": saved.json("tokenizer.json"),
-                "state.json": {**state.State(nn.Identity(), (), None).numbers(), "best": None},
-            },
-            facts,
-        )
-        write_json(folder / "config.json", to_json(config))
-        write_json(folder / "tokenizer.json", saved.json("tokenizer.json"))
+        checkpoint.write_run(folder, saved.step, {INT8: tensors}, documents, facts)
         copy = open_any(folder)[0]
         with torch.inference_mode():
             distance = difference(model, copy, config.model)

@@ -32,7 +32,7 @@ BYTES = BytePairSpec(byte_characters(), ())  # a byte tokenizer as a BPE without
 
 
 def read_tokenizer_document(path: Path, config: TokenizerConfig) -> Tokenizer:
-    """The tokenizer in tokenizer.json, as these settings ask for it."""
+    """The tokenizer in tokenizer.json, with these settings."""
     document = read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
         raise ValueError("tokenizer.json is not one of the tokenizers library")

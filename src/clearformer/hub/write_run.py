@@ -33,7 +33,6 @@ def write_run(imported: Imported, out: Path) -> Path:
     data, train = recipe(imported.config)
     data = replace(data, tokenizer=imported.tokenizer.kind, vocabulary=None)  # type: ignore[arg-type]
     config = RunConfig(model=imported.config, data=data, train=train)
-    document = imported.tokenizer.to_json()
     facts = {
         "clearformer": __version__,
         "torch": torch.__version__,
@@ -41,20 +40,13 @@ def write_run(imported: Imported, out: Path) -> Path:
         "tied": state.tied(outline(imported.config)),
         "imported": {"from": Path(imported.source).name, "notes": list(imported.notes)},
     }
-    with atomic_folder(out) as temporary:
-        checkpoint.write(
-            temporary / "checkpoints",
-            0,
-            {"model.safetensors": imported.tensors},
-            {
-                "config.json": to_json(config),
-                "tokenizer.json": document,
-                "state.json": state.State(torch.nn.Identity(), (), None).numbers(),
-            },
-            facts,
-        )
-        write_json(temporary / "config.json", to_json(config))
-        write_json(temporary / "tokenizer.json", document)
+    documents = {
+        "config.json": to_json(config),
+        "tokenizer.json": imported.tokenizer.to_json(),
+        "state.json": state.State(torch.nn.Identity(), (), None).numbers(),
+    }
+    with atomic_folder(out) as folder:
+        checkpoint.write_run(folder, 0, {"model.safetensors": imported.tensors}, documents, facts)
     return out
 
 

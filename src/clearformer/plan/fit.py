@@ -40,7 +40,7 @@ def fit_to_memory(
     train = plan.config.train
     say(
         f"note: to fit into {limit}: {train.accumulation_steps} micro-batches per step, "
-        f"recomputing {recompute.name(train.recompute)}, {train.precision}; estimated memory "
+        f"recomputing {recompute.describe(train.recompute)}, {train.precision}; estimated memory "
         f"{format_bytes(plan.total)}"
     )
     if plan.fits_fragmented(allowed):

@@ -50,6 +50,12 @@ class Checkpoint:
     step: int
     manifest: Mapping[str, Any]
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest records besides its files."""
+        own = ("format", "step", "files")
+        return {name: value for name, value in self.manifest.items() if name not in own}
+
     def json(self, name: str) -> Any:
         return read_run_json(self._hashed(name))
 
@@ -114,6 +120,20 @@ def write(
         ) from problem
     reached("before_rename")
     return _move_into_place(temporary, folder / f"step-{step}", manifest, reached)
+
+
+def write_run(
+    run: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    documents: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> Checkpoint:
+    """Write a run with a single checkpoint, such as an imported or an averaged model."""
+    written = write(run / "checkpoints", step, tensors, documents, facts)
+    for name in ("config.json", "tokenizer.json"):
+        safe_files.replace(run / name, as_text(documents[name]).encode())
+    return written
 
 
 def _write_files(

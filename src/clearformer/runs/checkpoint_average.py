@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearformer import safe_files
 from clearformer.config import run_from_json, to_json
 from clearformer.runs import checkpoint
 from clearformer.runs.checkpoint import Checkpoint
@@ -57,11 +56,6 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
     config = run_from_json(newest.json("config.json"))
     # The weights are an average already, so there is no EMA to use instead.
     config = replace(config, train=replace(config.train, ema_decay=None))
-    facts = {
-        name: value
-        for name, value in newest.manifest.items()
-        if name not in ("format", "step", "files")
-    }
     documents = {
         "state.json": {**newest.json("state.json"), "best": None},
         "config.json": to_json(config),
@@ -69,13 +63,5 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
     }
     weights = mean(checkpoints)
     out.mkdir(parents=True, exist_ok=True)
-    written = checkpoint.write(
-        out / "checkpoints",
-        newest.step,
-        {"model.safetensors": weights},
-        documents,
-        {**facts, "averaged": [each.step for each in checkpoints]},
-    )
-    for name in ("config.json", "tokenizer.json"):
-        safe_files.replace(out / name, checkpoint.as_text(documents[name]).encode())
-    return written
+    facts = {**newest.facts, "averaged": [each.step for each in checkpoints]}
+    return checkpoint.write_run(out, newest.step, {"model.safetensors": weights}, documents, facts)

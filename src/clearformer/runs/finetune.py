@@ -17,12 +17,7 @@ from torch import Tensor, nn
 
 from clearformer import limits, safe_files
 from clearformer.builder import build
-from clearformer.config import (
-    ModelConfig,
-    Origin,
-    RunConfig,
-    run_from_json,
-)
+from clearformer.config import ModelConfig, Origin, RunConfig, run_from_json
 from clearformer.core.embedding import Embedding
 from clearformer.runs import load
 from clearformer.runs.checkpoint import Checkpoint

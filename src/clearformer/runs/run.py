@@ -2,7 +2,7 @@
 
 `Run` opens a folder, new or to resume, and is an iterator of events; there are no callbacks.
 The folder holds everything: `config.json`, `tokenizer.json`, `metrics.jsonl`, `samples.jsonl` and
-`checkpoints/step-N/`. Parts of a run have files of their own: `opening`, `loop`, `trainer`,
+`checkpoints/step-N/`. Parts of a run are in other files: `opening`, `loop`, `trainer`,
 `evaluation` and `saving`.
 """
 

@@ -7,12 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.config import (
-    Classifier,
-    DataConfig,
-    RunConfig,
-    run_from_json,
-)
+from clearformer.config import Classifier, DataConfig, RunConfig, run_from_json
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json

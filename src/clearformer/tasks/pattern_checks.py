@@ -22,8 +22,8 @@ LONG = 2048  # context length from which the memory of attention scores matters
 def unlikely_values(patterns: Sequence[Pattern], length: int) -> list[str]:
     """Notes on windows and strides that are longer than the sequence."""
     return [
-        f"{name(each)}: {stride} is longer than the sequence of {length}: a window covers all of "
-        f"it, and a stride connects no two positions"
+        f"{describe(each)}: {stride} is longer than the sequence of {length}: a window covers all "
+        f"of it, and a stride connects no two positions"
         for each in dict.fromkeys(patterns)
         for stride in dict.fromkeys(strides(each))
         if stride > length
@@ -52,24 +52,24 @@ def require_visible_keys(patterns: Sequence[Pattern], length: int) -> None:
             plural = len(positions) > 1
             which = f"positions {shown} attend" if plural else f"position {shown} attends"
             raise ValueError(
-                f"under {name(each)} {which} to no key in a sequence of {length}: add Local(1) to "
-                f"the pattern, so that each position attends to itself"
+                f"under {describe(each)} {which} to no key in a sequence of {length}: add Local(1) "
+                f"to the pattern, so that each position attends to itself"
             )
 
 
-def name(pattern: Pattern) -> str:
+def describe(pattern: Pattern) -> str:
     """A pattern as an expression: Causal & Local(128)."""
     match pattern:
         case Both(first=first, second=second):
-            return f"{name(first)} & {name(second)}"
+            return f"{describe(first)} & {describe(second)}"
         case Either(first=first, second=second):
-            return f"({name(first)} | {name(second)})"
+            return f"({describe(first)} | {describe(second)})"
         case Graph(edges=edges, nodes=nodes):
             return f"Graph({len(edges)} edges, {nodes} nodes)"
         case PerHead(patterns=patterns):
-            return f"PerHead({', '.join(map(name, patterns))})"
+            return f"PerHead({', '.join(map(describe, patterns))})"
         case Shifted(pattern=inner, by=by):
-            return f"Shifted({name(inner)}, {by})"
+            return f"Shifted({describe(inner)}, {by})"
         case _:
             numbers = ", ".join(str(value) for value in vars(pattern).values())
             return f"{type(pattern).__name__}({numbers})" if numbers else type(pattern).__name__

@@ -1,7 +1,7 @@
 """Base classes of the objectives: a task, and a task with its data loaded.
 
-A `Task` belongs to a model config and needs no data: it names its metric and the verbs that the
-model supports, and makes example batches for planning. `Task.load` reads the data of a run and
+A `Task` belongs to a model config and needs no data: it names its metric and makes example
+batches for planning. `Task.load` reads the data of a run and
 returns a `LoadedTask`, which makes batches and evaluates a model in training.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from clearformer import data
-from clearformer.config import AnyModelConfig, RunConfig, Verb
+from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.xl_memory import Memories
 from clearformer.text import Tokenizer
@@ -106,15 +106,6 @@ class Task:
     padded: ClassVar[bool] = False  # batches are padded to their longest row, not filled
     evaluation_rows: ClassVar[int | None] = None  # None: an evaluation needs less than a step
     loaded: ClassVar[type[LoadedTask] | None] = None  # the task with its data
-
-    @property
-    def verbs(self) -> tuple[Verb, ...]:
-        """The verbs that the model supports, the main one first."""
-        return self.model.verbs
-
-    def require(self, verb: Verb, name: object = None) -> None:
-        """Raise ValueError if the model, called `name`, does not support a verb."""
-        self.model.require_verb(verb, name)
 
     def load(
         self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None = None

@@ -237,7 +237,7 @@ class TranslationTask(Task):
         source = options.data or settings.source
         if source in data.CORPORA:
             return pair_corpus(source).read(options.part, folders), ()
-        return read(settings, source)
+        return _read_pairs(settings, source)
 
     def _marks(self) -> Marks:
         assert isinstance(self.model, Seq2SeqConfig)
@@ -329,9 +329,9 @@ def pairs(
         if config.validation is None and "validation" in corpus.parts:
             return training, corpus.read("validation", folders), notes
     else:
-        training, notes = read(config, config.source)
+        training, notes = _read_pairs(config, config.source)
     if config.validation is not None:
-        validation, validation_notes = read(config, config.validation)
+        validation, validation_notes = _read_pairs(config, config.validation)
         return training, validation, notes + validation_notes
     return *data.split_pairs(training, config.validation_fraction, seed), notes
 
@@ -348,5 +348,5 @@ def pair_corpus(name: str) -> data.PairCorpus:
     return corpus
 
 
-def read(config: DataConfig, source: str) -> tuple[data.Pairs, tuple[str, ...]]:
+def _read_pairs(config: DataConfig, source: str) -> tuple[data.Pairs, tuple[str, ...]]:
     return data.read_pairs(source, config.source_column, config.target_column)

@@ -8,13 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clearformer.text.tokenizer import (
-    Ids,
-    Tokenizer,
-    require_size,
-    require_strings,
-    require_text,
-)
+from clearformer.text.tokenizer import Ids, Tokenizer, require_size, require_strings, require_text
 from clearformer.text.utf8 import require_unicode
 
 REPLACEMENT = "\ufffd"  # Unicode's replacement character
