@@ -38,9 +38,9 @@ from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import GenerationConfig
 from clearformer.generate.stream import generate_many
-from clearformer.inference.huge_pages import settle
+from clearformer.inference.huge_pages import use_huge_pages
 from clearformer.inference.int8 import quantize
-from clearformer.inference.packed_linear import pack, quicken
+from clearformer.inference.packed_linear import pack, use_fast_products
 
 PROMPT, NEW, LONG = 128, 64, 1000
 SHAPES = {
@@ -154,7 +154,7 @@ def compare(
         there.ask(prompts, 2)
     bandwidths = []
     usual = torch.ones(2**27)
-    large = next(settle(torch.nn.ParameterList([torch.ones(2**27)])).parameters()).detach()
+    large = next(use_huge_pages(torch.nn.ParameterList([torch.ones(2**27)])).parameters()).detach()
     for turn in range(options.rounds):
         bandwidths.append([read_bandwidth(each, options.cpu_time) for each in (usual, large)])
         first = turn % len(present)
@@ -208,9 +208,11 @@ def memory() -> None:
 
 
 def held() -> None:
-    ours("small", quicken)([[1, 2]], 2)  # what libraries hold for themselves is not the model's
+    ours("small", use_fast_products)(
+        [[1, 2]], 2
+    )  # what libraries hold for themselves is not the model's
     before = resident()
-    write = ours("gpt2-small", quicken)
+    write = ours("gpt2-small", use_fast_products)
     write(torch.randint(1, 256, (1, PROMPT)).tolist(), NEW)
     config = SHAPES["gpt2-small"]
     weights = 4 * sum(p.numel() for p in outline(config).parameters())
@@ -224,10 +226,10 @@ def where_time_goes() -> None:
     """Shares of 64 new tokens, for each arrangement of the weights."""
     torch.manual_seed(0)
     for title, shape, arrange, batch in (
-        ("GPT-2 small, float32, batch 1", "gpt2-small", quicken, 1),
+        ("GPT-2 small, float32, batch 1", "gpt2-small", use_fast_products, 1),
         ("GPT-2 small, int8, batch 1", "gpt2-small", quantize, 1),
         ("GPT-2 small, float32, batch 8", "gpt2-small", partial(pack, rows=8), 8),
-        ("width 256, depth 12, bytes, batch 1", "small", quicken, 1),
+        ("width 256, depth 12, bytes, batch 1", "small", use_fast_products, 1),
     ):
         write = ours(shape, arrange)
         prompts = torch.randint(1, 256, (batch, PROMPT)).tolist()
@@ -268,10 +270,10 @@ def main() -> None:
     meet = partial(compare, options=arguments)
     mine = partial(ours, "gpt2-small")
     if "one" in arguments.only:
-        everyone = [Entry("clearformer", partial(mine, quicken)), *peers("gpt2-small")]
+        everyone = [Entry("clearformer", partial(mine, use_fast_products)), *peers("gpt2-small")]
         meet("GPT-2 small, float32, batch 1", 1, everyone, weights=weights)
     if "prefill" in arguments.only:
-        everyone = [Entry("clearformer", partial(mine, quicken)), *peers("gpt2-small")]
+        everyone = [Entry("clearformer", partial(mine, use_fast_products)), *peers("gpt2-small")]
         meet(f"GPT-2 small, float32, a prompt of {LONG}", 1, everyone, new=1, prompt=LONG)
     if "int8" in arguments.only:
         everyone = [
@@ -286,7 +288,10 @@ def main() -> None:
         ]
         meet("GPT-2 small, float32, batch 8", 8, everyone)
     if "small" in arguments.only:
-        everyone = [Entry("clearformer", partial(ours, "small", quicken)), *peers("small")]
+        everyone = [
+            Entry("clearformer", partial(ours, "small", use_fast_products)),
+            *peers("small"),
+        ]
         everyone.append(Entry("clearformer int8", partial(ours, "small", quantize)))
         meet("width 256, depth 12, bytes, batch 1", 1, everyone)
     if "memory" in arguments.only:

@@ -36,7 +36,7 @@ def train(
     """What `clearformer train` would do with these words, without leaving the process."""
     read = parse(words)
     known = saved_config(folder)
-    begins = known.origin if known else finetune.read(source).origin if source else None
+    begins = known.origin if known else finetune.read_origin(source).origin if source else None
     config = RunConfig(model=read.model, data=read.data, train=read.train, origin=begins)
     shown = Plain()
     run = Run(config, folder, where, resume=True)
@@ -54,7 +54,7 @@ def drawn_anew(pretrained: Path, folder: Path, seed: int) -> Path:
         config = replace(opened.config, train=replace(opened.config.train, ema_decay=None))
         model = build(config.model, seed + 1)
         documents = {"config.json": to_json(config), "tokenizer.json": opened.tokenizer.to_json()}
-        facts = {"tokenizer": opened.found.manifest["tokenizer"], "data": "none"}
+        facts = {"tokenizer": opened.checkpoint.manifest["tokenizer"], "data": "none"}
         weights = {"model.safetensors": state.weights(model)}
         checkpoint.write(folder, 0, weights, documents, facts)
     return folder / "step-0"

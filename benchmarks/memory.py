@@ -7,7 +7,7 @@ AdamW. The peers are a plain PyTorch model of the same sizes, written by hand, a
 GPT-2, each with its own switch for activation checkpointing (every block).
 
 Memory is counted, not sampled: every tensor that an operation makes is added up until it is
-freed (`clearformer.plan.footprint.Ledger`), on real tensors, for everyone alike. "Activations"
+freed (`clearformer.plan.footprint.MemoryCounter`), on real tensors, for all alike. "Activations"
 is the highest sum within a step beyond weights, gradients and optimizer. Time is CPU time of
 the step without the counting; contestants take turns, medians over the rounds.
 
@@ -33,7 +33,7 @@ from clearformer.core.heads import at_once
 from clearformer.core.model import Batch
 from clearformer.families import gpt2
 from clearformer.kernels.vocabulary_loss import in_chunks
-from clearformer.plan.footprint import Ledger
+from clearformer.plan.footprint import MemoryCounter
 from clearformer.training import precision, recompute
 from clearformer.training.loss_scaling import loss_scaling_for
 from clearformer.training.recompute import Recompute
@@ -176,12 +176,12 @@ class Contestant:
 
 def highest(there: list[Tensor], do: Callable[[], None]) -> int:
     """The most bytes that live at any moment, beyond what is there before."""
-    with Ledger() as ledger:
+    with MemoryCounter() as counter:
         for tensor in there:
-            ledger.note(tensor.untyped_storage())
-        before = ledger.now
+            counter.note(tensor.untyped_storage())
+        before = counter.now
         do()
-    return ledger.highest - before
+    return counter.highest - before
 
 
 def vocabulary_table() -> list[str]:
@@ -255,7 +255,7 @@ def main() -> None:
         memory = each.activations / base.activations - 1
         slower = seconds / statistics.median(base.seconds) - 1
         print(
-            f"{each.name:20}{each.half:>10}{recompute.name(each.what):>16}{each.parts:>6}"
+            f"{each.name:20}{each.half:>10}{recompute.describe(each.what):>16}{each.parts:>6}"
             f"{each.activations / 1e6:>10.1f} MB{memory:>+7.0%}{seconds:>8.2f}{slower:>+7.0%}"
         )
 

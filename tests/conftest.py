@@ -241,14 +241,24 @@ def prose():
     return "\n".join(topics[name] for name in sorted(topics)[:25])
 
 
-@pytest.fixture(scope="session")
-def several():
-    """Several ranks for a test (several.py)."""
-    path = Path(__file__).with_name("several.py")
-    spec = importlib.util.spec_from_file_location("several", path)
+def beside(name):
+    """A module beside this file."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def several():
+    """Several ranks for a test (several.py)."""
+    return beside("several")
+
+
+@pytest.fixture(scope="session")
+def prompt_rows():
+    """Plain beams of a model with one stack (plain_beams.py)."""
+    return beside("plain_beams").PromptRows
 
 
 # --- models small enough for many steps ---------------------------------------------------

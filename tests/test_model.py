@@ -13,7 +13,7 @@ from clearformer.cli.evaluate import Evaluate
 from clearformer.cli.generate import Generate
 from clearformer.cli.translate import Translate
 from clearformer.generate.options import GenerationOptions
-from clearformer.inference.packed_linear import QuickLinear
+from clearformer.inference.packed_linear import FastLinear
 from clearformer.text import Bytes
 
 TINY = {"length": 24, "layers": 1, "width": 16, "heads": 2, "model.hidden": 32, "threads": 1,
@@ -87,7 +87,7 @@ def test_what_is_loaded(runs, generator):
         ({"path": "generator", "weights": "x"}, r"weights is 'x', but it must be float32 or int8"),
         ({"path": "generator", "devise": 1}, r"load has no parameter 'devise': did you mean 'dev"),
         ({"path": "mine.txt"}, r"mine.txt is not a file of weights: their names end in .safetens"),
-        ({"path": "."}, r"\. is no run and no Hugging Face model: it has neither a checkpoints"),
+        ({"path": "."}, r"\. is not a run and not a Hugging Face folder: it has neither"),
     ],
 )
 def test_what_cannot_be_loaded(runs, given, sentence, monkeypatch):
@@ -191,7 +191,7 @@ def test_generation_leaves_the_module_as_it_is(generator):
     """Its copy shares the parameters: training goes on, and the copy never is out of date."""
     before = {name: (p.clone(), type(p)) for name, p in generator.module.named_parameters()}
     first = generator.generate("12 b", max_tokens=6, temperature=0)
-    assert not any(isinstance(each, QuickLinear) for each in generator.module.modules())
+    assert not any(isinstance(each, FastLinear) for each in generator.module.modules())
     for name, parameter in generator.module.named_parameters():
         assert torch.equal(parameter, before[name][0])
         assert parameter.requires_grad
@@ -318,7 +318,7 @@ def test_trace_and_metrics(runs, generator):
 
 
 def test_metrics_belong_to_a_run(generator, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="is no run folder, so it has no metrics: load its run"):
+    with pytest.raises(ValueError, match="is not a run folder, so it has no metrics: load its run"):
         cf.load(generator.save(tmp_path / "copy")).metrics()
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ValueError, match="needs pandas: pip install pandas"):
@@ -333,7 +333,7 @@ def test_saved_and_exported_models_write_the_same(generator, tmp_path):
     saved = cf.load(generator.save(tmp_path / "saved"))
     assert saved.generate("12 b", max_tokens=8) == text
     assert saved.run_config == generator.run_config
-    with pytest.raises(ValueError, match="saved is there already"):
+    with pytest.raises(ValueError, match="saved already exists"):
         generator.save(tmp_path / "saved")
     file = generator.export(tmp_path / "one.safetensors", to="safetensors").path
     assert cf.load(file).generate("12 b", max_tokens=8) == text

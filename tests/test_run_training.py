@@ -180,7 +180,7 @@ def test_texts_in_memory_train_a_generator(tmp_path):
         ),
         (
             {"preset": "classify"},
-            "classify gives a trained model a new head: say which with --from RUN",
+            "classify gives a trained model a new head: add --from RUN",
         ),
     ],
 )

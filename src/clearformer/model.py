@@ -16,10 +16,10 @@ from clearformer.arguments import Text, as_batch, as_text, check_keywords, requi
 from clearformer.config import AnyModelConfig, RunConfig, Verb
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
-from clearformer.inference.huge_pages import settle
+from clearformer.inference.huge_pages import use_huge_pages
 from clearformer.inference.int8 import quantize
 from clearformer.inference.modes import has_hooks
-from clearformer.inference.packed_linear import pack, quicken, replace_linears
+from clearformer.inference.packed_linear import pack, replace_linears, use_fast_products
 from clearformer.inference.shared_copy import shared_copy
 from clearformer.runs.load import has_int8, is_run, open_any, require_floats
 from clearformer.text import Tokenizer
@@ -105,7 +105,7 @@ def _load_run(path: Path) -> Model:
         opened.tokenizer,
         run_config=opened.config,
         path=path,
-        checkpoint=opened.found,
+        checkpoint=opened.checkpoint,
         notes=tuple(notes),
     )
 
@@ -124,8 +124,8 @@ def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
         raise ValueError(f"{str(path)[:100]!r} cannot be opened: {problem.args[-1]}") from None
     if path.is_dir() and not (path / "config.json").exists():
         raise ValueError(
-            f"{path} is no run and no Hugging Face model: it has neither a checkpoints folder nor "
-            f"a config.json. Give what --out named in clearformer train"
+            f"{path} is not a run and not a Hugging Face folder: it has neither checkpoints nor a "
+            f"config.json. Give what --out named in clearformer train"
         )
     named = None if tokenizer is None else os.fspath(cast(str, tokenizer))
     imported = import_checkpoint(path, tokenizer=named, allow_bin=allow_bin)
@@ -184,7 +184,7 @@ class Model:
         self.checkpoint = checkpoint
         self.notes = notes
         self._run_config = run_config
-        self._in_large_pages = False
+        self._in_huge_pages = False
         self._optimized = False  # by `optimize`, in place
         self._backend: str | None = None  # of a compiled decoding step
 
@@ -218,7 +218,7 @@ class Model:
     def to(self, device: str | torch.device, dtype: str | torch.dtype | None = None) -> Model:
         """Move the module to a device, and cast it if a dtype is given; return the model itself."""
         self.module.to(device=_device(device), dtype=_dtype(dtype))
-        self._in_large_pages = False
+        self._in_huge_pages = False
         return self
 
     # --- generate --------------------------------------------------------------------------
@@ -366,9 +366,9 @@ class Model:
         if self._backend is not None:
             return LanguageModel(module, self.config, self.tokenizer).compiled(self._backend)
         if not self._optimized and not has_hooks(module) and self.device.type == "cpu":
-            if not self._in_large_pages:
-                settle(module)
-                self._in_large_pages = True
+            if not self._in_huge_pages:
+                use_huge_pages(module)
+                self._in_huge_pages = True
             module = replace_linears(shared_copy(module))
         return LanguageModel(module, self.config, self.tokenizer)
 
@@ -666,7 +666,7 @@ class Model:
         folder = None if self.path is None or self.checkpoint is None else self.path
         file = None if folder is None else folder / "metrics.jsonl"
         if file is None or not file.exists():
-            raise ValueError(f"{self.name} is no run folder, so it has no metrics: load its run")
+            raise ValueError(f"{self.name} is not a run folder, so it has no metrics: load its run")
         return Metrics(read(file))
 
     # --- write -----------------------------------------------------------------------------
@@ -714,7 +714,7 @@ class Model:
         writers = {"huggingface": to_huggingface, "safetensors": to_safetensors}
         if to == "int8":
             if self.checkpoint is None or self.path is None:
-                raise ValueError(f"{self.name} is no run: save it first, and export that in int8")
+                raise ValueError(f"{self.name} is not a run: save it first, then export it")
             return to_int8(self.path, Path(out))
         if to not in writers:
             raise ValueError(f"to is {to!r:.60}, but it must be huggingface, safetensors or int8")
@@ -754,7 +754,7 @@ class Model:
             Model: The model itself.
         """
         if batch_size == 1:
-            quicken(self.module)
+            use_fast_products(self.module)
         else:
             pack(self.module, batch_size)
         self._optimized = True

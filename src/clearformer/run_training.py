@@ -350,7 +350,7 @@ def _origin(config: RunConfig, source: Path | None) -> Any:
         return config.origin
     from clearformer.runs import finetune
 
-    return finetune.read(source).origin
+    return finetune.read_origin(source).origin
 
 
 def _single_process() -> ProcessGroup:

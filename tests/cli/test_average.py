@@ -21,8 +21,8 @@ def test_average_and_translate(clearformer, tmp_path, monkeypatch):
     assert "step 6" in clearformer("evaluate", f"{run}-average").out
     assert "original-tiny" in clearformer("describe", f"{run}-average").out
     complaint = clearformer("average", str(tmp_path / "none")).complaint
-    assert complaint == f"{tmp_path / 'none'} is no run: it has no checkpoints"
+    assert complaint == f"{tmp_path / 'none'} is not a run: it has no checkpoints"
     complaint = clearformer("average", run, "--last", "3").complaint
     assert complaint == f"{run}-average already holds a run: choose another --out"
     complaint = clearformer("average", run, "--last", "9", "--out", run + "9").complaint
-    assert "has 3 checkpoints, but the last 9 are wanted" in complaint
+    assert "has 3 checkpoints, but --last is 9" in complaint

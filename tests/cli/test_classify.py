@@ -2,4 +2,4 @@
 
 
 def test_a_run_is_needed(clearformer, tmp_path):
-    assert "is no run" in clearformer("classify", str(tmp_path), "a text").complaint
+    assert "is not a run" in clearformer("classify", str(tmp_path), "a text").complaint

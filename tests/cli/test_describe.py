@@ -9,17 +9,17 @@ import pytest
 
 from clearformer import builder
 from clearformer.config import RunConfig, to_json
-from clearformer.core.patterns import Pattern
+from clearformer.kernels import guides
 from clearformer.families import preset, presets
 from clearformer.families.recipes import recipe
 
-counted = cache(Pattern.count)
+counted = cache(guides.count_pairs)
 
 
 @pytest.fixture(autouse=True)
 def counted_once(monkeypatch):
     """The cells of a pattern of thousands of tokens take seconds to count, and presets share it."""
-    monkeypatch.setattr(Pattern, "count", counted)
+    monkeypatch.setattr(guides, "count_pairs", counted)
 
 
 @pytest.mark.parametrize("name", presets())

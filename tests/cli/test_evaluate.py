@@ -53,8 +53,8 @@ def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
     assert "note:" not in text
     assert "held back by the run" in text
     assert (
-        "note: this run was trained on 162 of these 180 texts; for an honest figure evaluate what "
-        "it held back: leave out --data and --part"
+        "note: this run was trained on 162 of these 180 texts; evaluate its validation "
+        "part instead: leave out --data and --part"
     ) in whole.splitlines()
     learned = clearformer("evaluate", run, "--part", "train").out
     assert "on 162 texts" in learned
@@ -130,7 +130,7 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     copy.write_text((tmp_path / "t.txt").read_text())
     (tmp_path / "t.txt").rename(tmp_path / "gone.txt")
     told = clearformer("evaluate", out, "--data", str(copy)).out
-    assert "note: this run was trained on 90 % of this text; for an honest figure" in told
+    assert "note: this run was trained on 90 % of this text; evaluate its validation part" in told
     (tmp_path / "gone.txt").rename(tmp_path / "t.txt")
     cut = clearformer("evaluate", out, "--most", "300").out
     assert re.search(r"note: the first 300 of \d+ bytes are scored: see --most", cut)
@@ -154,9 +154,9 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     assert again.split("in float32")[1] == text.split("in float32")[1]
     assert clearformer("generate", small, "10 green", "--max-tokens", "5").code == 0
     wrong = clearformer("evaluate", out, "--against", small).complaint
-    assert wrong == f"--against is {small}, but {out} is no run in int8: leave it out"
+    assert wrong == f"--against is {small}, but {out} is not a run in int8: leave it out"
     wrong = clearformer("export", small, "--out", str(tmp_path / "x")).complaint
-    assert "has its weights in int8, which is good for use alone" in wrong
+    assert "has int8 weights, which are for inference only" in wrong
 
 
 def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_path, monkeypatch):
@@ -173,7 +173,7 @@ def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_p
     assert clearformer("evaluate", out, "--memory", "-1").complaint == (
         "--memory is -1, but it must be at least 0"
     )
-    assert "this model goes on: use --memory" in clearformer(
+    assert "this model reads consecutive segments: use --memory" in clearformer(
         "evaluate", out, "--stride", "4"
     ).complaint  # fmt: skip
     long = clearformer(*train[:-2], "--length", "1024", "--out", str(tmp_path / "x")).complaint

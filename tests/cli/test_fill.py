@@ -39,7 +39,7 @@ def run(folder, clearformer, monkeypatch):
         assert done.code == 0, done.err
         assert "masked loss" in done.out
         assert "next sentence accuracy" in done.out
-        assert "guessing hidden tokens by how common they are" in done.err
+        assert "predicting masked tokens by their frequency alone" in done.err
     return str(out)
 
 
@@ -58,7 +58,7 @@ def test_a_masked_model_is_evaluated(clearformer, run, folder):
     said = clearformer("evaluate", run).out
     assert re.search(r"masked accuracy +0\.\d+", said)
     assert "by words" in said
-    assert re.search(r"protocol: [\d,]+ hidden tokens in \d+ rows of up to 24 tokens", said)
+    assert re.search(r"protocol: [\d,]+ masked tokens in \d+ rows of up to 24 tokens", said)
     trained = json.loads((folder / "bert/config.json").read_text())
     assert trained["data"]["masking"]["unit"] == "words"
     eight = clearformer("evaluate", run, "--weights", "int8").out
@@ -74,7 +74,7 @@ def test_a_masked_model_is_evaluated(clearformer, run, folder):
     own = clearformer("evaluate", run, "--data", "python-docs", "--part", "train", "--most", "999")
     assert own.out.endswith("the same at every evaluation; python-docs\n")
     complaint = clearformer("evaluate", run, "--data", "multi30k").complaint
-    assert "multi30k is of pairs, but a masked model reads single texts" in complaint
+    assert "multi30k consists of pairs, but a masked model reads single texts" in complaint
 
 
 def test_a_classifier_begins_from_it(clearformer, run, folder, tmp_path):
@@ -99,7 +99,7 @@ def test_a_classifier_begins_from_it(clearformer, run, folder, tmp_path):
     assert "finished at step 6" in clearformer(*words, *longer).out
     fewer = clearformer("train", "--out", out, "--steps", "7", "--resume")
     assert "finished at step 7" in fewer.out, fewer.err
-    assert "is no run" in clearformer(*words[:-1], str(tmp_path / "new"), *FEW).complaint
+    assert "is not a run" in clearformer(*words[:-1], str(tmp_path / "new"), *FEW).complaint
 
 
 def test_pool_freezing_and_length_are_values(clearformer, run, folder, tmp_path):
@@ -129,7 +129,7 @@ def test_a_generator_goes_on_with_its_byte_pairs(clearformer, folder, tmp_path, 
     done = clearformer("train", "gpt2-small", "--data", str(folder / "text.txt"), "--out", first,
                        *small, *FEW)  # fmt: skip
     assert done.code == 0, done.err
-    assert re.search(r"the bpe vocabulary has [\d,]+ tokens, to suit a text of", done.err)
+    assert re.search(r"the bpe vocabulary has [\d,]+ tokens, chosen for a text of", done.err)
     said = clearformer("evaluate", first, "--stride", "4").out
     loss, perplexity = (
         float(re.search(rf"{name} +([\d.]+)", said)[1]) for name in ("loss per token", "perplexity")
@@ -142,7 +142,7 @@ def test_a_generator_goes_on_with_its_byte_pairs(clearformer, folder, tmp_path, 
     assert json.loads((tmp_path / "second/config.json").read_text())["data"]["tokenizer"] == "bpe"
     done = clearformer("train", "classify", "--from", first, "--pool", "first", "--data",
                        str(folder / "reviews.csv"), "--out", str(tmp_path / "x"))  # fmt: skip
-    assert "sees no other: choose mean or max" in done.complaint
+    assert "attends to no other (causal attention): choose mean or max" in done.complaint
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_what_does_not_fit_is_one_sentence(clearformer, run, folder, tmp_path, m
 def test_words_that_do_not_go_together(clearformer, run, tmp_path):
     complaint = clearformer("train", "gpt2-small", "--from", run).complaint
     assert complaint == (
-        f"with --from the model is that of {run}: leave out 'gpt2-small', or say classify"
+        f"with --from the model is that of {run}: leave out 'gpt2-small', or use classify"
     )
     complaint = clearformer("train", "classify", "--data", "imdb").complaint
-    assert complaint == "classify gives a trained model a new head: say which with --from RUN"
+    assert complaint == "classify gives a trained model a new head: add --from RUN"
     complaint = clearformer("train", "classify", "--from", str(tmp_path / "none")).complaint
-    assert "is no run" in complaint
+    assert "is not a run" in complaint
     (tmp_path / "config.json").write_text("{")
     complaint = clearformer("train", "--out", str(tmp_path), "--resume").complaint
     assert complaint.startswith(f"{tmp_path}/config.json is no JSON: ")

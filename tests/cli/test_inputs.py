@@ -192,7 +192,7 @@ def test_files_by_their_ending(clearformer, model, tmp_path):
     said = clearformer("classify", run, "x", "--out", str(tmp_path / "y.txt")).complaint
     assert said.endswith("y.txt must end in .csv, .tsv, .jsonl or .json")
     said = clearformer("classify", run, "a\tb", "--out", str(tmp_path / "z.tsv")).complaint
-    assert "z.tsv cannot hold 'a\\tb', which has a tab" in said
+    assert "z.tsv cannot contain 'a\\tb', which has a tab" in said
 
 
 def test_an_evaluation_says_what_it_cut(clearformer, model, tmp_path):

@@ -367,5 +367,5 @@ def test_a_restart_does_not_run_into_the_same_wall(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 0}\n')
     require_finite_end(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 3}\n')
-    with pytest.raises(NonFiniteError, match="ended at step 7 because a number was not finite"):
+    with pytest.raises(NonFiniteError, match="ended at step 7 with NaN or infinity"):
         require_finite_end(tmp_path)

@@ -37,12 +37,12 @@ def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path
         assert part in found.out
     words = shlex.split(found.out.splitlines()[-1])
     assert words[:3] == ["clearformer", "train", "modern-tiny"]
-    assert "note: there is room to spare: without --fit a step takes less time" in found.out
+    assert "note: memory is sufficient without --fit" in found.out
     assert words[words.index("--data.source") + 1] == str(text)
     ran = clearformer(*words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet")
     assert ran.code == 0, ran.err
-    assert "to fit into 2GB, 1 micro-batches a step, recomputing nothing" in ran.err
-    assert "note: there is room to spare" in ran.err
+    assert "to fit into 2GB: 1 micro-batches per step, recomputing nothing" in ran.err
+    assert "note: memory is sufficient without --fit" in ran.err
     goes_on = clearformer(
         *words[1:], "--out", str(tmp_path / "run"), "--compile", "off", "--quiet", "--resume"
     )
@@ -70,7 +70,7 @@ def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
     wrong = clearformer("plan", "modern-tiny", *TINY, "--memory", "10MB").complaint
     assert "modern-tiny does not fit into 10.0 MB: Python and torch alone take 400 MB" in wrong
     assert wrong.endswith("It would with --memory 0.5GB or more")
-    assert "no size of memory" in clearformer("plan", "modern-tiny", "--memory", "lots").complaint
+    assert "not a memory size" in clearformer("plan", "modern-tiny", "--memory", "lots").complaint
     assert "there is no model 'gtp2'" in clearformer("plan", "gtp2").complaint
     fit = clearformer("train", "modern-tiny", *TINY, "--fit", "10MB")
     assert fit.complaint == wrong.replace("--memory", "--fit")
@@ -97,8 +97,8 @@ def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
         (f"--steps {10**400}", "steps is 10000000000000000000000000000000"),
         (f"--batch-size {10**12}", "batch_size is 1000000000000, but it must be at most 131,072"),
         (f"--threads {10**20}", "threads is 100000000000000000000, but it must be at most 1,024"),
-        (f"--memory {10**400}GB", "is more memory than there is: write at most 1000000TB"),
-        (f"--gpus 8 --gpu-memory {10**400}GB", "is more memory than there is"),
+        (f"--memory {10**400}GB", "is too much memory: write at most 1000000TB"),
+        (f"--gpus 8 --gpu-memory {10**400}GB", "is too much memory"),
     ],
 )
 def test_what_is_out_of_range_is_refused(clearformer, words, complaint):

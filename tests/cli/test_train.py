@@ -34,8 +34,7 @@ def test_train_continue_generate(clearformer, text, tmp_path):
     assert "validation loss" in first.out
     assert "finished at step 6" in first.out
     assert clearformer("train", "--data", text, "--out", out, "--steps", "6", *TINY).complaint == (
-        f"{out} already holds a run at step 6: add --resume to go on with it, "
-        f"or choose another --out"
+        f"{out} already holds a run at step 6: add --resume to continue it, or choose another --out"
     )
     again = clearformer("train", "--data", text, "--out", out, "--steps", "9", "--resume", *TINY)
     assert "continuing at step 6" in again.out
@@ -263,4 +262,4 @@ def test_too_short_a_text_is_said(clearformer, text, tmp_path):
 
 
 def test_generate_refuses_what_it_cannot_open(clearformer, tmp_path):
-    assert "is no run" in clearformer("generate", str(tmp_path), "x").complaint
+    assert "is not a run" in clearformer("generate", str(tmp_path), "x").complaint

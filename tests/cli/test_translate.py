@@ -100,7 +100,7 @@ def test_evaluate_gives_every_figure_with_its_protocol(clearformer, run, folder,
     assert re.search(r"BLEU +[\d.]+   nrefs:1\|case:mixed", text)
     assert re.search(r"chrF +100.00   nrefs:1", text)
     assert re.search(r"exact match +1.0000 on 1[56] pairs", text)
-    assert re.search(r"loss +0\.\d+ nats a target token, end mark included, not smoothed", text)
+    assert re.search(r"loss +0\.\d+ nats per target token, end mark included, not smoothed", text)
     assert "protocol: beam 4, length penalty 1" in text
     (tmp_path / "t.tsv").write_text("en\tde\none two\teins zwei\nfour\tvier\n\tx\n")
     out = tmp_path / "out.txt"

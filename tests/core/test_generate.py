@@ -13,10 +13,11 @@ from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling, sample
 from clearformer.generate.sequence import Uniforms
-from clearformer.inference.beam_cache import Branching
-from clearformer.inference.beam_state import Continuing, Translating, resting
+from clearformer.inference.beam_cache import TreeBeams
+from clearformer.inference.beam_state import TranslationBeams
 from clearformer.inference.caches import inference_caches
 from clearformer.inference.fast_decode import FastDecoder, supports
+from clearformer.inference.modes import inference_mode
 
 COUNT = 9
 UNIFORMS = [Uniforms(3, 0)[place] for place in range(COUNT)]
@@ -86,17 +87,17 @@ def by_beam(growing, rules):
 
 @pytest.mark.parametrize("rules", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize("family", WRITERS)
-def test_every_fast_way_is_the_plain_loop(family, rules, model):
+def test_every_fast_way_is_the_plain_loop(family, rules, model, prompt_rows):
     own, config = model(family)
     expected = generate(next_logits(own.hidden, own.head), PROMPT, UNIFORMS, **rules)
     cached = next_logits(own.hidden, own.head, caches(config))
     assert generate(cached, PROMPT, UNIFORMS, **rules) == expected
-    with resting(own):
+    with inference_mode(own):
         static = inference_caches(config, 1, len(PROMPT) + COUNT)  # also KVMemory
         fast = next_logits(own.hidden, own.head, static)
         assert generate(fast, PROMPT, UNIFORMS, **rules) == expected
         assert by_decoder(own, config, rules) == expected
-        assert by_beam(Continuing(own, config, torch.tensor([PROMPT])), rules) == expected
+        assert by_beam(prompt_rows(own, config, torch.tensor([PROMPT])), rules) == expected
         assert supports(own, static) == (family != "xl")
         if supports(own, static):
             assert by_fast_decoder(own, config, rules) == expected
@@ -106,11 +107,11 @@ def test_every_fast_way_is_the_plain_loop(family, rules, model):
 def test_every_fast_way_to_a_target_is_the_plain_loop(rules, model):
     own, config = model("original", marks=c.Marks(start=1, end=0))
     source = torch.tensor([[5, 4, 3, 2, 6]])
-    with resting(own):
+    with inference_mode(own):
         hidden = partial(own.hidden, source=own.encode(source))
         expected = generate(next_logits(hidden, own.head), [1], UNIFORMS, **rules)
         for memory in (caches(config), inference_caches(config, 1, COUNT + 1)):
             found = generate(next_logits(hidden, own.head, memory), [1], UNIFORMS, **rules)
             assert found == expected
-        for kind in (Translating, Branching):
+        for kind in (TranslationBeams, TreeBeams):
             assert by_beam(kind(own, config, source), rules) == expected

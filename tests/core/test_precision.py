@@ -18,7 +18,7 @@ from clearformer.core.patterns import Causal, Local
 from clearformer.core.positions import RelativeXL, Rotary
 from clearformer.extensions.positions import ALiBi
 from clearformer.inference.int8 import quantize
-from clearformer.inference.packed_linear import quicken
+from clearformer.inference.packed_linear import use_fast_products
 from clearformer.kernels import vocabulary_loss
 from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.causal_xl import causal_form
@@ -153,7 +153,7 @@ def test_with_a_dropout_of_one_nothing_is_left(kernel, pattern):
 def test_fast_forms_of_a_matrix_take_a_model_in_float64():
     matrix = nn.Sequential(nn.Linear(64, 512))
     x = torch.randn(3, 64, dtype=torch.float64)
-    quick = quicken(nn.Sequential(nn.Linear(64, 512))).double()
+    quick = use_fast_products(nn.Sequential(nn.Linear(64, 512))).double()
     quick.load_state_dict(matrix.state_dict())
     expected = matrix.double()(x)
     for rows in (1, 3):

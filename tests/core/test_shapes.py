@@ -368,7 +368,7 @@ def test_a_loss_in_chunks_has_one_gradient_to_give(monkeypatch):
     targets = torch.zeros(5, dtype=torch.long)
     loss, _ = vocabulary_loss.in_chunks(nn.Linear(4, 7), rows, targets, 0.0, None)
     loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match=r"^the loss in chunks has given its gradient away"):
+    with pytest.raises(RuntimeError, match=r"^the chunked loss frees its gradient"):
         loss.backward()
 
 
@@ -396,7 +396,7 @@ def test_a_cache_takes_back_no_more_than_it_holds():
     attention()(torch.randn(2, 3, WIDTH), Mask(), cache)
     cache.advance()
     for count in (4, -1):
-        message = f"the cache holds 3 tokens: it cannot take back {count}"
+        message = f"the cache holds 3 tokens: it cannot remove {count}"
         refused(message, lambda count=count: cache.forget(count))
     cache.forget(3)
     assert cache.length == 0

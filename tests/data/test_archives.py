@@ -66,7 +66,7 @@ def test_caps(quiet_folder, monkeypatch):
     path = make_tar(quiet_folder / "a.tar.gz", ("a/pos/1.txt", b"x" * 11), ("a/pos/2.txt", b"y"))
     with pytest.raises(
         ValueError,
-        match=r"a/pos/1.txt has 11 bytes or stands there twice, but a file has at most 10",
+        match=r"a/pos/1.txt has 11 bytes or occurs twice, but a file has at most 10",
     ):
         names(path, largest=10)
     monkeypatch.setattr("clearformer.limits.MAX_ARCHIVE_FILES", 1)
@@ -79,7 +79,7 @@ def test_caps(quiet_folder, monkeypatch):
 
 def test_a_name_that_stands_there_twice(quiet_folder):
     path = make_tar(quiet_folder / "a.tar.gz", ("a/pos/1.txt", b"x"), ("a/pos/1.txt", b"y"))
-    with pytest.raises(ValueError, match=r"a/pos/1.txt has 1 bytes or stands there twice"):
+    with pytest.raises(ValueError, match=r"a/pos/1.txt has 1 bytes or occurs twice"):
         names(path)
 
 
@@ -130,7 +130,8 @@ def test_cut_and_damaged(quiet_folder):
     ):
         path.write_bytes(damaged)
         with pytest.raises(
-            ValueError, match=r"bad.tar.gz: it cannot be unpacked \(.+\): it is cut or damaged"
+            ValueError,
+            match=r"bad.tar.gz: it cannot be unpacked \(.+\): it is truncated or damaged",
         ):
             names(path, largest=10**6)
     packed = quiet_folder / "bad.gz"
@@ -153,7 +154,7 @@ def test_one_plain_file_of_a_zip(quiet_folder):
     make_zip(path, ("enwik8", b"text", 0o100644), ("../enwik8", b"evil", 0))
     assert b"".join(zip_chunks(path, "enwik8")) == b"text"
     with pytest.raises(
-        ValueError, match="it has 0 files 'other' among 2, but it must have one: take it again"
+        ValueError, match="it has 0 files 'other' among 2, but it must have one: download it again"
     ):
         list(zip_chunks(path, "other"))
     make_zip(path, ("enwik8", b"/etc/passwd", 0o120777))

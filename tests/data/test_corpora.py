@@ -39,7 +39,7 @@ def test_unknown_names_and_parts():
         ValueError, match="there is no corpus 'zzz': known: python-docs, python-code"
     ):
         corpus("zzz")
-    sentence = "enwik8 has no part 'dev', but there are: train, validation, test"
+    sentence = "enwik8 has no part 'dev': choose one of train, validation, test"
     with pytest.raises(ValueError, match=sentence):
         corpus("enwik8").read("dev", NOWHERE)
 

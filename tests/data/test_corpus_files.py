@@ -86,21 +86,21 @@ def test_downloads_go_to_the_cache(tmp_path, monkeypatch):
 )
 def test_without_network_the_file_and_its_place_are_said(tmp_path, offline, name, file):
     with pytest.raises(
-        ValueError, match=re.escape(f"or fetch it elsewhere and put it into {tmp_path} as {file}")
+        ValueError, match=re.escape(f"or get it elsewhere and put it into {tmp_path} as {file}")
     ) as caught:
         corpus(name).read("train", DataFolders(cache=tmp_path))
     assert "could not be downloaded (no network for https://" in str(caught.value)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match=re.escape(f"{file} is not there: fetch it from https://")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"{file} is missing: download it from https://")
+    ):
         corpus(name).read("train", DataFolders(folder=tmp_path))
-    with pytest.raises(ValueError, match="put it into a folder and name that folder"):
+    with pytest.raises(ValueError, match="put it into a folder and set --data-dir to that folder"):
         corpus(name).read("train", DataFolders())
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(
-        ValueError, match="nothing: there is no such folder, but data was to be in it"
-    ):
+    with pytest.raises(ValueError, match="nothing: the data folder does not exist"):
         corpus("imdb").read("train", DataFolders(folder=tmp_path / "nothing"))
 
 
@@ -187,7 +187,7 @@ def test_imdb_that_is_not(tmp_path):
     (tmp_path / "aclImdb_v1.tar.gz").unlink()
     shutil.move(tmp_path / "bad.tar.gz", tmp_path / "aclImdb.tar.gz")
     with pytest.raises(
-        ValueError, match=r"byte 1 of aclImdb/train/pos/1_1.txt is not UTF-8: take it again"
+        ValueError, match=r"byte 1 of aclImdb/train/pos/1_1.txt is not UTF-8: download it again"
     ):
         corpus("imdb").read("train", DataFolders(folder=tmp_path))
 
@@ -195,8 +195,8 @@ def test_imdb_that_is_not(tmp_path):
 def test_multi30k(tmp_path):
     places = DataFolders(folder=tmp_path)
     sentence = (
-        f"multi30k: val.en.gz is not there, and without a published hash it is not downloaded: "
-        f"fetch it from https://github.com/multi30k/dataset (data/task1/raw) "
+        f"multi30k: val.en.gz is missing, and without a published hash it is not downloaded: "
+        f"download it from https://github.com/multi30k/dataset (data/task1/raw) "
         f"and put it into {tmp_path / 'multi30k'}"
     )
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -211,16 +211,17 @@ def test_multi30k(tmp_path):
     assert len(pairs) == 2
     german.write_bytes(gzip.compress(b"Ein Hund.\n"))
     with pytest.raises(
-        ValueError, match="multi30k: val has 2 lines in English and 1 in German, but they must pair"
+        ValueError,
+        match="multi30k: val has 2 lines in English and 1 in German, but they must match",
     ):
         corpus("multi30k").read("validation", places)
 
 
 def test_wikitext2(tmp_path):
-    sentence = "wikitext2: wikitext-2-raw-v1.zip is not there, and without a published hash it is"
+    sentence = "wikitext2: wikitext-2-raw-v1.zip is missing, and without a published hash it is"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         corpus("wikitext2").read("train", DataFolders(cache=tmp_path))
-    with pytest.raises(ValueError, match="put it into a folder that you name"):
+    with pytest.raises(ValueError, match="put it into a folder for --data-dir"):
         corpus("wikitext2").read("train", DataFolders())
     with zipfile.ZipFile(tmp_path / "wikitext-2-raw-v1.zip", "w") as archive:
         archive.writestr("wikitext-2-raw/wiki.valid.raw", "= Robert Boulter =\n")

@@ -44,7 +44,7 @@ def test_a_sentence_without_tokens_is_none():
 def test_many_sentences_are_encoded_in_turns(monkeypatch):
     texts = ["\n".join(f"{i} {j}" for j in range(i % 5)) for i in range(40)]
     whole = encode_documents("it", texts, Bytes())
-    monkeypatch.setattr("clearformer.data.documents.TOGETHER", 7)
+    monkeypatch.setattr("clearformer.data.documents.GROUP", 7)
     again = encode_documents("it", texts, Bytes())
     assert whole.sha256() == again.sha256()
     assert whole.sha256() != encode_documents("it", texts[:-1], Bytes()).sha256()
@@ -73,7 +73,7 @@ def test_a_text_that_changes_before_it_is_read_is_refused(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("one. two.\n")
     text = open_text(path)
-    text.fingerprint()
+    assert text.fingerprint
     path.write_text("two. one.\n")
     with pytest.raises(ValueError, match=r"text.txt: it was changed while it was being read"):
         list(file_texts(text))

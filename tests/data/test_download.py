@@ -17,7 +17,7 @@ CONTENT = bytes(i * i % 251 for i in range(100_000))
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "PATIENCE", 60.0)
+    monkeypatch.setattr(download, "TIMEOUT", 60.0)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def test_one_flipped_byte_is_noticed(tmp_path, place):
         sentence = (
             f"{url} is not the expected file: the download has another size or hash and was "
             f"deleted; "
-            f"fetch the right one elsewhere and put it into {tmp_path} as file.bin"
+            f"get the right one elsewhere and put it into {tmp_path} as file.bin"
         )
         with pytest.raises(ValueError, match=re.escape(sentence)):
             fetch(pinned(url), tmp_path)
@@ -130,8 +130,9 @@ def test_a_longer_file_is_read_no_further(tmp_path):
 def test_a_server_that_gives_nothing_more(tmp_path):
     with serve(lambda handler, start: reply(handler, start, upto=1000)) as (url, starts):
         sentence = (
-            f"{url} could not be downloaded (it was cut; 1,000 of 100,000 bytes are there): "
-            f"try again, or fetch it elsewhere and put it into {tmp_path} as file.bin"
+            f"{url} could not be downloaded (the connection was closed; 1,000 of 100,000 "
+            f"bytes received): try again, or get it elsewhere and put it into {tmp_path} as "
+            f"file.bin"
         )
         with pytest.raises(ValueError, match=re.escape(sentence)):
             fetch(pinned(url), tmp_path)
@@ -175,8 +176,8 @@ def test_a_file_that_is_there_must_be_the_right_one(tmp_path):
     for wrong in (CONTENT[:-1], CONTENT[:-1] + b"x", b""):
         path.write_bytes(wrong)
         sentence = (
-            f"{path}: it is damaged or another file ({len(wrong):,} bytes, where 100,000 with a "
-            f"known hash are wanted): delete it, and download it again from https://example.org/file"
+            f"{path}: it is damaged or another file ({len(wrong):,} bytes instead of 100,000 "
+            f"with a known hash): delete it, and download it again from https://example.org/file"
         )
         with pytest.raises(ValueError, match=re.escape(sentence)):
             fetch(wanted, tmp_path)

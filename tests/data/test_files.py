@@ -27,7 +27,7 @@ def test_a_part_of_a_file_is_read_without_the_rest(tmp_path, monkeypatch):
     path = tmp_path / "long.txt"
     whole = bytes(range(256)) * 40
     path.write_bytes(UTF8_MARK + whole)
-    monkeypatch.setattr(files, "READ", 1000)
+    monkeypatch.setattr(files, "CHUNK_BYTES", 1000)
     text = open_text(path)
     packed = tmp_path / "long.txt.gz"
     packed.write_bytes(gzip.compress(UTF8_MARK + whole))
@@ -74,7 +74,7 @@ def test_a_glob_is_all_its_files_sorted(tmp_path, monkeypatch):
 def test_standard_input():
     text = open_text("-", io.BytesIO(b"\xef\xbb\xbfpiped"))
     assert text.read() == text.read() == b"piped"
-    assert text.fingerprint().size == 5
+    assert text.fingerprint.size == 5
     with pytest.raises(
         ValueError, match="standard input is empty, but a text is needed: give one, or pipe one in"
     ):
@@ -106,14 +106,8 @@ def complaint(source):
 def test_missing(tmp_path):
     path = tmp_path / "nothing.txt"
     assert complaint(path) == f"{path}: there is no such file or folder (looked in {Path.cwd()})"
-    assert (
-        complaint(f"{tmp_path}/*.txt")
-        == f"{tmp_path}/*.txt: there are no files with anything in them"
-    )
-    assert (
-        complaint(tmp_path)
-        == f"{tmp_path}: there are no files that end in .txt, .md with anything in them"
-    )
+    assert complaint(f"{tmp_path}/*.txt") == f"{tmp_path}/*.txt: there are no non-empty files"
+    assert complaint(tmp_path) == f"{tmp_path}: there are no non-empty files that end in .txt, .md"
 
 
 def test_empty(tmp_path):

@@ -42,5 +42,5 @@ def test_without_the_package_a_sentence_says_so(monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ValueError, match=r"it is not installed: pip install num2words$"):
+    with pytest.raises(ValueError, match=r"which is not installed: pip install num2words$"):
         corpus("number-words").read("train", DataFolders())

@@ -57,7 +57,7 @@ def test_empty_lines_shift_nothing_and_are_reported(files):
     pairs, notes = read_pairs(files("a\n\nc\nd\n", "x\ny\n \nz\n"))
     assert (pairs.sources, pairs.targets) == (("a", "d"), ("x", "z"))
     assert notes == ("2 of 4 pairs have an empty side and are left out (the first: 2)",)
-    with pytest.raises(ValueError, match="there is no pair with something on both sides"):
+    with pytest.raises(ValueError, match="every pair has an empty side"):
         read_pairs(files("a\n\n", "\nb\n"))
 
 
@@ -84,7 +84,7 @@ def test_columns_have_names(tmp_path):
     pairs, notes = read_pairs(str(tmp_path / "p.tsv"), "de", "en")
     assert (pairs.sources, pairs.targets, notes) == (("eins",), ("one",), ())
     (tmp_path / "p.csv").write_text("en,de\none,eins\n")
-    with pytest.raises(ValueError, match="there is no column 'source', but there are: en, de"):
+    with pytest.raises(ValueError, match="there is no column 'source'; the columns are en, de"):
         read_pairs(str(tmp_path / "p.csv"))
 
 
@@ -109,8 +109,8 @@ def test_a_tsv_may_begin_with_its_first_pair(tmp_path):
     [
         ("nothing.tsv", "nothing.tsv: there is no such file"),
         ("nothing.en,nothing.de", "nothing.en: there is no such file"),
-        ("a.txt", "pairs come from two files, as in train.en,train.de"),
-        ("a,b,c", "pairs come from two files"),
+        ("a.txt", "pairs are read from two files, as in train.en,train.de"),
+        ("a,b,c", "pairs are read from two files"),
     ],
 )
 def test_what_is_not_there_is_said(source, message, tmp_path, monkeypatch):

@@ -63,13 +63,13 @@ def test_a_table_is_told_from_lines(written):
         ("a.txt", "one\n\ntwo", "a.txt, line 2 is empty, but every line must be a text"),
         ("a.json", '{"text": "x"}', "a.json: it begins with '{\"text\": \"x\"}', but a list of te"),
         ("a.json", "[1]", "a.json, item 1: it is 1, but a text or an object is needed"),
-        ("a.json", '["x", {"t": "y"}]', "a.json, item 2: there is no column 'text', but there"),
+        ("a.json", '["x", {"t": "y"}]', "a.json, item 2: there is no column 'text'; the columns"),
         ("a.json", '[{"text": ["x"]}]', "a.json, item 1: column 'text' holds ['x'], but a text is"),
         ("a.json", "[]", "a.json: there are no rows"),
         ("a.json", "[" * 100_000, "a.json: it is not JSON ("),
         ("a.json", "hello", "a.json: it is not JSON (Expecting value"),
-        ("a.xml", "<a>", "a.xml: a .xml file is not read: give a .csv, .tsv, .jsonl, .json"),
-        ("a.ndjson", "{}", "a.ndjson: a .ndjson file is not read"),
+        ("a.xml", "<a>", "a.xml: a .xml file cannot be read: use a table (.csv, .tsv, .jsonl"),
+        ("a.ndjson", "{}", "a.ndjson: a .ndjson file cannot be read"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_refused(written, name, content, sentence):

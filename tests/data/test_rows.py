@@ -199,9 +199,9 @@ def test_labels_that_cannot_be():
         label_names(Table("t", ("a",), None))
     other = Table("test.csv", ("a", "b", "c", "d"), ("pos", "bad", "worse", "bad"))
     sentence = (
-        "test.csv: 3 rows have labels that the training had not ('bad', 'worse'), "
-        "but there must be only 'neg', 'pos': leave these rows out, "
-        "in evaluate with --unknown-label skip"
+        "test.csv: 3 rows have labels that are not in the training data ('bad', 'worse'), "
+        "but the labels are 'neg', 'pos': remove these rows, or evaluate with "
+        "--unknown-label skip"
     )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         label_ids(other, ("neg", "pos"))

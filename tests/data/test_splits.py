@@ -62,7 +62,7 @@ def test_too_short_a_text():
 @pytest.mark.parametrize("share", [0, 1, -0.5, float("nan")])
 def test_shares(share):
     with pytest.raises(
-        ValueError, match=f"the share to hold back is {share}, but it must be between 0 and 1"
+        ValueError, match=f"the validation share is {share}, but it must be between 0 and 1"
     ):
         split_text(text_of(b"x" * 100), share)
 
@@ -106,11 +106,11 @@ def test_too_few_rows():
     with pytest.raises(
         ValueError,
         match=re.escape(
-            "t: label 'y' has too few different rows (1) to hold back a part: give more"
+            "t: label 'y' has too few different rows (1) to split off a validation part: give more"
         ),
     ):
         split_rows(Table("t", ("a", "b", "c"), ("x", "x", "y")), 0.1, 0)
-    with pytest.raises(ValueError, match=r"t: there are too few different rows \(1\) to hold back"):
+    with pytest.raises(ValueError, match=r"t: there are too few different rows \(1\) to split off"):
         split_rows(Table("t", ("a", "a"), None), 0.1, 0)
 
 

@@ -70,16 +70,16 @@ WRONG = [
     (
         "a.csv",
         "review,stars\nx,1\n",
-        ", line 2: there is no column 'text', but there are: review, stars",
+        ", line 2: there is no column 'text'; the columns are review, stars",
     ),
     (
         "a.csv",
         "text,stars\nx,1\n",
-        ", line 2: there is no column 'label', but there are: text, stars",
+        ", line 2: there is no column 'label'; the columns are text, stars",
     ),
     ("a.csv", "text,label\nx,\n", ", line 2: the label (column 'label') is empty"),
     ("a.csv", "text,label\na,b\nx,  \n", ", line 3: the label (column 'label') is empty"),
-    ("a.csv", "text,label\n", ": there are no rows below the names of the columns"),
+    ("a.csv", "text,label\n", ": there are no rows below the header"),
     (
         "a.csv",
         'text,label\n"a\nb",x\ny\n',
@@ -100,7 +100,7 @@ WRONG = [
     ),
     ("a.csv", b"text,label\nx\0,b\n", ", line 2: byte 12 is NUL, as in a binary file or in UTF-16"),
     ("a.csv", b"", ": it is empty, but a text is needed"),
-    ("a.jsonl", '{"text": "a"}\n', ", line 1: there is no column 'label', but there are: text"),
+    ("a.jsonl", '{"text": "a"}\n', ", line 1: there is no column 'label'; the columns are text"),
     ("a.jsonl", '{"text": "a", "label": null}\n', ", line 1: the label (column 'label') is empty"),
     (
         "a.jsonl",
@@ -114,7 +114,7 @@ WRONG = [
     ),
     ("a.jsonl", "[1, 2]\n", ", line 1: it is [1, 2], but an object is needed"),
     ("a.jsonl", "[" * 100_000, ", line 1: it is not JSON (maximum recursion depth"),
-    ("a.txt", "text", ": it is not a table: the name of a table ends in .csv, .tsv, .jsonl"),
+    ("a.txt", "text", " is not a table: its name must end in .csv, .tsv, .jsonl"),
 ]
 
 
@@ -128,10 +128,10 @@ def test_what_is_wrong_is_one_sentence(written, name, content, sentence):
 
 def test_strange_columns_stay_on_one_line(written):
     path = written("a.csv", ",".join(f"c{i}" for i in range(30)) + ',"x\ny"\n' + "," * 30 + "\n")
-    with pytest.raises(ValueError, match=r"but there are: c0, c1, .*, c19, \.\.\.$"):
+    with pytest.raises(ValueError, match=r"the columns are c0, c1, .*, c19, \.\.\.$"):
         read_table(path)
     path = written("a.csv", '"x\ny",z\n1,2\n')
-    with pytest.raises(ValueError, match=re.escape(r"but there are: 'x\ny', z")):
+    with pytest.raises(ValueError, match=re.escape(r"the columns are 'x\ny', z")):
         read_table(path)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+from functools import cached_property
 
 import pytest
 
@@ -78,14 +79,14 @@ def test_the_size_of_every_part_is_found_by_reading_once():
 
 def test_a_text_is_measured_by_its_content():
     text = text_of(b"one", b"two")
-    measure = text.part(2, 5).fingerprint()
+    measure = text.part(2, 5).fingerprint
     assert measure == Fingerprint(3, hashlib.sha256(b"e\nt").hexdigest())
-    assert measure == text_of(b"e\nt").fingerprint()
+    assert measure == text_of(b"e\nt").fingerprint
 
 
 def rewrite_between(monkeypatch, path, content):
     """Write a file anew before the second text whose fingerprint is taken."""
-    fingerprint = TextSource.fingerprint
+    fingerprint = TextSource.fingerprint.func
     seen = []
 
     def watched(text):
@@ -96,7 +97,9 @@ def rewrite_between(monkeypatch, path, content):
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         return fingerprint(text)
 
-    monkeypatch.setattr(TextSource, "fingerprint", watched)
+    patched = cached_property(watched)
+    patched.__set_name__(TextSource, "fingerprint")
+    monkeypatch.setattr(TextSource, "fingerprint", patched)
 
 
 def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
@@ -118,10 +121,10 @@ def test_a_file_that_is_touched_or_grows_is_the_same_text(tmp_path, monkeypatch)
     rewrite_between(monkeypatch, path, b"one text\nand more")
     parts = text.part(0, 4), text.part(4)
     fingerprint_together(*parts)
-    assert [part.fingerprint().size for part in parts] == [4, 5]
+    assert [part.fingerprint.size for part in parts] == [4, 5]
 
 
-ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
+ADVICE = "save the text as UTF-8 (a generator with the bytes tokenizer accepts any file)"
 WRONG = [
     ((b"ok\nfine\n", b"one\ntw\xe9\n"), "file1, line 2: byte 6 is 0xE9, which is not UTF-8 there"),
     ((b"a\0b",), "file0, line 1: byte 1 is NUL, as in a binary file or in UTF-16"),

@@ -119,7 +119,7 @@ def test_another_text_with_the_size_and_date_of_the_old_is_another_text(
 
 def test_a_text_that_changes_while_it_is_encoded_is_refused(source, cache):
     text = open_text(source)
-    text.fingerprint()
+    assert text.fingerprint
     keep_status(source, lambda: rewrite(source, source.read_bytes()[::-1]))
     sentence = (
         f"{source}: it was changed while it was being read: start again when no program writes"

@@ -45,7 +45,7 @@ def test_the_forms(tmp_path):
 def test_a_text_that_a_tsv_cannot_hold_is_refused(tmp_path):
     path = tmp_path / "x.tsv"
     with pytest.raises(
-        ValueError, match=r"x.tsv cannot hold 'a\\tb', which has a tab or a line br"
+        ValueError, match=r"x.tsv cannot contain 'a\\tb', which has a tab or a line br"
     ):
         write_table(path, [{"text": "a\tb"}])
     assert not path.exists()
@@ -58,7 +58,9 @@ def test_endings():
         with pytest.raises(ValueError, match=rf"^{name} must end in .csv, .tsv, .jsonl or .json$"):
             require_extension(Path(name))
     require_lines_or_table(Path("out.de"))
-    with pytest.raises(ValueError, match=r"x.xlsx: a .xlsx file is not written: use .csv, .tsv, "):
+    with pytest.raises(
+        ValueError, match=r"x.xlsx: a .xlsx file cannot be written: use .csv, .tsv, "
+    ):
         require_lines_or_table(Path("x.xlsx"))
 
 

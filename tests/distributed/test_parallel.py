@@ -151,7 +151,7 @@ def test_a_run_goes_on_with_other_numbers_of_ranks(tmp_path, several):
     said = []
     found += alone(until(8), folder, resume=True, say=said.append)
     assert found == pytest.approx(expected, abs=1e-6)
-    assert "world was 4 and is 1: the run goes on, but not bit for bit" in said[-1]
+    assert "world was 4 and is 1: the run continues, but not bit for bit" in said[-1]
     kept = [path.name for path in (folder / "checkpoints").iterdir()]
     assert sorted(kept) == ["step-6", "step-8"]
 

@@ -73,7 +73,7 @@ def test_ranks_agree(tmp_path, several):
         assert found["mean"] == 0.5
         assert found["stack"] == [[0, 7], [1, 7]]
         assert found["on_main"] == "by 0"
-        assert found["gone"].startswith("another rank has ended; what was saved is kept")
+        assert found["gone"].startswith("another rank has ended; saved checkpoints are kept")
         assert found["own"] is None
     assert one["in turn"] == [0, None]
     assert other["in turn"] == [1, "0 first"]
@@ -113,8 +113,8 @@ def test_ranks_with_other_data_are_told(tmp_path, several, commands):
         assert [rank.exitcode for rank in ranks] == [2, 2]
     assert sorted(said(tmp_path)) == [
         "",
-        "clearformer: rank 1 reads other data than rank 0: every rank must see the same files, and "
-        "nothing may change them while a run starts\n",
+        "clearformer: rank 1 reads other data than rank 0: every rank must read the same files, "
+        "and they must not change while a run starts\n",
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_rank_that_hangs_is_named_and_the_job_ends(hanging):
     assert ranks[0].exitcode == 2
     sentence = said(folder)[0].splitlines()[-1]
     assert sentence.startswith("clearformer: waited 20 s for rank 1, silent since step ")
-    assert sentence.endswith("what was saved is kept: go on with --resume")
+    assert sentence.endswith("saved checkpoints are kept: continue with --resume")
     last = metrics.read(folder / "run/metrics.jsonl")[-1]
     assert (last["event"], last["reason"], last["exit"]) == ("end", "lost a rank", 2)
 

@@ -9,7 +9,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from clearformer.builder import build
 from clearformer.config import TargetRules
 from clearformer.generate.beam import Allowed, Beam, candidates, largest, search
-from clearformer.inference.beam_state import Continuing, Translating, resting
+from clearformer.inference.beam_state import TranslationBeams
+from clearformer.inference.modes import inference_mode
 
 LENGTHS = [9, 4, 1, 7, 6]
 MOST = 16
@@ -41,8 +42,8 @@ def found_by_transformers(theirs, tokens, attention_mask, beam, max_tokens=MOST,
 
 
 def found_by_us(model, config, tokens, attention_mask, beam, max_tokens=MOST):
-    with resting(model):
-        growing = Translating(model, config, tokens, attention_mask)
+    with inference_mode(model):
+        growing = TranslationBeams(model, config, tokens, attention_mask)
         marks = config.marks
         return search(
             growing,
@@ -151,7 +152,7 @@ def test_the_same_as_without_a_cache_token_for_token(marian, sources):
 # --- one stack -----------------------------------------------------------------------------
 
 
-def test_a_generator_continues_as_transformers_does(small, scrambled):
+def test_a_generator_continues_as_transformers_does(small, scrambled, prompt_rows):
     """The same search with a decoder-only model, prompts padded on the left."""
     torch.manual_seed(0)
     config = small("gpt2", vocabulary=60, length=40)
@@ -191,21 +192,21 @@ def test_a_generator_continues_as_transformers_does(small, scrambled):
     prompt = prompt.masked_fill(~attention_mask, 59)
     beam = Beam(width=4, best=2)
     expected = found_by_transformers(theirs, prompt, attention_mask, beam, max_tokens=12, prompt=6)
-    with resting(ours):
-        growing = Continuing(ours, config, prompt, attention_mask)
+    with inference_mode(ours):
+        growing = prompt_rows(ours, config, prompt, attention_mask)
         given = search(growing, beam, eos_ids=(0,), max_tokens=12, rules=TargetRules(never=(59,)))
     assert [each.tokens for several in given for each in several] == [row for row, _ in expected]
 
 
 @pytest.mark.parametrize("family", ["modern", "xl", "generator", "sparse"])
-def test_every_family_with_a_past_can_be_searched(family, small, scrambled):
+def test_every_family_with_a_past_can_be_searched(family, small, scrambled, prompt_rows):
     """Beams share nothing they should not: the score is that of the sequence run at once."""
     config = small(family, length=24)
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 4))
-    with resting(model):
+    with inference_mode(model):
         found = search(
-            Continuing(model, config, prompt), Beam(width=3, best=3), eos_ids=(0,), max_tokens=6
+            prompt_rows(model, config, prompt), Beam(width=3, best=3), eos_ids=(0,), max_tokens=6
         )
         for row, several in zip(prompt, found, strict=True):
             for each in several:

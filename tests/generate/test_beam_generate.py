@@ -15,8 +15,8 @@ from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import generate
 from clearformer.hub.importing import import_checkpoint
-from clearformer.inference.beam_state import Continuing, resting
 from clearformer.inference.int8 import quantize
+from clearformer.inference.modes import inference_mode
 from clearformer.inference.packed_linear import pack
 from clearformer.text import Bytes
 
@@ -135,12 +135,12 @@ def test_a_beam_of_one_is_greedy(family, writer):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_decoder_grows_versions_as_the_simple_form_does(family, writer):
+def test_the_decoder_grows_versions_as_the_simple_form_does(family, writer, prompt_rows):
     made, beam = writer(family, length=24), Beam(width=3, best=3)
     prompt = torch.tensor([PROMPTS[0], PROMPTS[2][:5]])
-    with resting(made.module):
+    with inference_mode(made.module):
         simple = search(
-            Continuing(made.module, made.config, prompt), beam, eos_ids=(0,), max_tokens=9
+            prompt_rows(made.module, made.config, prompt), beam, eos_ids=(0,), max_tokens=9
         )
         found = search(PromptBeams(made, prompt.tolist(), 9), beam, eos_ids=(0,), max_tokens=9)
     for ours, expected in zip(found, simple, strict=True):

@@ -7,7 +7,8 @@ from clearformer import config as c
 from clearformer.builder import build
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator, greedy
-from clearformer.inference.beam_state import Translating, resting
+from clearformer.inference.beam_state import TranslationBeams
+from clearformer.inference.modes import inference_mode
 from clearformer.text import train
 
 LENGTHS = [9, 4, 1, 7, 6]
@@ -15,8 +16,8 @@ MOST = 16
 
 
 def found_by_us(model, config, tokens, attention_mask):
-    with resting(model):
-        growing = Translating(model, config, tokens, attention_mask)
+    with inference_mode(model):
+        growing = TranslationBeams(model, config, tokens, attention_mask)
         marks = config.marks
         return greedy(
             growing,

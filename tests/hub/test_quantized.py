@@ -57,12 +57,12 @@ def test_it_is_for_use_alone(run, tmp_path):
     to_int8(path, tmp_path / "out")
     for attempt in (
         lambda: to_int8(tmp_path / "out", tmp_path / "twice"),
-        lambda: finetune.read(tmp_path / "out"),
+        lambda: finetune.read_origin(tmp_path / "out"),
         lambda: average(tmp_path / "out", 1, tmp_path / "mean"),
     ):
-        with pytest.raises(ValueError, match="has its weights in int8, which is good"):
+        with pytest.raises(ValueError, match="has int8 weights, which are for inference"):
             attempt()
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="already exists"):
         to_int8(path, tmp_path / "out")
 
 
@@ -70,7 +70,9 @@ def test_a_translator_is_refused_and_nothing_is_left(run, tmp_path, monkeypatch)
     from clearformer.config import Marks
 
     translator = run("original", marks=Marks(start=1, end=0))
-    with pytest.raises(ValueError, match="is a translator, and int8 is for models of one stack"):
+    with pytest.raises(
+        ValueError, match="is a translator, but int8 supports models with one stack"
+    ):
         to_int8(translator, tmp_path / "out")
     path = run("gpt2")
     monkeypatch.setattr(quantized, "difference", lambda *arguments: 1.0)

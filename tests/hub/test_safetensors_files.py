@@ -189,7 +189,7 @@ def test_the_links_of_the_hubs_own_cache_are_followed(tmp_path):
 def test_index_and_files_must_agree(sharded):
     with pytest.raises(ValueError, match=r"z is listed for model-2.safetensors"):
         open_weights(sharded(z="model-2.safetensors"))
-    with pytest.raises(ValueError, match=r"b is not listed but lies in model-1.safetensors"):
+    with pytest.raises(ValueError, match=r"b is not listed but stored in model-1.safetensors"):
         open_weights(sharded(b=None))
     folder = sharded()
     (folder / "model.safetensors.index.json").write_text("[1]")

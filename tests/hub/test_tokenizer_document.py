@@ -295,7 +295,7 @@ def test_berts_usual_config(transformers, pieces, folder):
 @pytest.mark.parametrize(
     ("config", "changes", "sentence"),
     [
-        ({}, {"post_processor": None}, r"post_processor is null, so no \[CLS\] and \[SEP\] would"),
+        ({}, {"post_processor": None}, r"post_processor is null, so \[CLS\] and \[SEP\] would"),
         ({"do_lower_case": False}, {}, ".*sets do_lower_case to False"),
         ({"strip_accents": False}, {}, ".*sets strip_accents to False"),
         ({"tokenize_chinese_chars": False}, {}, ".*sets tokenize_chinese_chars to False"),

@@ -214,7 +214,7 @@ def test_what_is_not_understood_is_refused(pairs, tmp_path, edit, changes, sente
 def test_two_files_that_do_not_fit(ended, tmp_path):
     write_gpt2(tmp_path, ended.spec)
     (tmp_path / "merges.txt").write_text("a b c\n")
-    with pytest.raises(ValueError, match=r"merges.txt has the line 'a b c', but a merge is of two"):
+    with pytest.raises(ValueError, match=r"merges.txt has the line 'a b c', but a merge has two"):
         read_tokenizer(tmp_path)
     for text in ('{"a": 5}', '{"a": "0"}', "{}", "[]", "[5]", '"a"', "1.5", '{"a": 0, "b": 0}'):
         (tmp_path / "vocab.json").write_text(text)

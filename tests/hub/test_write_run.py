@@ -17,21 +17,21 @@ def test_a_run_opens_with_the_same_outputs(folder, tokens, tmp_path, name):
     found = import_checkpoint(path)
     write_run(found, tmp_path / "run")
     opened = open_run(tmp_path / "run")
-    assert opened.found.step == 0
+    assert opened.checkpoint.step == 0
     assert opened.config.model == found.config
     assert sha256(opened.tokenizer) == sha256(found.tokenizer)
     with torch.no_grad():
         given, expected = opened.model(tokens), found.model()(tokens)
     for one, other in zip(given, expected, strict=True):
         assert one.equal(other)
-    assert open_run(tmp_path / "run/checkpoints/step-0").found.step == 0
+    assert open_run(tmp_path / "run/checkpoints/step-0").checkpoint.step == 0
 
 
 def test_what_is_there_is_not_overwritten(folder, tmp_path):
     path, _ = folder("gpt2")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="is there already: choose another --out"):
+    with pytest.raises(ValueError, match="already exists: choose another --out"):
         write_run(import_checkpoint(path), tmp_path / "run")
     (tmp_path / "run/mine.txt").unlink()
     write_run(import_checkpoint(path), tmp_path / "run")  # an empty folder is as good as none
@@ -50,7 +50,7 @@ def test_a_failure_leaves_nothing(folder, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("clearformer.hub.write_run.write_json", full)
+    monkeypatch.setattr("clearformer.safe_files.replace", full)
     place = tmp_path / "place"
     with pytest.raises(ValueError, match="cannot be written: No space left on device"):
         write_run(import_checkpoint(path), place / "run")

@@ -6,8 +6,9 @@ import torch
 from clearformer.builder import build
 from clearformer.config import Marks, NextToken, Rotary
 from clearformer.inference import beam_cache
-from clearformer.inference.beam_cache import Branching, supports
-from clearformer.inference.beam_state import Translating, resting
+from clearformer.inference.beam_cache import TreeBeams, supports
+from clearformer.inference.beam_state import TranslationBeams
+from clearformer.inference.modes import inference_mode
 
 
 @pytest.fixture
@@ -31,16 +32,16 @@ def model(small, scrambled):
 @pytest.mark.parametrize("worth", [0.0, 0.8, 1.0])
 def test_branches_are_rows(model, monkeypatch, changes, worth):
     """Whatever branches, ends or leaves, and whether what is dead is dropped or not."""
-    monkeypatch.setattr(beam_cache, "WORTH", worth)
+    monkeypatch.setattr(beam_cache, "COMPACT_BELOW", worth)
     ours, config = model(**changes)
     assert supports(ours)
     tokens = torch.randint(12, (4, 6))
     attention_mask = torch.arange(6) < torch.tensor([[6], [2], [5], [1]])
     versions = 3
-    with resting(ours):
+    with inference_mode(ours):
         both = (
-            Branching(ours, config, tokens, attention_mask, versions),
-            Translating(ours, config, tokens, attention_mask),
+            TreeBeams(ours, config, tokens, attention_mask, versions),
+            TranslationBeams(ours, config, tokens, attention_mask),
         )
 
         def same(calls):

@@ -1,12 +1,13 @@
-"""Growing sequences: cached steps equal the whole, whatever was selected, copied or widened."""
+"""BeamState sequences: cached steps equal the whole, whatever was selected, copied or widened."""
 
 import pytest
 import torch
 
 from clearformer import config as c
 from clearformer.builder import build
-from clearformer.inference.beam_cache import Branching
-from clearformer.inference.beam_state import ROOM, Continuing, Translating, resting
+from clearformer.inference.beam_cache import TreeBeams
+from clearformer.inference.beam_state import INITIAL_CAPACITY, TranslationBeams
+from clearformer.inference.modes import inference_mode
 
 
 @pytest.fixture
@@ -23,13 +24,13 @@ SOURCE = torch.tensor([[3, 4, 5, 6], [7, 8, 2, 2], [9, 2, 2, 2]])
 ATTENTION_MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
 
 
-@pytest.mark.parametrize("steps", [3, ROOM + 5])
+@pytest.mark.parametrize("steps", [3, INITIAL_CAPACITY + 5])
 def test_steps_with_a_cache_are_the_whole(original, steps):
     """Also where the cache has to grow."""
     model, config = original
     tokens = torch.randint(config.vocabulary, (3, steps))
-    with resting(model):
-        growing = Translating(model, config, SOURCE, ATTENTION_MASK)
+    with inference_mode(model):
+        growing = TranslationBeams(model, config, SOURCE, ATTENTION_MASK)
         found = [growing.first(), *(growing.step(token) for token in tokens.T)]
         start = torch.full((3, 1), config.marks.start)
         expected = model(SOURCE, torch.cat((start, tokens), dim=1), ATTENTION_MASK)
@@ -38,8 +39,8 @@ def test_steps_with_a_cache_are_the_whole(original, steps):
 
 def test_beams_have_caches_of_their_own(original):
     model, config = original
-    with resting(model):
-        growing = Translating(model, config, SOURCE, ATTENTION_MASK)
+    with inference_mode(model):
+        growing = TranslationBeams(model, config, SOURCE, ATTENTION_MASK)
         growing.first()
         growing.widen(2)
         first = torch.tensor([3, 4, 5, 6, 7, 8])
@@ -55,13 +56,13 @@ def test_beams_have_caches_of_their_own(original):
     assert_near(given, expected)
 
 
-def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled):
+def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled, prompt_rows):
     config = small("modern", length=40)
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 5))
     attention_mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 1, 1]]).bool()
-    with resting(model):
-        growing = Continuing(model, config, prompt, attention_mask)
+    with inference_mode(model):
+        growing = prompt_rows(model, config, prompt, attention_mask)
         growing.first()
         growing.widen(2)
         growing.step(torch.tensor([1, 2, 3, 4]))
@@ -75,11 +76,11 @@ def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled):
 def test_resting_leaves_the_model_as_it_was(original):
     model, _ = original
     model.train()
-    with resting(model):
+    with inference_mode(model):
         assert not model.training
         assert torch.is_inference_mode_enabled()
     assert model.training
-    with pytest.raises(IndexError), resting(model):
+    with pytest.raises(IndexError), inference_mode(model):
         [][0]
     assert model.training
 
@@ -88,9 +89,9 @@ def test_logits_of_a_model_in_float64_are_float64(original):
     model, config = original
     model.double()
     tokens = torch.randint(config.vocabulary, (3, 4))
-    with resting(model):
+    with inference_mode(model):
         expected = model(SOURCE, torch.cat((torch.full((3, 1), 1), tokens), dim=1), ATTENTION_MASK)
-        for kind in (Translating, Branching):
+        for kind in (TranslationBeams, TreeBeams):
             growing = kind(model, config, SOURCE, ATTENTION_MASK)
             found = [growing.first(), *(growing.step(token) for token in tokens.T)]
             torch.testing.assert_close(torch.stack(found, dim=1), expected, atol=1e-12, rtol=0)
@@ -100,21 +101,22 @@ def test_a_source_of_nothing_but_padding_is_no_nan(original):
     model, config = original
     attention_mask = ATTENTION_MASK.clone()
     attention_mask[1] = False
-    with resting(model):
+    with inference_mode(model):
         first = [
-            kind(model, config, SOURCE, attention_mask).first() for kind in (Translating, Branching)
+            kind(model, config, SOURCE, attention_mask).first()
+            for kind in (TranslationBeams, TreeBeams)
         ]
     assert first[0].isfinite().all()
     assert_near(first[1], first[0])
 
 
-def test_the_padding_that_was_handed_in_stays_as_it_was(small):
+def test_the_padding_that_was_handed_in_stays_as_it_was(small, prompt_rows):
     config = small("gpt2")
     attention_mask = torch.tensor([[True, True], [False, True]])
     before = attention_mask.clone()
     model = build(config)
-    with resting(model):
-        growing = Continuing(model, config, torch.tensor([[1, 2], [3, 4]]), attention_mask)
+    with inference_mode(model):
+        growing = prompt_rows(model, config, torch.tensor([[1, 2], [3, 4]]), attention_mask)
         growing.first()
         growing.copy(torch.tensor([0]), torch.tensor([1]))
     assert growing.attention_mask.all()

@@ -89,7 +89,7 @@ def test_a_cache_of_another_precision_is_refused(attention, x):
 
 def test_a_cache_refuses_to_carry_gradients(attention, x):
     message = (
-        "a StaticKVCache carries no gradient: train with the caches of core, or run the model "
+        "a StaticKVCache has no gradient: train with the caches of core, or run the model "
         "under torch.inference_mode() or torch.no_grad()"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -119,7 +119,7 @@ def test_a_cache_goes_on_with_some_sequences(attention, x):
 
 def test_a_memory_cannot_take_a_token_back():
     KVMemory(capacity=4).forget(0)
-    with pytest.raises(ValueError, match=r"^a KVMemory has dropped what came before"):
+    with pytest.raises(ValueError, match=r"^a KVMemory has dropped earlier tokens"):
         KVMemory(capacity=4).forget(1)
 
 
@@ -140,7 +140,7 @@ def test_keys_and_values_are_as_good_as_states_while_weights_rest(attention, cap
 
 
 def test_a_memory_of_keys_refuses_gradients_and_other_batches(attention, x):
-    with pytest.raises(ValueError, match=r"^a KVMemory carries no gradient: train with the"):
+    with pytest.raises(ValueError, match=r"^a KVMemory has no gradient: train with the"):
         read(KVMemory(4), x, attention)
     memory = KVMemory(4)
     with torch.no_grad():
@@ -190,5 +190,5 @@ def test_caches_of_a_config_have_room_for_every_key_head(small):
     assert caches[0].keys.data_ptr() != caches[1].keys.data_ptr()
     memories = inference_caches(small("xl", cache=HiddenMemoryConfig(length=7)), 3, 5)
     assert [(type(each), each.capacity) for each in memories] == [(KVMemory, 7)] * 2
-    with pytest.raises(ValueError, match=r"^bert-base looks at .* and keeps no cache$"):
+    with pytest.raises(ValueError, match=r"^bert-base is not causal and has no cache: run"):
         inference_caches(small("bert"), 1, 4)

@@ -9,7 +9,7 @@ from clearformer.core.kernels import explicit
 from clearformer.inference.caches import inference_caches
 from clearformer.inference.fast_decode import FastDecoder, supports
 from clearformer.inference.int8 import quantize
-from clearformer.inference.packed_linear import pack, quicken
+from clearformer.inference.packed_linear import pack, use_fast_products
 
 STRIDED = c.Causal() & c.Strided(stride=2)
 CHANGES = {
@@ -26,7 +26,9 @@ CHANGES = {
 ATTENTION_MASK = torch.arange(9) >= torch.tensor([[2], [0], [4]])
 
 
-@pytest.mark.parametrize("arrange", [lambda m: m, quicken, lambda m: pack(m, 3), quantize])
+@pytest.mark.parametrize(
+    "arrange", [lambda m: m, use_fast_products, lambda m: pack(m, 3), quantize]
+)
 @pytest.mark.parametrize("attention_mask", [None, ATTENTION_MASK], ids=["whole", "padded"])
 @pytest.mark.parametrize("name", CHANGES)
 @torch.inference_mode()

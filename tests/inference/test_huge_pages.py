@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearformer.inference import huge_pages
-from clearformer.inference.huge_pages import LINE, PAGE, settle
+from clearformer.inference.huge_pages import LINE, PAGE, use_huge_pages
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def tied():
 
 @pytest.fixture
 def from_the_first_byte(monkeypatch):
-    monkeypatch.setattr(huge_pages, "WORTH", 0)
+    monkeypatch.setattr(huge_pages, "MIN_BYTES", 0)
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no large pages")
 def test_weights_lie_together_and_stay_what_they_are(tied, from_the_first_byte):
     parameters = dict(tied.named_parameters())
     before = {name: weight.clone() for name, weight in tied.state_dict().items()}
-    settle(tied)
+    use_huge_pages(tied)
     for name, weight in tied.state_dict().items():
         assert weight.equal(before[name])
         assert weight.dtype == before[name].dtype
@@ -42,7 +42,7 @@ def test_weights_lie_together_and_stay_what_they_are(tied, from_the_first_byte):
 def test_memory_lives_as_long_as_the_last_weight(from_the_first_byte):
     linear = nn.Linear(300, 300)
     expected = linear.weight.detach().clone()
-    weight = settle(linear).weight
+    weight = use_huge_pages(linear).weight
     del linear
     torch.full((2000, 2000), 7.0)  # would be written into what had been freed
     assert weight.equal(expected)
@@ -50,7 +50,7 @@ def test_memory_lives_as_long_as_the_last_weight(from_the_first_byte):
 
 def test_a_small_model_stays_where_it_is(tied):
     before = [each.data_ptr() for each in tied.parameters()]
-    assert [each.data_ptr() for each in settle(tied).parameters()] == before
+    assert [each.data_ptr() for each in use_huge_pages(tied).parameters()] == before
 
 
 @pytest.mark.parametrize("problem", ["none", "refused"])
@@ -60,4 +60,4 @@ def test_without_large_pages_nothing_moves(problem, tied, from_the_first_byte, m
     else:
         monkeypatch.setattr(mmap, "MADV_HUGEPAGE", -1, raising=False)
     before = [each.data_ptr() for each in tied.parameters()]
-    assert [each.data_ptr() for each in settle(tied).parameters()] == before
+    assert [each.data_ptr() for each in use_huge_pages(tied).parameters()] == before

@@ -1,9 +1,10 @@
 """Evaluation mode, and the way back."""
 
 import pytest
+import torch
 from torch import nn
 
-from clearformer.inference.modes import evaluating
+from clearformer.inference.modes import evaluating, inference_mode
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -15,3 +16,18 @@ def test_the_mode_comes_back_even_after_an_error(training):
     with pytest.raises(KeyError), evaluating(model):
         raise KeyError
     assert model.training == training
+
+
+def test_inference_mode_comes_back_after_an_error():
+    model = torch.nn.Linear(2, 2).train()
+    modes = []
+
+    def fail():
+        modes.append(model.training)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), inference_mode(model):
+        fail()
+    assert modes == [False]
+    assert model.training
+    assert torch.is_grad_enabled()

@@ -6,14 +6,14 @@ from torch import nn
 
 from clearformer.builder import build
 from clearformer.families import FAMILIES
-from clearformer.inference.packed_linear import PackedLinear, QuickLinear, pack, quicken
+from clearformer.inference.packed_linear import FastLinear, PackedLinear, pack, use_fast_products
 
 
 def assert_near(given, expected):
     torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("arrange", [quicken, lambda model: pack(model, rows=2)])
+@pytest.mark.parametrize("arrange", [use_fast_products, lambda model: pack(model, rows=2)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_computes_the_same(family, arrange, small, scrambled, example, logits):
     config = small(family)
@@ -29,7 +29,7 @@ def test_every_family_computes_the_same(family, arrange, small, scrambled, examp
 def test_names_and_weights_stay(small):
     model = build(small("gpt2"))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    quicken(model)
+    use_fast_products(model)
     for name, weight in model.state_dict().items():
         assert weight.equal(before[name])
     assert model.head.project.weight is model.embedding.token.weight
@@ -37,7 +37,7 @@ def test_names_and_weights_stay(small):
 
 def test_a_shared_table_is_not_packed(small):
     tied, own = pack(build(small("gpt2")), 4), pack(build(small("modern")), 4)
-    assert isinstance(tied.head.project, QuickLinear)
+    assert isinstance(tied.head.project, FastLinear)
     assert tied.head.project.weight is tied.embedding.token.weight
     assert isinstance(own.head.project, PackedLinear)
     assert isinstance(tied.stack.blocks[0].attention.project, PackedLinear)
@@ -53,7 +53,7 @@ def test_a_packed_matrix_can_be_had_back():
 @torch.inference_mode()
 def test_every_product_is_right_for_any_number_of_rows(shape, bias):
     linear = nn.Linear(*shape, bias=bias)
-    quick = QuickLinear(linear)
+    quick = FastLinear(linear)
     for rows in (1, 2, 9):
         x = torch.randn(rows, shape[0])
         assert_near(quick(x), linear(x))
@@ -70,10 +70,11 @@ def test_a_matrix_that_lies_another_way_is_multiplied_all_the_same():
     linear = nn.Linear(160, 200)
     linear.weight.data = linear.weight.data.t().contiguous().t()
     x = torch.randn(1, 160)
-    assert_near(QuickLinear(linear)(x), linear(x))
+    assert_near(FastLinear(linear)(x), linear(x))
 
 
 def test_what_one_dnn_cannot_multiply_stays(small):
     assert not any(
-        isinstance(m, QuickLinear) for m in quicken(build(small("gpt2")).double()).modules()
+        isinstance(m, FastLinear)
+        for m in use_fast_products(build(small("gpt2")).double()).modules()
     )

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from clearformer.builder import build
-from clearformer.inference.packed_linear import QuickLinear, replace_linears
+from clearformer.inference.packed_linear import FastLinear, replace_linears
 from clearformer.inference.shared_copy import shared_copy
 
 
@@ -12,8 +12,8 @@ def test_a_copy_has_modules_of_its_own_and_the_same_tensors(small):
     model = build(small("gpt2"))
     copy = shared_copy(model)
     replace_linears(copy)
-    assert any(isinstance(each, QuickLinear) for each in copy.modules())
-    assert not any(isinstance(each, QuickLinear) for each in model.modules())
+    assert any(isinstance(each, FastLinear) for each in copy.modules())
+    assert not any(isinstance(each, FastLinear) for each in model.modules())
     ours = dict(model.named_parameters())
     assert {name: id(p) for name, p in copy.named_parameters()} == {
         name: id(p) for name, p in ours.items()

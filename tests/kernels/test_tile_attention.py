@@ -53,7 +53,7 @@ def test_half_precision_is_near_also_under_autocast():
 def test_tiles_taken_a_few_at_a_time_are_the_same(monkeypatch):
     tensors, mask = inputs(37, 37), Mask(MASK.pattern, torch.rand(2, 37) > 0.3)
     whole = output_and_gradients(tensors, mask)
-    monkeypatch.setattr(tile_attention, "CELLS", 1)
+    monkeypatch.setattr(tile_attention, "MAX_SCORES", 1)
     torch.testing.assert_close(output_and_gradients(tensors, mask), whole)
 
 

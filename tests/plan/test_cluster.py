@@ -3,7 +3,7 @@
 import pytest
 
 from clearformer.config import DataConfig, RunConfig, TrainConfig
-from clearformer.plan.cluster import CONTEXT, Gpu, on_paper
+from clearformer.plan.cluster import CUDA_BYTES, Gpu, estimate
 
 
 @pytest.fixture(scope="module")
@@ -16,30 +16,30 @@ def config(small):
 
 
 def test_days_follow_work_and_machines(config):
-    gpu = Gpu(memory=CONTEXT + 10**9)
-    one = on_paper(config, 8, "ddp", gpu, tokens=1e9)
+    gpu = Gpu(memory=CUDA_BYTES + 10**9)
+    one = estimate(config, 8, "ddp", gpu, tokens=1e9)
     assert one.memory <= gpu.memory
     assert one.recompute is None
-    more = on_paper(config, 64, "ddp", gpu, tokens=1e9)
+    more = estimate(config, 64, "ddp", gpu, tokens=1e9)
     assert one.days / more.days == pytest.approx(8, rel=0.01)
-    faster = on_paper(config, 8, "ddp", Gpu(gpu.memory, 312, 0.8), tokens=1e9)
+    faster = estimate(config, 8, "ddp", Gpu(gpu.memory, 312, 0.8), tokens=1e9)
     assert one.days / faster.days == pytest.approx(2)
     parameters = 238592
-    usual = on_paper(config, 8, "ddp", gpu, tokens=None)
+    usual = estimate(config, 8, "ddp", gpu, tokens=None)
     assert usual.days / one.days == pytest.approx(20 * parameters / 1e9, rel=0.01)
 
 
 def test_shared_out_each_holds_less(config):
-    gpu = Gpu(memory=CONTEXT + 10**9)
-    copies, shared = (on_paper(config, 8, way, gpu, 1e9) for way in ("ddp", "fsdp2"))
+    gpu = Gpu(memory=CUDA_BYTES + 10**9)
+    copies, shared = (estimate(config, 8, way, gpu, 1e9) for way in ("ddp", "fsdp2"))
     assert shared.states < copies.states
     assert shared.traffic == copies.traffic  # gathered and reduced, as much as reduced twice
-    alone = on_paper(config, 1, "fsdp2", gpu, 1e9)
+    alone = estimate(config, 1, "fsdp2", gpu, 1e9)
     assert (alone.states, alone.traffic) == (copies.states, 0)
 
 
 def test_where_memory_is_short_blocks_are_recomputed_or_nothing_fits(config):
-    copies = on_paper(config, 8, "ddp", Gpu(memory=CONTEXT + 10**9), 1e9)
-    tight = Gpu(memory=CONTEXT + copies.states + 2 * 10**6)
-    assert on_paper(config, 8, "ddp", tight, 1e9).recompute == 1
-    assert on_paper(config, 8, "ddp", Gpu(memory=CONTEXT), 1e9).rows == 0
+    copies = estimate(config, 8, "ddp", Gpu(memory=CUDA_BYTES + 10**9), 1e9)
+    tight = Gpu(memory=CUDA_BYTES + copies.states + 2 * 10**6)
+    assert estimate(config, 8, "ddp", tight, 1e9).recompute == 1
+    assert estimate(config, 8, "ddp", Gpu(memory=CUDA_BYTES), 1e9).rows == 0

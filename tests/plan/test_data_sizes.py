@@ -7,7 +7,7 @@ import pytest
 from clearformer.config import DataConfig, RunConfig, TrainConfig
 from clearformer.data import DataFolders
 from clearformer.plan.data_sizes import epoch_steps, pair_lengths, with_vocabulary
-from clearformer.plan.footprint import ASSUMED
+from clearformer.plan.footprint import ASSUMED_LENGTHS
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_the_vocabulary_is_that_of_the_tokenizer(config):
 
 
 def test_only_pairs_have_two_lengths(config):
-    assert pair_lengths(config, DataFolders()) == (ASSUMED, ASSUMED, [])
+    assert pair_lengths(config, DataFolders()) == (ASSUMED_LENGTHS, ASSUMED_LENGTHS, [])
 
 
 def test_epochs_are_counted_by_the_data(config, tmp_path):

@@ -30,7 +30,7 @@ def test_a_limit_is_kept_and_said(config):
     said = []
     tight = fit_to_memory(config, "150MB", DataFolders(), said.append)
     assert tight.train.accumulation_steps > 1
-    assert said[0].startswith("note: to fit into 150MB, ")
+    assert said[0].startswith("note: to fit into 150MB: ")
     assert tight.model == config.model
     said.clear()
     assert fit_to_memory(config, "99GB", DataFolders(), said.append).train == config.train

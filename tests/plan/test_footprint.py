@@ -8,7 +8,7 @@ import pytest
 from clearformer.config import DataConfig, Dropout, Masking, Muon, RunConfig, TrainConfig
 from clearformer.core.heads import IGNORE
 from clearformer.families import FAMILIES
-from clearformer.plan.footprint import ASSUMED, footprint
+from clearformer.plan.footprint import ASSUMED_LENGTHS, footprint
 from clearformer.tasks.registry import task_of
 
 TRAIN = TrainConfig(learning_rate=1e-3, batch_size=4, steps=1, precision="float32")
@@ -103,16 +103,18 @@ def test_as_many_pairs_as_their_tokens_allow(run):
     config = replace(config, model=replace(config.model, length=40))
     task = task_of(config.model)
     several = ((32, 32), (3, 8), (1, 2), (90, 9))
-    assert [task.rows(config, sides) for sides in several] == [2, 8, 20, 1]
+    assert [task.rows(config, pair_lengths) for pair_lengths in several] == [2, 8, 20, 1]
     batch, _ = task.example(config, 8, (3, 8))
     assert (batch.source.shape, batch.target.shape) == ((8, 3), (8, 8))
     gpt2 = run("gpt2")
-    assert task_of(gpt2.model).rows(gpt2, ASSUMED) == 4
+    assert task_of(gpt2.model).rows(gpt2, ASSUMED_LENGTHS) == 4
 
 
 def test_longer_sides_take_more(run):
     config = run("original")
-    short, long = (footprint(config, 4, None, False, sides) for sides in ((4, 4), (4, 8)))
+    short, long = (
+        footprint(config, 4, None, False, pair_lengths) for pair_lengths in ((4, 4), (4, 8))
+    )
     assert short.kept < long.kept
     assert short.operations < long.operations
 
@@ -120,7 +122,7 @@ def test_longer_sides_take_more(run):
 def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
     """A loss over every place would take several times as long as the run's."""
     config = run("bert")
-    batch, _ = task_of(config.model).example(config, 4, ASSUMED)
+    batch, _ = task_of(config.model).example(config, 4, ASSUMED_LENGTHS)
     hidden, _ = batch.targets
     assert (hidden != IGNORE).float().mean() == config.data.masking.rate
 
@@ -129,6 +131,6 @@ def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
 def test_any_share_is_hidden_as_it_is_said(run, share):
     config = run("bert")
     config = replace(config, data=replace(config.data, masking=Masking(rate=share)))
-    batch, _ = task_of(config.model).example(config, 64, ASSUMED)
+    batch, _ = task_of(config.model).example(config, 64, ASSUMED_LENGTHS)
     hidden, _ = batch.targets
     assert (hidden != IGNORE).float().mean().item() == pytest.approx(share, abs=0.01)

@@ -6,7 +6,7 @@ import pytest
 
 from clearformer.config import DataConfig, Masking, RunConfig, TrainConfig
 from clearformer.plan import planner
-from clearformer.plan.footprint import ASSUMED
+from clearformer.plan.footprint import ASSUMED_LENGTHS
 
 
 @pytest.fixture
@@ -27,7 +27,10 @@ def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
     for batch, accumulate in ((12, 1), (12, 2), (16, 4), (7, 1), (1, 1)):
         train = replace(config.train, batch_size=batch, accumulation_steps=accumulate)
         wanted = [n for n in range(accumulate, batch + 1) if batch % n == 0]
-        assert planner._cuts(replace(config, train=train), ASSUMED, last=True) == wanted
+        assert (
+            planner._micro_batch_counts(replace(config, train=train), ASSUMED_LENGTHS, last=True)
+            == wanted
+        )
 
 
 def test_what_fits_stays_as_it_is(config):
@@ -42,7 +45,7 @@ def test_cut_first_then_recomputed(config):
     for share in (0.7, 0.45, 0.25):
         limit = whole.base + round(share * (whole.total - whole.base))
         found = planner.plan(config, limit)
-        assert planner.RESERVE * found.total <= limit
+        assert planner.SAFETY_FACTOR * found.total <= limit
         settings[share] = found.config.train.accumulation_steps, found.config.train.recompute
     assert settings[0.7] == (2, None)  # no more work than needed
     assert settings[0.45][1] is None
@@ -79,8 +82,8 @@ def test_lengths_that_differ_cost_kernels_in_half_precision(config, small):
     half = replace(config, train=replace(config.train, precision="bfloat16"))
     assert planner.plan(half).base == planner.plan(config).base
     texts = replace(half, model=small("classifier"))
-    assert planner.plan(texts).base == planner.plan(config).base + planner.KERNELS
+    assert planner.plan(texts).base == planner.plan(config).base + planner.HALF_KERNEL_BYTES
     hiding = replace(half, data=replace(half.data, masking=Masking()))
-    assert planner.plan(hiding).base == planner.plan(config).base + planner.KERNELS
+    assert planner.plan(hiding).base == planner.plan(config).base + planner.HALF_KERNEL_BYTES
     whole = replace(texts, train=replace(texts.train, precision="float32"))
     assert planner.plan(whole).base == planner.plan(config).base

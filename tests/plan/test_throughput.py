@@ -37,13 +37,13 @@ def timed(monkeypatch):
     """A machine on which a layer takes a second for a sequence, the rest two; its update ten."""
     measured = []
 
-    def times(config, rows, what, sides):
+    def times(config, rows, recomputed, pair_lengths):
         model = config.model
         layers = model.layers + getattr(model, "decoder_layers", 0)
         measured.append((layers, model.length, rows))
         return (layers + 2.0) * rows, 10.0 * layers
 
-    monkeypatch.setattr(throughput, "_times", times)
+    monkeypatch.setattr(throughput, "_step_seconds", times)
     return measured
 
 
@@ -112,7 +112,7 @@ def test_after_a_moment_of_noise_time_goes_by_the_work(config, monkeypatch):
     large = replace(config, model=replace(config.model, layers=40))
     counted = footprint.footprint(large, 8, None, accumulated=False)
     times = iter([(9.0, 9.0), (6.0, 6.0)])
-    monkeypatch.setattr(throughput, "_times", lambda *given: next(times))
+    monkeypatch.setattr(throughput, "_step_seconds", lambda *given: next(times))
     monkeypatch.setattr(throughput, "_matmul_rate", lambda: 1.0)
     found = throughput.measure(large, 8, None, counted)
     assert found.seconds(counted, 1) > 8 * 6  # of one sequence and two layers it is 6

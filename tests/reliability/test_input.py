@@ -42,7 +42,7 @@ def test_f35_other_data_is_refused_unless_allowed(train, place, refused):
     refused(train("--data", str(changed), steps=5), "the data is not the one", "--allow-changed-d")
     outcome = train("--data", str(changed), "--allow-changed-data", steps=5)
     assert outcome.code == 0, outcome.err
-    assert "note: the data is not what it was before step 3" in outcome.err
+    assert "note: the data has changed since step 3" in outcome.err
 
 
 def replace_keeping_status(path, content):
@@ -83,7 +83,7 @@ def test_f35_a_text_changed_since_the_training_is_noted_by_evaluate(train, comma
     own = place / "own.txt"
     own.write_bytes((place / "text.txt").read_bytes())
     assert train("--data", own, folder="own").code == 0
-    note = "note: the text that is held back is not the one of the training"
+    note = "note: the validation text is not the one of the training"
     assert note not in command("evaluate", place / "own").out
     replace_keeping_status(own, own.read_bytes().swapcase())
     outcome = command("evaluate", place / "own")
@@ -156,7 +156,7 @@ def test_f38_the_tokenizer_of_another_model_is_refused(command, place, refused):
     digest = hashlib.sha256(other.encode()).hexdigest()
     manifest["files"]["tokenizer.json"] = {"bytes": len(other), "sha256": digest}
     (folder / "manifest.json").write_text(checkpoint.sealed(manifest))
-    refused(command("generate", folder, "x"), "its tokenizer is not the one it was trained with")
+    refused(command("generate", folder, "x"), "the tokenizer is not the one it was trained with")
 
 
 @pytest.fixture

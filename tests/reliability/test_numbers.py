@@ -49,7 +49,9 @@ def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypat
     outcome = train(steps=6)
     assert outcome.code == 3, outcome.err
     assert outcome.clean
-    assert "step 4: the update made weights that are no numbers (those of step 3 are" in outcome.err
+    assert (
+        "step 4: the update made weights NaN or infinite (last checkpoint: step 3 is" in outcome.err
+    )
     assert last_record(place / "run")["exit"] == 3
     found = checkpoint.newest(place / "run/checkpoints", print)
     assert found.step == 3
@@ -81,7 +83,7 @@ def test_a_curve_that_cannot_be_drawn_is_a_note(train, place):
     outcome = train(steps=4)
     assert outcome.code == 0, outcome.err
     assert "note: its curve or its card could not be written:" in outcome.err
-    assert "line 2 is no JSON object" in outcome.err
+    assert "line 2 is not a JSON object" in outcome.err
     assert newest_step(place / "run") == 4
 
 

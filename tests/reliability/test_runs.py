@@ -65,8 +65,8 @@ def test_f5_a_cut_file_is_passed_over_by_train_and_refused_by_others(
 ):
     path = place / "run/checkpoints/step-3/model.safetensors"
     path.write_bytes(damage(path.read_bytes()))
-    refused(command("generate", place / "run", "x"), "model.safetensors was cut", "step-2")
-    refused(command("evaluate", place / "run"), "model.safetensors was cut")
+    refused(command("generate", place / "run", "x"), "model.safetensors changed its size", "step-2")
+    refused(command("evaluate", place / "run"), "model.safetensors changed its size")
     outcome = train()
     assert outcome.code == 0
     assert "passed over a damaged checkpoint" in outcome.err
@@ -82,7 +82,7 @@ def test_f1_f14_a_run_that_fell_back_keeps_what_it_saves(train, place):
     (checkpoints / "step-999").mkdir()
     outcome = train("--keep-checkpoints", "2", "--resume", folder="more", steps=5)
     assert outcome.code == 0, outcome.err
-    assert "is now damaged-step-4: delete it when you like" in outcome.err
+    assert "was renamed to damaged-step-4; it can be deleted" in outcome.err
     assert newest_step(place / "more") == 5
     kept = {path.name for path in checkpoints.iterdir() if path.name.startswith("step-")}
     assert {"step-4", "step-5"} <= kept
@@ -118,7 +118,7 @@ def test_f8_changed_settings_are_listed_and_no_others(train, place, refused):
     assert listed == {"model.width", "train.batch_size", "train.seed"}
     outcome = train("--keep-checkpoints", "3", steps=4)
     assert outcome.code == 0
-    assert "note: train.steps was 3 and is 4 from here on" in outcome.err
+    assert "note: train.steps was 3 and is 4 from now on" in outcome.err
     assert "note: train.keep_checkpoints was 2 and is 3" in outcome.err
 
 

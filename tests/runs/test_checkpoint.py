@@ -151,7 +151,7 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path):
     del manifest["sha256"]
     manifest["files"]["../secret"] = {"bytes": 1, "sha256": ""}
     path.write_text(checkpoint.sealed(manifest))
-    with pytest.raises(ValueError, match="no plain file name"):
+    with pytest.raises(ValueError, match="not a plain file name"):
         checkpoint.verify(path.parent)
 
 
@@ -173,7 +173,9 @@ def test_damaged_ones_are_put_aside_and_not_counted(tmp_path):
     said = []
     checkpoint.clean_up(tmp_path, found, said.append)
     assert len(said) == 4
-    assert "step-9 is damaged, and is now damaged-step-9: delete it when you like" in " ".join(said)
+    assert "step-9 is damaged and was renamed to damaged-step-9; it can be deleted" in " ".join(
+        said
+    )
     write(tmp_path, 4)
     checkpoint.prune(tmp_path, keep=2, best=1)
     assert newest(tmp_path) == (checkpoint.verify(tmp_path / "step-4"), [])
@@ -205,7 +207,7 @@ def test_a_manifest_speaks_of_its_own_folder_and_of_every_file(tmp_path):
         checkpoint.verify(tmp_path / "step-5")
     found = write(tmp_path, 6)
     (found.folder / "more.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"has no more.json that its manifest knows of"):
+    with pytest.raises(ValueError, match=r"has no more.json in its manifest"):
         found.json("more.json")
 
 
@@ -423,7 +425,7 @@ def test_a_manifest_names_what_can_be_printed_on_a_line(folder):
     del manifest["sha256"]
     manifest["files"]["a\nb\x1b[31m"] = {"bytes": 1, "sha256": ""}
     path.write_text(checkpoint.sealed(manifest))
-    with pytest.raises(ValueError, match="no plain file name") as problem:
+    with pytest.raises(ValueError, match="not a plain file name") as problem:
         checkpoint.verify(path.parent)
     assert str(problem.value).isprintable()
 

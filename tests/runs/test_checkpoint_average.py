@@ -33,12 +33,12 @@ def test_one_checkpoint_is_its_own_mean(trained_translator):
 
 
 def test_too_few_checkpoints_are_said(trained_translator, tmp_path):
-    with pytest.raises(ValueError, match=r"checkpoints, but the last 50 are wanted: ask for fewer, "
+    with pytest.raises(ValueError, match=r"checkpoints, but --last is 50: use a smaller number, "
                        "or train with --train.keep-checkpoints 50"):  # fmt: skip
         average(trained_translator, 50, tmp_path / "x")
-    with pytest.raises(ValueError, match="the last 0 checkpoints are wanted"):
+    with pytest.raises(ValueError, match="--last is 0, but it must be at least 1"):
         average(trained_translator, 0, tmp_path / "x")
-    with pytest.raises(ValueError, match="is no run: it has no checkpoints"):
+    with pytest.raises(ValueError, match="is not a run: it has no checkpoints"):
         average(tmp_path, 2, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 

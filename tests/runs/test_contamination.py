@@ -60,8 +60,8 @@ def material(config, places):
 
 def told(run, evaluated, places, held_back=False):
     opened = open_run(run)
-    known = contamination.lineage(opened.found, opened.config)
-    return contamination.remarks(known, evaluated, places, held_back=held_back)
+    known = contamination.lineage(opened.checkpoint, opened.config)
+    return contamination.notes(known, evaluated, places, held_back=held_back)
 
 
 def written(tmp_path, name, content):
@@ -72,8 +72,8 @@ def written(tmp_path, name, content):
 def test_the_same_text_is_told(run, source, places):
     (sentence,) = told(run, open_text(str(source)), places)
     assert sentence == (
-        "this run was trained on 90 % of this text; for an honest figure evaluate what it held "
-        "back: leave out --data and --part"
+        "this run was trained on 90 % of this text; evaluate its validation part "
+        "instead: leave out --data and --part"
     )
 
 
@@ -135,7 +135,7 @@ def test_what_a_run_began_from_counts(run, source, tmp_path, places):
     """A model that goes on with another text has not forgotten the first."""
     other = tmp_path / "other.txt"
     other.write_text(text(7000, 8000))
-    found = finetune.read(run)
+    found = finetune.read_origin(run)
     config = RunConfig(
         model=open_run(run).config.model,
         data=DataConfig(source=str(other)),
@@ -144,14 +144,16 @@ def test_what_a_run_began_from_counts(run, source, tmp_path, places):
     )
     second = trained(config, tmp_path / "second", places)
     assert told(second, open_text(str(source)), places) == [
-        f"this run began from {run}, which was trained on 90 % of this text"
+        f"this run was fine-tuned from {run}, which was trained on 90 % of this text"
     ]
     # What the second held back, the first may have learned.
     third = replace(config, data=DataConfig(source=str(source), validation_fraction=0.5))
     third = trained(third, tmp_path / "third", places)
     held = open_text(str(source)).part(30_000, 40_000)
     sentences = told(third, held, places, held_back=True)
-    assert sentences == [f"this run began from {run}, which was trained on about all of this text"]
+    assert sentences == [
+        f"this run was fine-tuned from {run}, which was trained on about all of this text"
+    ]
     # It is recorded: neither the first run nor its text has to be there.
     for path in (run / "checkpoints").iterdir():
         path.rename(tmp_path / f"moved {path.name}")
@@ -169,7 +171,7 @@ def test_a_run_from_before_it_was_recorded_is_asked_by_its_settings(run, source,
     }
     old = replace(found, manifest=manifest)
     config = open_run(run).config
-    (sentence,) = contamination.remarks(
+    (sentence,) = contamination.notes(
         contamination.lineage(old, config), open_text(str(source)), places, held_back=False
     )
     assert "trained on about" in sentence
@@ -195,7 +197,7 @@ def test_a_manifest_may_say_anything(run, source, places, hostile):
     found = best_checkpoint(run)
     found = replace(found, manifest={**found.manifest, **hostile})
     known = contamination.lineage(found, open_run(run).config)
-    contamination.remarks(known, open_text(str(source)), places, held_back=False)
+    contamination.notes(known, open_text(str(source)), places, held_back=False)
     json.dumps([each.to_json() for each in known])
 
 
@@ -205,7 +207,7 @@ def test_what_cannot_be_read_again_is_not_read(run, name, tmp_path, places):
     config = replace(config, data=replace(config.data, source=name))
     new = written(tmp_path, "new.txt", text(0, 50))
     assert (
-        contamination.remarks([contamination.Training(None, config)], new, places, held_back=False)
+        contamination.notes([contamination.Training(None, config)], new, places, held_back=False)
         == []
     )
 
@@ -220,7 +222,7 @@ def test_nothing_is_downloaded(run, tmp_path, places, monkeypatch):
     new = written(tmp_path, "new.txt", text(0, 50))
     known = [contamination.Training(None, config)]
     assert (
-        contamination.remarks(known, new, DataFolders(cache=tmp_path / "cache"), held_back=False)
+        contamination.notes(known, new, DataFolders(cache=tmp_path / "cache"), held_back=False)
         == []
     )
 

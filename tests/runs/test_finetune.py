@@ -66,7 +66,7 @@ def room(tmp_path_factory):
 
 def config_from(folder, **changes):
     """A run that goes on with the model in `folder`, with some of its settings changed."""
-    found = finetune.read(folder)
+    found = finetune.read_origin(folder)
     data = replace(found.config.data, vocabulary=found.tokenizer.size)
     config = replace(found.config, data=data, train=TRAIN, origin=found.origin)
     model = replace(config.model, **{k: v for k, v in changes.items() if k in vars(config.model)})
@@ -153,7 +153,9 @@ def test_a_frozen_body_stays_and_the_head_learns(room, tmp_path, optimizer):
 
 def test_freezing_what_leaves_nothing_is_refused(room, tmp_path):
     config = config_from(room / "gpt2", train=replace(TRAIN, freeze="body"))
-    with pytest.raises(ValueError, match="the head has no weights of its own, so nothing would"):
+    with pytest.raises(
+        ValueError, match="the head has no weights of its own, so that nothing would"
+    ):
         begin(config, tmp_path / "run")
 
 
@@ -173,19 +175,21 @@ def test_tables_of_another_size_say_the_same(room, tmp_path, size):
 def test_tables_stay_where_a_model_would_say_something_else(room, tmp_path):
     train = replace(TRAIN, embedding_std=0.02)
     generator = config_from(room / "gpt2", train=train)
-    with pytest.raises(ValueError, match="but no norm follows the tables of this model"):
+    with pytest.raises(ValueError, match="but no norm follows the embedding of this model"):
         begin(generator, tmp_path / "gpt2")
     again = config_from(room / "tiny-masked", train=train)
-    with pytest.raises(ValueError, match="but the head shares the table of tokens, so that"):
+    with pytest.raises(ValueError, match="but the head shares the token embedding, so that"):
         begin(again, tmp_path / "masked")
-    with pytest.raises(ValueError, match="needs tables that were learned: add --from RUN"):
+    with pytest.raises(ValueError, match="needs a pretrained embedding: add --from RUN"):
         begin(replace(generator, origin=None), tmp_path / "none")
 
 
 def test_tables_beside_fixed_positions_stay(small):
     model = build(replace(small("bert"), position=Sinusoidal(), head=Classifier(classes=2)))
-    with pytest.raises(ValueError, match="positions that do not learn are added to the table"):
-        finetune.scale_tables(model, 0.02)
+    with pytest.raises(
+        ValueError, match="fixed position encodings are added to the token embedding"
+    ):
+        finetune.rescale_embeddings(model, 0.02)
 
 
 @pytest.mark.parametrize("freeze", [None, "body"])
@@ -224,14 +228,14 @@ def test_another_origin_is_another_run(room, tmp_path):
     config = classifier_from(room / "tiny")
     finished(config, tmp_path / "run")
     for other in (None, Origin(folder="x", sha256="0" * 64)):
-        with pytest.raises(ValueError, match=r"cannot go on with other settings: origin \("):
+        with pytest.raises(ValueError, match=r"cannot continue with other settings: origin \("):
             begin(replace(config, origin=other), tmp_path / "run", resume=True)
 
 
 def test_an_origin_that_changed_is_refused(room, tmp_path):
     config = classifier_from(room / "tiny")
     config = replace(config, origin=replace(config.origin, sha256="0" * 64))
-    with pytest.raises(ValueError, match="is not what it was when this run was set up"):
+    with pytest.raises(ValueError, match="has changed since this run was set up"):
         begin(config, tmp_path / "run")
 
 
@@ -261,7 +265,7 @@ def test_another_tokenizer_is_refused(room, tmp_path):
 @pytest.mark.parametrize("pool", ["first", "pooler"])
 def test_the_first_token_of_a_generator_knows_nothing(room, tmp_path, pool):
     with pytest.raises(
-        ValueError, match=r"the first token of .* sees no other: choose mean or max"
+        ValueError, match=r"the first token of .* attends to no other .*: choose mean or max"
     ):
         begin(classifier_from(room / "gpt2", pool), tmp_path / "run")
 
@@ -274,7 +278,7 @@ def test_weights_that_are_not_what_the_config_says_are_refused(room):
     with pytest.raises(
         ValueError, match=r"feed_forward.up.weight is \(32, 16\) there, but \(40, 16\)"
     ):
-        finetune.take_over(build(config), config, opened)
+        finetune.load_pretrained(build(config), config, opened)
 
 
 def test_settings_survive_json(room):

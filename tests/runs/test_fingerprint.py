@@ -13,7 +13,7 @@ from clearformer.core import kernels
 from clearformer.data import DataFolders
 from clearformer.families import generator, preset
 from clearformer.runs import finetune
-from clearformer.runs.fingerprint import OWN, fingerprint
+from clearformer.runs.fingerprint import BUILDER, fingerprint
 from clearformer.runs.load import open_run
 from clearformer.runs.run import Run
 
@@ -94,9 +94,11 @@ def test_other_functions_and_settings_are_told_apart(config):
 @pytest.mark.parametrize("make", [own, partial(other_kernel, 2.0)])
 def test_an_own_model_opens_with_its_builder_alone(config, tmp_path, make):
     run = trained(config, tmp_path / "run", make=make)
-    with pytest.raises(ValueError, match=r"trained with a model builder of its own.*make="):
+    with pytest.raises(ValueError, match=r"trained with a custom model builder.*make="):
         open_run(run.folder)
-    with pytest.raises(ValueError, match="builder of its own, and this one gives another model"):
+    with pytest.raises(
+        ValueError, match="custom model builder, and this builder makes another model"
+    ):
         open_run(run.folder, make=partial(other_kernel, 5.0))
     opened = open_run(run.folder, make=make)
     tokens = torch.tensor([[1, 2, 3, 4]])
@@ -109,7 +111,9 @@ def test_an_own_model_goes_on_with_its_builder_alone(config, tmp_path):
     folder = tmp_path / "run"
     trained(config, folder, make=own)
     longer = replace(config, train=replace(config.train, steps=8))
-    with pytest.raises(ValueError, match="builder of its own, and this one gives another model"):
+    with pytest.raises(
+        ValueError, match="custom model builder, and this builder makes another model"
+    ):
         trained(longer, folder, resume=True)
     run = trained(longer, folder, resume=True, make=own)
     assert run.state.step == 8
@@ -122,14 +126,14 @@ def test_an_own_model_goes_on_with_its_builder_alone(config, tmp_path):
 def test_a_builder_that_only_draws_otherwise_is_no_other_model(config, tmp_path):
     run = trained(config, tmp_path / "run", make=lambda model, seed: build(model, seed + 1))
     opened = open_run(run.folder)
-    assert OWN not in opened.found.manifest
+    assert BUILDER not in opened.checkpoint.manifest
 
 
 def test_a_run_may_begin_from_an_own_model_with_its_builder(config, tmp_path):
     trained(config, tmp_path / "first", make=own)
-    found = finetune.read(tmp_path / "first")
+    found = finetune.read_origin(tmp_path / "first")
     assert isinstance(found.origin, Origin)
     second = replace(config, origin=found.origin)
-    with pytest.raises(ValueError, match="was trained with a model builder of its own"):
+    with pytest.raises(ValueError, match="was trained with a custom model builder"):
         trained(second, tmp_path / "second")
     trained(second, tmp_path / "third", make=own)

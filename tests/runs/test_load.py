@@ -43,7 +43,7 @@ def test_a_single_checkpoint_opens_alone_and_elsewhere(run, tmp_path):
     elsewhere = tmp_path / "é x"
     (run.folder / "checkpoints/step-6").rename(elsewhere)
     opened = open_run(elsewhere)
-    assert opened.found.step == 6
+    assert opened.checkpoint.step == 6
     with torch.inference_mode():
         assert opened.model(torch.tensor([[1, 2]])).shape == (1, 2, 256)
 
@@ -59,17 +59,17 @@ def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
     saved_with(run, behind=0.1, error=0.01)
     opened = open_run(run.folder)
     sentence = opened.note
-    assert opened.found.step == 3
+    assert opened.checkpoint.step == 3
     assert sentence.startswith(f"{run.folder}: step 3, the best on its validation data; the last")
     assert sentence.endswith(f"for that one give {run.folder}/checkpoints/step-6")
     (run.folder / "checkpoints/step-3").rename(run.folder / "moved")
-    assert open_run(run.folder).found.step == 6
+    assert open_run(run.folder).checkpoint.step == 6
 
 
 def test_the_last_checkpoint_is_taken_where_it_is_not_surely_worse(run):
     saved_with(run, behind=0.1, error=0.06)
     opened = open_run(run.folder)
-    assert opened.found.step == 6
+    assert opened.checkpoint.step == 6
     assert "step 6, the last checkpoint; it is worse than step 3 by 0.1000" in opened.note
     assert opened.note.endswith(f"for that one give {run.folder}/checkpoints/step-3")
     assert open_run(run.folder / "checkpoints/step-3").note is None, "there was no choice"
@@ -79,11 +79,11 @@ def test_a_run_of_an_earlier_version_opens_at_its_best(run):
     saved_with(run)
     run.state.last = None
     state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.facts)
-    assert open_run(run.folder).found.step == 3
+    assert open_run(run.folder).checkpoint.step == 3
 
 
 def test_what_is_no_run_is_said(tmp_path):
-    with pytest.raises(ValueError, match="is no run: it has no checkpoints folder"):
+    with pytest.raises(ValueError, match="is not a run: it has no checkpoints folder"):
         open_run(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     with pytest.raises(ValueError, match="has no checkpoint yet"):

@@ -30,7 +30,7 @@ def test_a_stop_file_from_before_a_run_does_not_end_it(config, tmp_path, start):
     again = start(None, folder, resume=True, say=said.append)
     assert not (folder / "stop").exists()
     assert [each for each in said if "stop" in each] == [
-        "note: a file `stop` from before this start was removed: create it again to end this run"
+        "note: an old `stop` file was removed: create it again to stop this run"
     ]
     assert list(again.events())[-1].reason == "finished"
 
@@ -62,14 +62,14 @@ def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path, start):
     evaluations = [event.step for event in events if isinstance(event, Evaluation)]
     assert evaluations == [2, 4, 6]  # the first is the best, then two that are not
     assert events[-1].step == 6
-    assert "note: 2 evaluations brought nothing better: enough" in said
+    assert "note: stopping early: no improvement in 2 evaluations" in said
 
 
 def test_a_run_that_learned_nothing_is_told_so_at_its_end(config, tmp_path, start):
     said = []
     hopeless = replace(config.train, learning_rate=1e-12, steps=60, evaluations=1)
     list(start(replace(config, train=hopeless), tmp_path / "x", say=said.append).events())
-    assert any("no better than what knowing nothing gives" in line for line in said)
+    assert any("no better than a uniform guess" in line for line in said)
 
 
 def test_a_budget_of_minutes_is_kept(config, tmp_path, monkeypatch, start):

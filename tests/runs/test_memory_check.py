@@ -59,7 +59,7 @@ def sentence(fits=None, **train):
 
 def test_out_of_memory_names_what_to_change():
     assert sentence(batch_size=12, accumulation_steps=2).startswith(
-        "out of memory (618 MB more were asked for) with 6 sequences of 1024 tokens at a time, 12 "
+        "out of memory (618 MB more were requested) with 6 sequences of 1024 tokens at a time, 12 "
         "layers of width 768: use --accumulation-steps 3 (the same gradient in 3 parts), or "
         "--recompute 1 "
     )

@@ -71,7 +71,7 @@ def test_an_evaluation_that_a_resume_repeats_counts_once(tmp_path):
 
 def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / "m.jsonl").write_text('{"step": 1}\n{"step"\n')
-    with pytest.raises(ValueError, match=r"m\.jsonl is damaged: line 2 is no JSON object"):
+    with pytest.raises(ValueError, match=r"m\.jsonl is damaged: line 2 is not a JSON object"):
         read(tmp_path / "m.jsonl")
 
 
@@ -155,18 +155,18 @@ def test_nothing_is_written_through_a_link(tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"event": "resume"}', "has no step, but None"),
-        ('{"event": "evaluation", "loss": 1}', "has no step, but None"),
-        ('{"step": "3"}', "has no step, but '3'"),
-        ('{"step": [1]}', r"has no step, but \[1\]"),
-        ('{"step": 1e999}', "has no step, but inf"),
-        ("[" * 100_000, "is no JSON object"),
-        ("9" * 5000, "is no JSON object"),
+        ('{"event": "resume"}', "the step in line 2 is None"),
+        ('{"event": "evaluation", "loss": 1}', "the step in line 2 is None"),
+        ('{"step": "3"}', "the step in line 2 is '3'"),
+        ('{"step": [1]}', r"the step in line 2 is \[1\]"),
+        ('{"step": 1e999}', "the step in line 2 is inf"),
+        ("[" * 100_000, "line 2 is not a JSON object"),
+        ("9" * 5000, "line 2 is not a JSON object"),
     ],
 )
 def test_records_of_somebody_else_are_refused_by_their_line(tmp_path, line, reason):
     (tmp_path / "m.jsonl").write_text(f'{{"step": 1}}\n{line}\n')
-    with pytest.raises(ValueError, match=rf"m\.jsonl is damaged: line 2 {reason}"):
+    with pytest.raises(ValueError, match=rf"m\.jsonl is damaged: {reason}"):
         read(tmp_path / "m.jsonl")
 
 
@@ -174,7 +174,7 @@ def test_more_records_than_a_run_has_are_not_read(tmp_path, monkeypatch):
     path = tmp_path / "m.jsonl"
     path.write_text("{}\n" * 4)
     monkeypatch.setattr(limits, "MAX_RECORDS", 3)
-    with pytest.raises(ValueError, match=r"has 4 lines, but 3 are the most \(MAX_RECORDS\)"):
+    with pytest.raises(ValueError, match=r"has 4 lines, but the limit is 3 \(MAX_RECORDS\)"):
         read(path)
     monkeypatch.setattr(limits, "MAX_RECORDS_BYTES", 11)
     with pytest.raises(

@@ -25,10 +25,10 @@ def test_what_may_change_is_taken_and_said(config):
     )
     assert continued(config, asked, said.append) == asked
     assert sorted(said) == [
-        "note: data.source was a and is b from here on",
-        "note: train.keep_checkpoints was 2 and is 5 from here on",
-        "note: train.schedule.final was 0.0 and is 0.5 from here on",
-        "note: train.steps was 9 and is 20 from here on",
+        "note: data.source was a and is b from now on",
+        "note: train.keep_checkpoints was 2 and is 5 from now on",
+        "note: train.schedule.final was 0.0 and is 0.5 from now on",
+        "note: train.steps was 9 and is 20 from now on",
     ]
 
 

@@ -30,5 +30,5 @@ def test_without_the_package_a_sentence_says_so(monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ValueError, match=r"it is not installed: pip install sacrebleu$"):
+    with pytest.raises(ValueError, match=r"which is not installed: pip install sacrebleu$"):
         overlap(GIVEN, WANTED)

@@ -80,7 +80,7 @@ def test_the_mean_length_is_that_of_batches_and_not_of_texts(tmp_path, places):
         text = "good " * (words - 1)
         rows = [f"{text}{i},{('yes', 'no')[i % 2]}\n" for i in range(40)]
         path.write_text("text,label\n" + "".join(rows))
-        assert registry.task_of(config.model).usual_length(config, places) == length
+        assert registry.task_of(config.model).typical_length(config, places) == length
 
 
 def test_a_report_counts_right():

@@ -26,7 +26,7 @@ def test_compression_in_bits():
         context=8,
         stride=4,
         parts=(0.5 * nats, 0.4 * nats, 0.1 * nats),
-        kept=True,
+        lossless=True,
     )
     assert sum(found.scores) / 3 == pytest.approx(found.bits_per_byte)
     assert found.bits_per_byte == pytest.approx(2.5)
@@ -52,7 +52,7 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     sizes = []
     monkeypatch.setattr(compression, "GROUPS", 1)
     whole = compression.compress(model, tokens, Bytes(), 8, 4)
-    monkeypatch.setattr(compression, "LOGITS", 3 * 8 * 256)
+    monkeypatch.setattr(compression, "MAX_LOGITS", 3 * 8 * 256)
     loss = model.loss
     monkeypatch.setattr(
         model, "loss", lambda batch: (sizes.append(len(batch.tokens)), loss(batch))[1]

@@ -79,7 +79,7 @@ def test_text_that_repeats_itself_is_noted(tmp_path, places):
     path = tmp_path / "b.txt"
     path.write_text("the same line over and over, nothing else at all in this text here\n" * 500)
     config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
-    assert "also stands in the training" in registry.load(config, places).notes[0]
+    assert "is also in the training text" in registry.load(config, places).notes[0]
 
 
 def test_a_generator_that_reads_a_table_is_told_so(tmp_path):
@@ -87,7 +87,7 @@ def test_a_generator_that_reads_a_table_is_told_so(tmp_path):
     path.write_text("text,label\n" + "a fine film,yes\n" * 99)
     config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
     notes = registry.load(config, DataFolders(cache=tmp_path)).notes
-    assert f"{path} is a table, and a generator reads it as it is" in notes[0]
+    assert f"{path} is a table; a generator is trained on the raw file" in notes[0]
 
 
 def test_a_sample_is_a_text(stream):

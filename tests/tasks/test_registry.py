@@ -38,7 +38,7 @@ def places(tmp_path):
 def test_every_preset_has_a_task_with_a_metric_for_its_main_verb():
     for name in presets():
         task = task_of(preset(name))
-        assert task.metric == METRICS[task.verbs[0]], name
+        assert task.metric == METRICS[task.model.verbs[0]], name
         assert task.larger_is_better == (task.metric in ("accuracy", "chrf"))
 
 
@@ -54,7 +54,7 @@ def test_every_preset_has_a_task_with_a_metric_for_its_main_verb():
 )
 def test_a_verb_that_a_model_does_not_answer_is_refused(name, verb, sentence):
     with pytest.raises(ValueError, match=sentence):
-        task_of(preset(name)).require(verb)
+        preset(name).require_verb(verb)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_verb_that_a_model_does_not_answer_is_refused(name, verb, sentence):
 def test_a_head_without_an_objective_embeds_alone(head, places):
     model = replace(bert(), head=head)
     task = task_of(model)
-    assert task.verbs == ("embed",)
-    task.require("embed")
+    assert model.verbs == ("embed",)
+    model.require_verb("embed")
     config = RunConfig(model=model, data=DataConfig(source="python-docs"), train=TRAIN)
     with pytest.raises(ValueError, match=f"is {head.noun}, which is not trained here: use clear"):
         registry.load(config, places)
@@ -85,8 +85,8 @@ def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():
     [
         (generator(), "imdb", "imdb is a table, but a generator learns from a text"),
         (classifier(), "enwik8", "enwik8 has no labels, but a classifier learns from them"),
-        (bert(), "multi30k", "multi30k is of pairs, but a masked model reads single texts"),
-        (bert(), "python-docs", "but data.masking is absent: give a Masking()"),
+        (bert(), "multi30k", "multi30k consists of pairs, but a masked model reads single texts"),
+        (bert(), "python-docs", "but data.masking is None: set it to Masking()"),
     ],
 )
 def test_a_task_that_does_not_fit_is_refused(places, model, source, message):

@@ -50,5 +50,7 @@ def test_it_is_evaluated_with_its_memory_and_not_in_windows(task, tmp_path):
     options = EvaluationOptions(stride=4)
     places = DataFolders(cache=tmp_path)
     request = EvaluationRequest(task.config, task.tokenizer, options, places)
-    with pytest.raises(ValueError, match="--stride is for windows, but this model goes on"):
+    with pytest.raises(
+        ValueError, match="--stride is for windows, but this model reads consecutive segments"
+    ):
         task.task.evaluation_data(request)

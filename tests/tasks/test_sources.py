@@ -32,8 +32,8 @@ def test_a_vocabulary_suits_its_text_unless_it_is_chosen(monkeypatch, kind, aske
     assert found.asked == expected
     said = asked is None and expected is not None
     assert len(notes) == said
-    assert not said or f"{expected:,} tokens, to suit a text of {size:,} bytes" in notes[0]
-    assert sources.tokenizer_for(config, lambda: ["a text"], size, given=found) == (found, ())
+    assert not said or f"{expected:,} tokens, chosen for a text of {size:,} bytes" in notes[0]
+    assert sources.tokenizer_for(config, lambda: ["a text"], size, tokenizer=found) == (found, ())
 
 
 def test_a_name_close_to_a_corpus_gets_a_hint():

@@ -32,6 +32,6 @@ def test_batches_of_a_filled_task_have_one_length():
     assert not task.padded
     assert task.rows(config, (3, 8)) == train.batch_size
     assert task.length((3, 8)) == model.length
-    assert task.sides(config, None) is task.usual_length(config, None) is None
+    assert task.pair_lengths(config, None) is task.typical_length(config, None) is None
     assert rows_at_a_time(config, 4) == 4
     assert rows_at_a_time(config, 1000) == train.batch_size

@@ -67,7 +67,7 @@ def test_how_long_pairs_are_is_told_by_the_data(tmp_path):
         model=MODEL, data=data, train=replace(TRAIN, batch_size=20, batch_tokens=None)
     )
     # One mark comes to every side: sources have 2 to 4 tokens, targets 3, 7 or 11.
-    assert registry.task_of(MODEL).sides(config, DataFolders()) == ((4, 11), (3, 7))
+    assert registry.task_of(MODEL).pair_lengths(config, DataFolders()) == ((4, 11), (3, 7))
 
 
 def test_validation_loss_is_not_smoothed(task):
@@ -114,7 +114,7 @@ def test_a_model_learns_to_spell_backwards(reversing):
 def test_own_validation_and_corpora(tmp_path, reversing, monkeypatch):
     data = DataConfig(source=reversing, validation=reversing, tokenizer="characters")
     task = registry.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
-    assert any("73 of 73 validation pairs also stand in the training" in n for n in task.notes)
+    assert any("73 of 73 validation pairs are also training" in n for n in task.notes)
     monkeypatch.setattr("clearformer.data.number_words.chosen", lambda: list(range(100)))
     training, validation, _ = pairs(DataConfig(source="number-words"), DataFolders(), seed=0)
     assert set(training.sources).isdisjoint(validation.sources)

@@ -80,7 +80,7 @@ def test_a_text_that_goes_on_has_no_space_in_front(documents, strange_texts, fro
         ids = ours.encode_continuation(text).tolist()
         assert ours.decode([*ours.encode("a"), *ids]) == "a" + text
     assert ours.encode_continuation("<s>").tolist()[0] != 1
-    with pytest.raises(ValueError, match="half of a surrogate pair"):
+    with pytest.raises(ValueError, match="a lone surrogate"):
         ours.encode_continuation("\ud800")
 
 
@@ -100,7 +100,7 @@ def test_what_is_not_understood_is_refused(documents):
         ({"decoder": None}, "decoder is None"),
         ({"model": {**good["model"], "unk_token": "[UNK]"}}, "model.unk_token"),
         ({"model": {**good["model"], "dropout": 0.1}}, "model.dropout"),
-        ({"model": {**good["model"], "merges": [["a"]]}}, "a merge is of two tokens"),
+        ({"model": {**good["model"], "merges": [["a"]]}}, "a merge has two tokens"),
     ]:
         with pytest.raises(ValueError, match=message):
             ByteFallbackPairs.from_library({**good, **changes})
@@ -108,7 +108,7 @@ def test_what_is_not_understood_is_refused(documents):
         FallbackSpec(vocabulary=("<unk>", "a"), merges=())
     with pytest.raises(ValueError, match="needs 'ab', which is not in the vocabulary"):
         FallbackSpec(vocabulary=("<unk>", "a", "b", *BYTES), merges=(("a", "b"),))
-    with pytest.raises(ValueError, match="is not learned here: use bpe"):
+    with pytest.raises(ValueError, match="cannot be trained here: use bpe"):
         train("fallback-bpe", ["a"])
 
 
@@ -117,4 +117,3 @@ def test_special_tokens_in_a_stream(documents, require_equal_streams, front):
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
     ours = ByteFallbackPairs.from_library(document)
     require_equal_streams(ours.encode_stream, ours.encode)
-    require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)

@@ -118,7 +118,7 @@ PAIR_DAMAGE = [
         "truncation",
         {"max_length": 128},
         "truncation is {'max_length': 128}, which is not supported: "
-        "clearformer would give other ids than the tokenizer's maker meant",
+        "clearformer would give other ids than the original tokenizer",
     ),
     ("padding", {"pad_id": 0}, "padding is {'pad_id': 0}, which is not supported"),
     ("model", None, "model is None, but it must be an object"),
@@ -131,12 +131,12 @@ PAIR_DAMAGE = [
         "model.end_of_word_suffix is '</w>', which is not supported",
     ),
     ("model.vocab", [], "model.vocab is [], but it must be an object"),
-    ("model.vocab.!", 4_000_000_000, "the ids must be 0 to 299, each once, and they are not"),
-    ("model.vocab.!", "0", "the ids must be 0 to 299"),
-    ("model.vocab.new", 5, "the ids must be 0 to 300"),
+    ("model.vocab.!", 4_000_000_000, "the ids are not the numbers from 0 to 299, each once"),
+    ("model.vocab.!", "0", "the ids are not the numbers from 0 to 299"),
+    ("model.vocab.new", 5, "the ids are not the numbers from 0 to 300"),
     ("model.merges", {}, "model.merges is {}, but it must be a list"),
-    ("model.merges", ["a b c"], "model.merges has 'a b c', but a merge is of two tokens"),
-    ("model.merges", [["a", 1]], "model.merges has ['a', 1], but a merge is of two tokens"),
+    ("model.merges", ["a b c"], "model.merges has 'a b c', but a merge has two tokens"),
+    ("model.merges", [["a", 1]], "model.merges has ['a', 1], but a merge has two tokens"),
     (
         "model.merges",
         [["Q", "Z"]],
@@ -248,8 +248,8 @@ PIECE_DAMAGE = [
     (
         "added_tokens",
         [{"id": 4, "content": "[MASK]", "special": True, "normalized": True}],
-        "the special token '[MASK]' has normalized on, which is not supported: clearformer looks "
-        "for it in the text as it is",
+        "the special token '[MASK]' has normalized on, which is not supported: clearformer "
+        "matches it in the original text",
     ),
     (
         "pre_tokenizer.type",
@@ -265,7 +265,7 @@ PIECE_DAMAGE = [
     (
         "post_processor",
         {"type": "BertProcessing", "cls": ["[SEP]", 3], "sep": ["[CLS]", 2]},
-        "post_processor puts ['[SEP]', 3] before a text and ['[CLS]', 2] behind it, but only "
+        "post_processor puts ['[SEP]', 3] before a text and ['[CLS]', 2] after it, but only "
         "[CLS] and [SEP] are supported",
     ),
     ("added_tokens", [], "the special token [PAD] is missing: WordPiece needs it"),
@@ -309,7 +309,7 @@ def test_word_pieces_have_their_marks_around_a_text(pieces, before, after):
     bert = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
     assert read_word_pieces(set_in(pieces.document, "post_processor", bert)) == pieces.spec
     wrong = set_in(pieces.document, "post_processor", around(before, after, pieces.specials))
-    sentence = f"puts {before!r} before a text and {after!r} behind it, but only [CLS] and [SEP]"
+    sentence = f"puts {before!r} before a text and {after!r} after it, but only [CLS] and [SEP]"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         read_word_pieces(wrong)
 

@@ -49,7 +49,7 @@ def test_only_the_most_common_characters():
     assert Characters.train(["aaabbc", "cd"], size=3).characters == "ab"  # b before c: a tie
     with pytest.raises(
         ValueError,
-        match="a characters tokenizer is to be 1, but it must be at least 2: one for a character",
+        match="a characters tokenizer is 1, but it must be at least 2: one for a character",
     ):
         Characters.train(["ab"], size=1)
 
@@ -70,19 +70,19 @@ def test_the_most_common_words_and_ties_by_the_word():
     assert Words.train(texts[::-1], size=5).words == tokenizer.words
     assert Words.train(texts, size=99).size == 6
     with pytest.raises(
-        ValueError, match="a words tokenizer is to be 2, but it must be at least 3: one for a word"
+        ValueError, match="a words tokenizer is 2, but it must be at least 3: one for a word"
     ):
         Words.train(texts, size=2)
 
 
 @pytest.mark.parametrize("characters", ["", "ba", "aa"])
 def test_characters_out_of_order(characters):
-    sentence = "the characters must be different, in the order of Unicode, not none"
+    sentence = "the characters must be unique, in Unicode order and not empty"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         Characters(characters)
 
 
 @pytest.mark.parametrize("words", [[], ["a", "a"], [""]])
 def test_words_that_are_none(words):
-    with pytest.raises(ValueError, match="the words must be different and not empty"):
+    with pytest.raises(ValueError, match="the words must be unique and not empty"):
         Words(words)

@@ -27,9 +27,9 @@ def test_unknown_kinds():
 
 def test_sizes():
     assert train("bytes", []).size == train("bytes", [], 256).size == 256
-    with pytest.raises(ValueError, match="a bytes tokenizer is to be 100, but there are 256 bytes"):
+    with pytest.raises(ValueError, match="a bytes tokenizer is 100, but it must be 256"):
         train("bytes", [], 100)
-    with pytest.raises(ValueError, match="a words tokenizer is to be 0, but it must be at least 1"):
+    with pytest.raises(ValueError, match="a words tokenizer is 0, but it must be at least 1"):
         train("words", ["a"], 0)
     assert train("words", ["a b"]).size == 4
     assert train("characters", ["ab"]).size == 3
@@ -58,9 +58,9 @@ DAMAGE = [
     ),
     ({"kind": "words"}, "words is None, but it must be a list of strings"),
     ({"kind": "words", "words": ["a", 1]}, "words is ['a', 1], but it must be a list of strings"),
-    ({"kind": "words", "words": ["a", "a"]}, "the words must be different"),
+    ({"kind": "words", "words": ["a", "a"]}, "the words must be unique"),
     ({"kind": "characters", "characters": 7}, "characters is 7, but it must be a string"),
-    ({"kind": "characters", "characters": "ba"}, "the characters must be different"),
+    ({"kind": "characters", "characters": "ba"}, "the characters must be unique"),
     ({"kind": "bpe"}, "the tokenizer is None, but it must be an object"),
     ({"kind": "bpe", "library": {}}, "model is None, but it must be an object"),
 ]

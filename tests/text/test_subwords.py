@@ -189,9 +189,7 @@ def test_a_special_token_is_an_id_and_not_its_name(pairs):
 
 
 def test_at_least_the_bytes():
-    with pytest.raises(
-        ValueError, match="a bpe tokenizer is to be 255, but it must be at least 256"
-    ):
+    with pytest.raises(ValueError, match="a bpe tokenizer is 255, but it must be at least 256"):
         BytePairs.train(["abc"], 255)
     assert BytePairs.train(["abc"], 256).size == 256
 
@@ -231,9 +229,7 @@ def test_characters_beyond_the_limit_are_unknown():
     small = WordPieces.train(["".join(many), many[7] * 9], 64)
     assert small.size <= 64
     assert small.pieces(small.encode(many[7] + many[199])) == [many[7], "[UNK]"]
-    with pytest.raises(
-        ValueError, match="a wordpiece tokenizer is to be 63, but it must be at least 64"
-    ):
+    with pytest.raises(ValueError, match="a wordpiece tokenizer is 63, but it must be at least 64"):
         WordPieces.train(["a"], 63)
 
 
@@ -299,7 +295,7 @@ def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
     assert opened.prefix_ids == (600,)
     assert opened.encode("a").tolist() == pairs.encode("a").tolist()
     assert sha256(BytePairs.from_library(opened.document)) == sha256(opened)
-    with pytest.raises(ValueError, match="'<s>' opens a text, but it is not a special token"):
+    with pytest.raises(ValueError, match="the prefix '<s>' is not a special token"):
         BytePairSpec(vocabulary, parts.merges, prefix=("<s>",))
 
 
@@ -318,13 +314,11 @@ def test_byte_pairs_of_a_stream(pairs, require_equal_streams, pattern, normal_fo
     values = {"added": ("<think>",), "pattern": pattern, "normal_form": normal_form}
     ours = with_specials(pairs, *names, **values)
     require_equal_streams(ours.encode_stream, ours.encode)
-    require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)
 
 
 def test_word_pieces_of_a_stream(pieces, require_equal_streams):
     ours = with_specials(pieces, "[my, token]", "a b")
     require_equal_streams(ours.encode_stream, ours.encode)
-    require_equal_streams(ours.encode_stream_with_specials, ours.encode_with_specials)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
@@ -336,7 +330,7 @@ def test_an_end_of_text_in_a_stream_is_one_id_where_it_is_marked(pairs, size):
     data = text.encode()
     chunks = [data[i : i + size] for i in range(0, len(data), size)]
     one, two = ours.specials["<|endoftext|>"], ours.specials[double]
-    ids = np.concatenate(list(ours.encode_stream_with_specials(chunks))).tolist()
+    ids = ours.encode_with_specials(text).tolist()
     assert [i for i in ids if i in (one, two)] == [one, two, two, one]
     assert ours.decode(ids) == text
     plain = np.concatenate(list(ours.encode_stream(chunks))).tolist()

@@ -7,7 +7,7 @@ import pytest
 
 from clearformer.text.utf8 import NotTextError, decode, require_unicode, text_chunks
 
-ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
+ADVICE = "save the text as UTF-8 (a generator with the bytes tokenizer accepts any file)"
 
 
 def in_bytes(data, sizes):
@@ -113,8 +113,7 @@ def test_a_character_that_the_end_cuts():
 def test_half_a_surrogate_pair_is_refused():
     require_unicode("fine 😀")
     sentence = (
-        "character 2 of the text is U+D800, half of a surrogate pair: "
-        "it has no meaning alone, so leave it out"
+        "character 2 of the text is U+D800, a lone surrogate, which is not valid text: remove it"
     )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         require_unicode("ab\ud800c")

@@ -21,7 +21,7 @@ def test_the_first_part_that_breaks_is_named(generator_model):
 
 def test_a_loss_at_chance_is_noticed():
     chance = math.log(256)
-    assert "what knowing nothing gives (5.545)" in not_learning([chance + 0.01] * 60, chance)
+    assert "a uniform guess (5.545)" in not_learning([chance + 0.01] * 60, chance)
     assert not_learning([chance + 1] * 60, chance)  # worse than knowing nothing
     assert not_learning([chance] * 10, chance) is None
     assert not_learning([4.0] * 60, chance) is None

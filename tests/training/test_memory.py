@@ -11,13 +11,13 @@ def test_sizes():
     assert memory.parse_bytes("500MB") == 5 * 10**8
     assert [memory.format_bytes(n) for n in (1.5e9, 4e6, 2.5e14)] == ["1.5 GB", "4.0 MB", "250 TB"]
     for wrong in ("much", "12XB", "-1GB", "0", ""):
-        with pytest.raises(ValueError, match="no size of memory: write it as 12GB"):
+        with pytest.raises(ValueError, match="not a memory size: write it as 12GB"):
             memory.parse_bytes(wrong)
     assert memory.parse_bytes("1000000TB") == 10**18
     for large in ("9" * 400 + "GB", "1000001TB"):
-        with pytest.raises(ValueError, match="is more memory than there is: write at most 1000"):
+        with pytest.raises(ValueError, match="is too much memory: write at most 1000"):
             memory.parse_bytes(large)
-    with pytest.raises(ValueError, match="no size of memory") as problem:
+    with pytest.raises(ValueError, match="not a memory size") as problem:
         memory.parse_bytes("x" * 10_000)
     assert len(str(problem.value)) < 200
 

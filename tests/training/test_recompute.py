@@ -108,6 +108,6 @@ def test_less_is_kept(small, example):
 
 
 def test_a_value_in_words():
-    assert [recompute.name(what) for what in (None, 1, 3, "attention")] == [
+    assert [recompute.describe(what) for what in (None, 1, 3, "attention")] == [
         "nothing", "every block", "every 3. block", "attention",
     ]  # fmt: skip

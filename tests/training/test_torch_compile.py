@@ -31,8 +31,8 @@ def test_a_compiled_model_keeps_its_loss_in_chunks(small, example, gradients, mo
         chunks.append(arguments)
         return slope(*arguments)
 
-    slope = vocabulary_loss._with_slope
-    monkeypatch.setattr(vocabulary_loss, "_with_slope", noted)
+    slope = vocabulary_loss._loss_and_gradient
+    monkeypatch.setattr(vocabulary_loss, "_loss_and_gradient", noted)
     torch.compiler.reset()
     model.loss = compiled(model, backend="aot_eager")
     for name, value in gradients(model, batch).items():
@@ -55,7 +55,7 @@ def test_it_tries_once_and_says_it_once(monkeypatch):
     assert [loss(1), loss(2)] == [2, 3]
     assert tried == [1]
     assert len(said) == 1
-    assert "the run goes on without it" in said[0]
+    assert "the run continues without it" in said[0]
 
 
 def test_a_mistake_of_the_model_is_its_own(monkeypatch):

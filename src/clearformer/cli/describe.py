@@ -35,7 +35,7 @@ class Describe:
         from clearformer.cli.tables import Terminal, require_picture
         from clearformer.families import preset
         from clearformer.kernels.guides import count_pairs
-        from clearformer.tasks.pattern_checks import name as pattern_name
+        from clearformer.tasks.pattern_checks import describe as pattern_name
 
         require_picture(self.picture)
         if self.batch < 1:

@@ -77,7 +77,7 @@ class Plan(train_verb.RunSettings):
             set_threads(config.train.threads)
         malloc.limit_fragmentation()  # as in the run that is planned
         largest, typical, more = data_sizes.pair_lengths(config, places)
-        plan = planner.plan(config, limit, sides=largest)
+        plan = planner.plan(config, limit, pair_lengths=largest)
         timed, unknown = data_sizes.at_typical_length(plan, typical, places)
         for line in (*memory_lines(plan, limit), *work_lines(timed, places)):
             say(line)

@@ -8,7 +8,7 @@ from clearformer.builder import outline
 from clearformer.config import RunConfig
 from clearformer.data import DataFolders
 from clearformer.plan import cluster, planner, throughput
-from clearformer.plan.cluster import Gpu, OnPaper
+from clearformer.plan.cluster import ClusterEstimate, Gpu
 from clearformer.plan.data_sizes import epoch_steps
 from clearformer.plan.planner import Plan
 from clearformer.runs.progress import clock
@@ -25,7 +25,7 @@ def memory_lines(plan: Plan, limit: int | None) -> list[str]:
     return [
         f"{model.name}: {counted.parameters:,} parameters",
         f"\nmemory, {plan.rows} at a time, in {train.precision}, recomputing "
-        f"{recompute.name(train.recompute)}",
+        f"{recompute.describe(train.recompute)}",
         f"  weights           {format_bytes(counted.weights):>10}",
         f"  gradients         {format_bytes(counted.gradients):>10}",
         f"  optimizer         {format_bytes(counted.optimizer):>10}",
@@ -44,10 +44,10 @@ def work_lines(plan: Plan, places: DataFolders) -> list[str]:
     """Operations, measured throughput, and the time or steps of the budget."""
     config, counted = plan.config, plan.counted
     train = config.train
-    sides = plan.given.sides
-    measured = throughput.measure(config, plan.rows, train.recompute, counted, sides)
+    pair_lengths = plan.fixed.pair_lengths
+    measured = throughput.measure(config, plan.rows, train.recompute, counted, pair_lengths)
     seconds = measured.seconds(counted, train.accumulation_steps)
-    tokens = planner.micro_tokens(config, sides) * train.accumulation_steps
+    tokens = planner.micro_tokens(config, pair_lengths) * train.accumulation_steps
     subject = "the model itself" if measured.whole else "a part of it"
     lines = [
         "\nwork",
@@ -79,27 +79,27 @@ def gpu_lines(config: RunConfig, gpus: int, gpu: Gpu, tokens: float | None) -> l
     parameters = sum(p.numel() for p in outline(config.model).parameters())
     tokens = cluster.TOKENS_PER_PARAMETER * parameters if tokens is None else tokens
     ways: tuple[Literal["ddp", "fsdp2"], ...] = ("ddp", "fsdp2")
-    plans = [cluster.on_paper(config, gpus, way, gpu, tokens) for way in ways]
+    plans = [cluster.estimate(config, gpus, way, gpu, tokens) for way in ways]
     if not any(each.rows for each in plans):
         raise ValueError(
             f"{config.model.name} does not fit on {gpus} GPUs of {format_bytes(gpu.memory)}, "
             f"shared out or not: use more (--gpus {2 * gpus}), larger ones (--gpu-memory), "
             f"or a shorter --model.length"
         )
-    most = cluster.LARGEST_BATCH // config.model.length
+    most = cluster.MAX_BATCH_TOKENS // config.model.length
     return [
         f"{config.model.name}: {parameters:,} parameters, {tokens:.3g} tokens "
         f"({tokens / parameters:.3g} for each), on {gpus} GPUs, on paper",
         f"assumed: {format_bytes(gpu.memory)} and {gpu.teraflops:g} TFLOP/s each, of which "
         f"training reaches {gpu.utilisation:.0%}; bfloat16 with float32 weights",
         *(line for each in plans for line in _distributed_lines(each, tokens)),
-        f"\nlimits: a step of more than {cluster.LARGEST_BATCH:,} tokens is not planned, so "
+        f"\nlimits: a step of more than {cluster.MAX_BATCH_TOKENS:,} tokens is not planned, so "
         f"beyond {most:,} GPUs (one sequence each) more of them do not help without splitting "
         f"the model itself, which clearformer does not do",
     ]
 
 
-def _distributed_lines(plan: OnPaper, tokens: float) -> list[str]:
+def _distributed_lines(plan: ClusterEstimate, tokens: float) -> list[str]:
     way = {"ddp": "a copy on each (ddp)", "fsdp2": "shared out (fsdp2)"}[plan.distribute]
     if not plan.rows:
         return [
@@ -108,10 +108,10 @@ def _distributed_lines(plan: OnPaper, tokens: float) -> list[str]:
         ]
     bandwidth = plan.traffic / plan.step_seconds
     return [
-        f"\n{way}, recomputing {recompute.name(plan.recompute)}",
+        f"\n{way}, recomputing {recompute.describe(plan.recompute)}",
         f"  on each GPU       {format_bytes(plan.memory)}: weights, gradients and optimizer "
         f"{format_bytes(plan.states)}, activations {format_bytes(plan.activations)} "
-        f"({plan.rows} sequences), CUDA {format_bytes(cluster.CONTEXT)}",
+        f"({plan.rows} sequences), CUDA {format_bytes(cluster.CUDA_BYTES)}",
         f"  a step            {plan.step_tokens:,} tokens, {plan.step_seconds:.3g} s, "
         f"{format_bytes(plan.traffic)} sent by each GPU: hidden behind the work from "
         f"{format_bytes(bandwidth)}/s on",

@@ -37,7 +37,7 @@ class Reach:
     def run(self) -> None:
         from clearformer.cli.tables import require_picture
         from clearformer.explore.reach import reach_with_memory
-        from clearformer.tasks.pattern_checks import remarks, require_sight
+        from clearformer.tasks.pattern_checks import require_visible_keys, unlikely_values
 
         require_picture(self.picture)
         patterns, length, layers, memory = self._stack()
@@ -53,8 +53,8 @@ class Reach:
                 f"{length} positions and {layers} memories of {memory} make {total:,}, but a table "
                 f"of all pairs is drawn for up to {LONGEST:,}: use a smaller --length or --memory"
             )
-        require_sight(patterns, length)
-        for line in remarks(patterns, length + memory):
+        require_visible_keys(patterns, length)
+        for line in unlikely_values(patterns, length + memory):
             say(f"note: {line}")
         several = [patterns[layer % len(patterns)] for layer in range(layers)]
         found = reach_with_memory(several, length, memory)

@@ -4,12 +4,7 @@ from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCo
 from clearformer.data.corpus_files import DataFolders
 from clearformer.data.documents import Documents, encode_documents, file_texts
 from clearformer.data.files import open_text
-from clearformer.data.masked_rows import (
-    MaskedBatch,
-    MaskedBatches,
-    SentencePairs,
-    SingleSpan,
-)
+from clearformer.data.masked_rows import MaskedBatch, MaskedBatches, SentencePairs, SingleSpan
 from clearformer.data.masking import UNITS, MaskingPolicy
 from clearformer.data.pairs import (
     EncodedPairs,
@@ -48,57 +43,3 @@ from clearformer.data.tables import Pairs, Table, is_table, read_table
 from clearformer.data.texts import TextSource, fingerprint_together
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
 from clearformer.data.write_tables import write_table
-
-__all__ = [
-    "CORPORA",
-    "UNITS",
-    "DataFolders",
-    "Documents",
-    "EncodedPairs",
-    "LabelledCorpus",
-    "MaskedBatch",
-    "MaskedBatches",
-    "MaskingPolicy",
-    "PaddedPairs",
-    "PairBatches",
-    "PairCorpus",
-    "Pairs",
-    "RowBatches",
-    "Rows",
-    "SegmentBatches",
-    "SentencePairs",
-    "SingleSpan",
-    "StreamBatches",
-    "Table",
-    "TextCorpus",
-    "TextSource",
-    "TokenArray",
-    "TokenFile",
-    "batch_width",
-    "corpus",
-    "count_truncated",
-    "distinctive_tokens",
-    "encode_documents",
-    "encode_pairs",
-    "encode_rows",
-    "encode_texts",
-    "evaluation_pairs",
-    "evaluation_rows",
-    "evaluation_segments",
-    "evaluation_windows",
-    "file_texts",
-    "fingerprint_together",
-    "is_table",
-    "label_names",
-    "open_text",
-    "prepare",
-    "read_pairs",
-    "read_table",
-    "read_texts",
-    "repeated_rows",
-    "repeated_text",
-    "split_pairs",
-    "split_rows",
-    "split_text",
-    "write_table",
-]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from clearformer import limits
-from clearformer.data.texts import READ
+from clearformer.data.texts import CHUNK_BYTES
 
 _UNPACK = "if you trust it, unpack it yourself"
 
@@ -51,7 +51,7 @@ class _LimitedReader(io.BufferedIOBase):
         return chunk
 
     def chunks(self) -> Iterator[bytes]:
-        while chunk := self.read(READ):
+        while chunk := self.read(CHUNK_BYTES):
             yield chunk
 
 
@@ -64,7 +64,7 @@ def _reporting_damage(path: Path) -> Iterator[None]:
     except Exception as error:  # parsers raise many kinds on damaged input
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{path}: it cannot be unpacked ({reason}): it is cut or damaged"
+            f"{path}: it cannot be unpacked ({reason}): it is truncated or damaged; get it again"
         ) from None
 
 
@@ -81,7 +81,7 @@ def zip_chunks(path: Path, name: str) -> Iterator[bytes]:
         if len(archive.infolist()) > limits.MAX_ARCHIVE_FILES or len(members) != 1:
             raise LimitError(
                 f"{path}: it has {len(members)} files {name!r} among "
-                f"{len(archive.infolist()):,}, but it must have one: take it again"
+                f"{len(archive.infolist()):,}, but it must have one: download it again"
             )
         [member] = members
         kind = stat.S_IFMT(member.external_attr >> 16)
@@ -113,8 +113,8 @@ def tar_files(path: Path, pattern: str, largest: int) -> Iterator[tuple[re.Match
                     continue
                 if member.size > largest or member.name in seen:
                     raise LimitError(
-                        f"{path}: {member.name} has {member.size:,} bytes or stands there "
-                        f"twice, but a file has at most {largest:,}: take it again"
+                        f"{path}: {member.name} has {member.size:,} bytes or occurs twice, but a "
+                        f"file has at most {largest:,} bytes: download it again"
                     )
                 seen.add(member.name)
                 file = archive.extractfile(member)

@@ -1,6 +1,6 @@
 """Cache files: read only if the user owns them, written whole or not at all.
 
-The cache may lie in a folder that others can write to. A file is used only if it is a regular file
+The cache may be in a folder that others can write to. A file is used only if it is a regular file
 (no link, pipe or device) that belongs to the user or to root. Anything else is treated like a
 damaged file: it is made again.
 """

@@ -1,7 +1,7 @@
 """Corpora by name, from a folder, the cache, Python itself, or a download.
 
-A corpus is the same for everyone: its content is checked against a published hash, wherever it was
-found. A corpus without a published hash is not downloaded.
+A corpus is the same for everyone: its content is checked against a published hash, wherever it is
+stored. A corpus without a published hash is not downloaded.
 """
 
 import os
@@ -36,17 +36,17 @@ class _Corpus(Generic[Content]):
     parts: tuple[str, ...]
     open: Callable[[str, DataFolders], Content]
 
-    def read(self, part: str, places: DataFolders) -> Content:
+    def read(self, part: str, folders: DataFolders) -> Content:
         """One part, such as "train"."""
         if part not in self.parts:
             raise ValueError(
-                f"{self.name} has no part {part!r}, but there are: {', '.join(self.parts)}"
+                f"{self.name} has no part {part!r}: choose one of {', '.join(self.parts)}"
             )
-        return self.open(part, places)
+        return self.open(part, folders)
 
 
 class TextCorpus(_Corpus[TextSource]):
-    """A text; if it has no part "validation", some of "train" has to be held back."""
+    """A text; without a part "validation", the end of "train" is split off for validation."""
 
 
 class LabelledCorpus(_Corpus[Table]):
@@ -67,7 +67,7 @@ def corpus(name: str) -> Corpus:
     return CORPORA[name]
 
 
-def python_docs(part: str, places: DataFolders) -> TextSource:
+def python_docs(part: str, folders: DataFolders) -> TextSource:
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -79,15 +79,15 @@ def python_docs(part: str, places: DataFolders) -> TextSource:
     return TextSource("python-docs", (in_memory("python-docs", joined.encode("utf-8")),))
 
 
-def python_code(part: str, places: DataFolders) -> TextSource:
+def python_code(part: str, folders: DataFolders) -> TextSource:
     folder = Path(sysconfig.get_path("stdlib"))
-    left_out = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
-    found = []
-    for here, folders, files in os.walk(folder):
-        folders[:] = set(folders) - left_out  # not entered: installed packages may be huge
-        found += [Path(here, file) for file in files if file.endswith(".py")]
+    excluded = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
+    paths = []
+    for parent, subfolders, files in os.walk(folder):
+        subfolders[:] = set(subfolders) - excluded  # not entered: installed packages may be huge
+        paths += [Path(parent, file) for file in files if file.endswith(".py")]
     pieces = []
-    for inside, path in sorted((path.relative_to(folder).as_posix(), path) for path in found):
+    for inside, path in sorted((path.relative_to(folder).as_posix(), path) for path in paths):
         data = path.read_bytes()
         try:
             data.decode("utf-8")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from clearformer.data.archives import gzip_chunks, tar_files, zip_chunks
+from clearformer.data.archives import tar_files, zip_chunks
 from clearformer.data.download import Pinned, fetch, require_pinned
-from clearformer.data.files import unreadable, watched
+from clearformer.data.files import file_chunks, watched
 from clearformer.data.tables import Pairs, Table
-from clearformer.data.texts import READ, Progress, SourceFile, TextSource
+from clearformer.data.texts import Progress, SourceFile, TextSource
 
 
 @dataclass(frozen=True)
@@ -62,23 +62,23 @@ IMDB = Pinned(
         ("sha256", "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"),
     ),
 )
-REVIEW = 2**20  # bytes of a review at the most
+MAX_REVIEW_BYTES = 2**20
 
 
-def shakespeare(part: str, places: DataFolders) -> TextSource:
-    path = _locate(("tinyshakespeare.txt",), places) or _download(SHAKESPEARE, places)
+def shakespeare(part: str, folders: DataFolders) -> TextSource:
+    path = _locate(("tinyshakespeare.txt",), folders) or _download(SHAKESPEARE, folders)
     unchanged = watched(path, path.stat())
     require_pinned(path, SHAKESPEARE)
     return TextSource(
-        "shakespeare", (SourceFile(str(path), partial(_plain, path), unchanged=unchanged),)
+        "shakespeare", (SourceFile(str(path), partial(file_chunks, path), unchanged=unchanged),)
     )
 
 
-def enwik8(part: str, places: DataFolders) -> TextSource:
-    path = _locate(("enwik8", "enwik8.zip", "enwik8.gz"), places) or _download(ENWIK8, places)
-    opened = {".zip": partial(zip_chunks, path, "enwik8"), ".gz": partial(gzip_chunks, path)}
-    unpack = opened.get(path.suffix, partial(_plain, path))
-    # The size is known: any other is refused when the file is read.
+def enwik8(part: str, folders: DataFolders) -> TextSource:
+    path = _locate(("enwik8", "enwik8.zip", "enwik8.gz"), folders) or _download(ENWIK8, folders)
+    in_zip = path.suffix == ".zip"
+    unpack = partial(zip_chunks, path, "enwik8") if in_zip else partial(file_chunks, path)
+    # The size is known in advance, and checked when the file is read.
     piece = SourceFile(str(path), lambda: _verified(unpack(), path), size=ENWIK8_CONTENT[0])
     return TextSource("enwik8", (piece,)).part(*ENWIK8_PARTS[part])
 
@@ -97,100 +97,97 @@ def _verified(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
         )
 
 
-def imdb(part: str, places: DataFolders) -> Table:
-    path = _locate(("aclImdb_v1.tar.gz", "aclImdb.tar.gz"), places) or _download(IMDB, places)
+def imdb(part: str, folders: DataFolders) -> Table:
+    path = _locate(("aclImdb_v1.tar.gz", "aclImdb.tar.gz"), folders) or _download(IMDB, folders)
     if path.name == IMDB.name:
         require_pinned(path, IMDB)
-    below = {"train": "train/(pos|neg)", "test": "test/(pos|neg)", "unlabelled": "train/(unsup)"}
-    pattern = rf"(?:\./)?aclImdb/{below[part]}/([0-9]+)_[0-9]+\.txt"
-    found = []
-    for match, data in tar_files(path, pattern, largest=REVIEW):
+    subfolder = {
+        "train": "train/(pos|neg)",
+        "test": "test/(pos|neg)",
+        "unlabelled": "train/(unsup)",
+    }
+    pattern = rf"(?:\./)?aclImdb/{subfolder[part]}/([0-9]+)_[0-9]+\.txt"
+    reviews = []
+    for match, data in tar_files(path, pattern, largest=MAX_REVIEW_BYTES):
         try:
-            found.append((match[1], int(match[2]), data.decode("utf-8")))
+            reviews.append((match[1], int(match[2]), data.decode("utf-8")))
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}: byte {error.start} of {match[0]} is not UTF-8: take it again"
+                f"{path}: byte {error.start} of {match[0]} is not UTF-8: download it again"
             ) from None
-    if not found:
-        raise ValueError(f"{path}: it has no reviews in {below[part]}: take it from {IMDB.url}")
-    found.sort()  # by label and number: archives of the same files differ in order
-    labels = tuple(label for label, _, _ in found)
-    texts = tuple(review for _, _, review in found)
+    if not reviews:
+        raise ValueError(f"{path}: it has no reviews in {subfolder[part]}: take it from {IMDB.url}")
+    reviews.sort()  # by label and number: archives of the same files differ in order
+    labels = tuple(label for label, _, _ in reviews)
+    texts = tuple(review for _, _, review in reviews)
     return Table(f"imdb {part}", texts, None if part == "unlabelled" else labels)
 
 
-def multi30k(part: str, places: DataFolders) -> Pairs:
+def multi30k(part: str, folders: DataFolders) -> Pairs:
     stem = {"train": "train", "validation": "val", "test": "test_2016_flickr"}[part]
     sides = []
     for language in ("en", "de"):
         file = f"{stem}.{language}.gz"
-        path = _locate((f"multi30k/{file}", file), places)
+        path = _locate((f"multi30k/{file}", file), folders)
         if path is None:
             address = "https://github.com/multi30k/dataset (data/task1/raw)"
-            raise _fetch_yourself("multi30k", file, address, places, "multi30k")
-        text = TextSource(str(path), (SourceFile(str(path), partial(gzip_chunks, path)),))
+            raise _fetch_yourself("multi30k", file, address, folders, "multi30k")
+        text = TextSource(str(path), (SourceFile(str(path), partial(file_chunks, path)),))
         lines = "".join(text.decoded()).removesuffix("\n").split("\n")
         sides.append(tuple(line.strip() for line in lines))
     english, german = sides
     if len(english) != len(german):
         raise ValueError(
             f"multi30k: {stem} has {len(english):,} lines in English and {len(german):,} in "
-            f"German, but they must pair: take both files again"
+            f"German, but they must match line by line: download both files again"
         )
     return Pairs(f"multi30k {part}", english, german)
 
 
-def wikitext2(part: str, places: DataFolders) -> TextSource:
+def wikitext2(part: str, folders: DataFolders) -> TextSource:
     stem = {"train": "train", "validation": "valid", "test": "test"}[part]
     member = f"wikitext-2-raw/wiki.{stem}.raw"
-    path = _locate((member, "wikitext-2-raw-v1.zip"), places)
+    path = _locate((member, "wikitext-2-raw-v1.zip"), folders)
     if path is None:
         address = "https://huggingface.co/datasets/ggml-org/ci"
-        raise _fetch_yourself("wikitext2", "wikitext-2-raw-v1.zip", address, places)
-    read = partial(zip_chunks, path, member) if path.suffix == ".zip" else partial(_plain, path)
+        raise _fetch_yourself("wikitext2", "wikitext-2-raw-v1.zip", address, folders)
+    read = (
+        partial(zip_chunks, path, member) if path.suffix == ".zip" else partial(file_chunks, path)
+    )
     piece = SourceFile(f"{path} {stem}", read, unchanged=watched(path, path.stat()))
     return TextSource(f"wikitext2 {part}", (piece,))
 
 
-def _locate(names: Sequence[str], places: DataFolders) -> Path | None:
+def _locate(names: Sequence[str], folders: DataFolders) -> Path | None:
     """The first of these files, in the folder or else in the cache."""
-    if places.folder is not None and not places.folder.is_dir():
-        raise ValueError(f"{places.folder}: there is no such folder, but data was to be in it")
-    folders = [each for each in (places.folder, places.cache) if each is not None]
-    found = (folder / name for folder in folders for name in names)
+    if folders.folder is not None and not folders.folder.is_dir():
+        raise ValueError(f"{folders.folder}: the data folder does not exist")
+    candidates_in = [each for each in (folders.folder, folders.cache) if each is not None]
+    found = (folder / name for folder in candidates_in for name in names)
     return next((path for path in found if path.is_file()), None)
 
 
-def _download(pinned: Pinned, places: DataFolders) -> Path:
-    if places.cache is None:
-        folder = places.folder or "a folder"
+def _download(pinned: Pinned, folders: DataFolders) -> Path:
+    if folders.cache is None:
+        folder = folders.folder or "a folder"
         raise ValueError(
-            f"{pinned.name} is not there: fetch it from {pinned.url}, put it into {folder} "
-            f"and name that folder"
+            f"{pinned.name} is missing: download it from {pinned.url}, put it into {folder} and "
+            f"set --data-dir to that folder"
         )
     try:
-        return fetch(pinned, places.cache, places.progress)
+        return fetch(pinned, folders.cache, folders.progress)
     except OSError as error:
         raise ValueError(
-            f"{places.cache}: {pinned.name} cannot be stored there ({error.strerror or error})"
+            f"{folders.cache}: {pinned.name} cannot be stored there ({error.strerror or error})"
         ) from None
 
 
 def _fetch_yourself(
-    name: str, file: str, address: str, places: DataFolders, below: str = "."
+    name: str, file: str, address: str, folders: DataFolders, subfolder: str = "."
 ) -> ValueError:
-    folder = places.folder or places.cache
-    where = "a folder that you name" if folder is None else str(folder / below)
+    folder = folders.folder or folders.cache
+    where = "a folder for --data-dir" if folder is None else str(folder / subfolder)
     return ValueError(
-        f"{name}: {file} is not there, and without a published hash it is not downloaded: "
-        f"fetch it from {address} and put it into {where}"
+        f"{name}: {file} is missing, and without a published hash it is not downloaded: "
+        f"download it from {address} and put it into {where}"
     )
-
-
-def _plain(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(READ):
-                yield chunk
-    except OSError as error:
-        raise unreadable(path, error) from None

@@ -19,12 +19,12 @@ from clearformer.text.tokenizer import Tokenizer
 from clearformer.text.utf8 import NotTextError, decode
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n]+|<br\s*/?>")
-TOGETHER = 10_000  # sentences encoded together: the library uses all cores
+GROUP = 10_000  # sentences that are encoded at a time, on all cores
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Encoded sentences one after the other in `flat`.
+    """Encoded sentences, concatenated in `flat`.
 
     Sentence s goes from sentences[s] to sentences[s + 1] in `flat`; document d has the
     sentences from documents[d] to documents[d + 1]. None of them is empty.
@@ -51,7 +51,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def file_texts(text: TextSource) -> Iterator[str]:
-    """The files of a text, each whole; what is not UTF-8 is an error with its file and line."""
+    """The files of a text, one string each; ValueError with file and line if not UTF-8."""
     before, digest = 0, hashlib.sha256()
     with text.explaining():
         for data in text.files():
@@ -61,7 +61,7 @@ def file_texts(text: TextSource) -> Iterator[str]:
                 raise NotTextError(before + error.offset, error.reason) from None
             before += len(data)
             digest.update(data)
-    if Fingerprint(before, digest.hexdigest()) != text.fingerprint():
+    if Fingerprint(before, digest.hexdigest()) != text.fingerprint:
         raise changed_while_read(text.name)
 
 
@@ -77,8 +77,8 @@ def encode_documents(name: str, texts: Iterable[str], tokenizer: Tokenizer) -> D
 
     source = sentences()
     encoded: list[NDArray[np.int32]] = []
-    while some := list(islice(source, TOGETHER)):
-        encoded += tokenizer.encode_many(some)
+    while group := list(islice(source, GROUP)):
+        encoded += tokenizer.encode_many(group)
     sizes = np.array([len(ids) for ids in encoded], dtype=np.int64)
     if not sizes.sum():
         raise ValueError(f"{name}: it has no tokens, but a text is needed")

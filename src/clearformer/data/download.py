@@ -13,10 +13,10 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearformer.data.texts import READ, Progress
+from clearformer.data.texts import CHUNK_BYTES, Progress
 
-ATTEMPTS = 3  # without a single new byte
-PATIENCE = 30.0  # seconds without an answer
+ATTEMPTS = 3  # without any new data
+TIMEOUT = 30.0  # seconds without a response
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Pinned:
 
 
 def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Path:
-    """The file in `folder`, downloaded unless it is there."""
+    """The path of the file in `folder`, downloaded if it is missing."""
     path = folder / pinned.name
     if path.exists():
         require_pinned(path, pinned)
@@ -41,7 +41,7 @@ def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Pat
     if _size(part) > pinned.size:
         part.unlink()
     failures = 0
-    reason = "it was cut"
+    reason = "the connection was closed"
     while _size(part) < pinned.size:
         before = _size(part)
         try:
@@ -52,8 +52,8 @@ def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Pat
         if failures == ATTEMPTS:
             arrived = f"{_size(part):,} of {pinned.size:,} bytes"
             raise ValueError(
-                f"{pinned.url} could not be downloaded ({reason}; {arrived} are there): try again, "
-                f"or fetch it elsewhere and put it into {folder} as {pinned.name}"
+                f"{pinned.url} could not be downloaded ({reason}; {arrived} received): try again, "
+                f"or get it elsewhere and put it into {folder} as {pinned.name}"
             )
     try:
         require_pinned(part, pinned)
@@ -61,7 +61,7 @@ def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Pat
         part.unlink()  # resuming from wrong bytes cannot succeed
         raise ValueError(
             f"{pinned.url} is not the expected file: the download has another size or hash and was "
-            f"deleted; fetch the right one elsewhere and put it into {folder} as {pinned.name}"
+            f"deleted; get the right one elsewhere and put it into {folder} as {pinned.name}"
         ) from None
     with part.open("r+b") as file:
         os.fsync(file.fileno())
@@ -70,34 +70,36 @@ def fetch(pinned: Pinned, folder: Path, progress: Progress | None = None) -> Pat
 
 
 def require_pinned(path: Path, pinned: Pinned) -> None:
-    """Refuse a file of another size or hash."""
+    """ValueError for a file with another size or hash."""
     size = _size(path)
-    right = size == pinned.size
-    for algorithm, digest in pinned.hashes if right else ():
+    valid = size == pinned.size
+    for algorithm, digest in pinned.hashes if valid else ():
         with path.open("rb") as file:
-            right = right and hashlib.file_digest(file, algorithm).hexdigest() == digest
-    if not right:
+            valid = valid and hashlib.file_digest(file, algorithm).hexdigest() == digest
+    if not valid:
         raise ValueError(
-            f"{path}: it is damaged or another file ({size:,} bytes, where {pinned.size:,} with a "
-            f"known hash are wanted): delete it, and download it again from {pinned.url}"
+            f"{path}: it is damaged or another file ({size:,} bytes instead of {pinned.size:,} "
+            f"with a known hash): delete it, and download it again from {pinned.url}"
         )
 
 
 def _continue(pinned: Pinned, part: Path, progress: Progress | None) -> None:
-    """Append what is still missing, as far as it comes."""
-    have = _size(part)
+    """Request the missing bytes and append what is received."""
+    offset = _size(part)
     headers = {"User-Agent": "clearformer", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    if offset:
+        headers["Range"] = f"bytes={offset}-"
     request = urllib.request.Request(pinned.url, headers=headers)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         _require_secure(answer.url)
-        # A server that knows no ranges sends everything again, from the start.
-        wanted = f"bytes {have}-"
-        goes_on = answer.status == 206 and answer.headers["Content-Range"].startswith(wanted)
-        with part.open("ab" if goes_on else "wb") as file:
-            done = have if goes_on else 0
-            while done < pinned.size and (chunk := answer.read(min(READ, pinned.size - done))):
+        # A server without range requests sends the whole file again.
+        range_start = f"bytes {offset}-"
+        resumed = answer.status == 206 and answer.headers["Content-Range"].startswith(range_start)
+        with part.open("ab" if resumed else "wb") as file:
+            done = offset if resumed else 0
+            while done < pinned.size and (
+                chunk := answer.read(min(CHUNK_BYTES, pinned.size - done))
+            ):
                 file.write(chunk)
                 done += len(chunk)
                 if progress is not None:
@@ -105,7 +107,7 @@ def _continue(pinned: Pinned, part: Path, progress: Progress | None) -> None:
 
 
 def _require_secure(url: str) -> None:
-    """Only https; http to this machine itself is for tests."""
+    """Only https; http to this machine is for tests."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and (parts.scheme, parts.hostname) != ("http", "127.0.0.1"):
         raise ValueError(f"{url} is not https: nothing is downloaded from it")

@@ -1,4 +1,4 @@
-"""Texts of one's own: a file, a folder, a glob, or standard input."""
+"""The user's text files: a file, a folder, a glob, or standard input."""
 
 import glob
 import os
@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import BinaryIO
 
 from clearformer.data.archives import gzip_chunks
-from clearformer.data.texts import READ, UTF8_MARK, SourceFile, TextSource, in_memory
+from clearformer.data.texts import CHUNK_BYTES, UTF8_MARK, SourceFile, TextSource, in_memory
 
-TEXTS = (".txt", ".md", ".txt.gz", ".md.gz")  # what counts as text in a folder
+TEXTS = (".txt", ".md", ".txt.gz", ".md.gz")  # extensions of the text files in a folder
 
 
 class EmptyInputError(ValueError):
-    """Nothing came through standard input."""
+    """Standard input is empty."""
 
     def __init__(self) -> None:
         super().__init__("standard input is empty, but a text is needed: give one, or pipe one in")
 
 
 def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> TextSource:
-    """The text in a file (or .gz), in all texts of a folder, of a glob, or from `-`.
+    """The text of a file (also .gz), of all text files in a folder or of a glob, or of `-`.
 
-    It is known to be there, readable and not empty; whether it is text in UTF-8 shows when a
-    tokenizer that needs it reads it. Several files follow each other sorted by path.
+    ValueError if it is missing, unreadable or empty; UTF-8 is checked when a tokenizer reads it.
+    Several files are concatenated in the order of their paths.
     """
     name = os.fspath(source)
     if name == "-":
@@ -43,88 +43,88 @@ def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
                 raise ValueError(f"{path}: it is empty, but a text is needed")
             return TextSource(name, (piece,))
         if glob.has_magic(name):
-            found = [Path(each) for each in glob.glob(name, recursive=True)]
-            return _several(name, sorted(each for each in found if each.is_file()), "files")
+            paths = [Path(each) for each in glob.glob(name, recursive=True)]
+            return _several(name, sorted(each for each in paths if each.is_file()), "files")
     except OSError as error:
         raise unreadable(path, error) from None
     raise ValueError(f"{path}: there is no such file or folder (looked in {Path.cwd()})")
 
 
 def read_file(path: Path) -> TextSource:
-    """One file that must be one, for tables; packed or not."""
+    """A single file, for tables; compressed or not."""
     if path.is_dir():
         raise ValueError(f"{path}: it is a folder, but one file is needed")
     return open_text(path)
 
 
 def unreadable(path: Path, error: OSError) -> ValueError:
-    """What the system said, about which file."""
+    """The error for a file that cannot be read."""
     named = error.filename if isinstance(error.filename, str) else path
     return ValueError(f"{named}: it cannot be read ({error.strerror or error}): check it")
 
 
-def _several(name: str, paths: list[Path], wanted: str) -> TextSource:
+def _several(name: str, paths: list[Path], noun: str) -> TextSource:
     pieces = tuple(piece for path in paths if (piece := _piece(path)))
     if not pieces:
-        raise ValueError(f"{name}: there are no {wanted} with anything in them")
+        raise ValueError(f"{name}: there are no non-empty {noun}")
     return TextSource(name, pieces)
 
 
 def _texts_below(folder: Path) -> list[Path]:
-    """All texts, in subfolders too, but not in hidden ones; in an order that is everywhere one."""
-    found = []
+    """All text files in a folder and its subfolders, but not hidden ones, sorted by path."""
+    files = []
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
         if path.name.lower().endswith(TEXTS) and not hidden and path.is_file():
-            found.append((inside.as_posix(), path))
-    return [path for _, path in sorted(found)]
+            files.append((inside.as_posix(), path))
+    return [path for _, path in sorted(files)]
 
 
 def _piece(path: Path) -> SourceFile | None:
-    """A file as a piece of text; None if there is nothing in it."""
+    """A file as a piece of text; None if it is empty."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         if not stat.S_ISFIFO(status.st_mode):
             raise ValueError(f"{path}: it is a device, but a file is needed")
         data = path.read_bytes().removeprefix(UTF8_MARK)  # a pipe can be read once
         return in_memory(str(path), data) if data else None
-    first = next(_chunks(path, 0), b"")
+    first = next(file_chunks(path, 0), b"")
     lead = len(UTF8_MARK) if first.startswith(UTF8_MARK) else 0
     if len(first) == lead:
         return None
     packed = path.suffix == ".gz"
     return SourceFile(
         str(path),
-        lambda: _chunks(path, lead),
+        lambda: file_chunks(path, lead),
         lead,
         size=None if packed else status.st_size - lead,
-        read_from=None if packed else lambda start: _chunks(path, lead + start),
+        read_from=None if packed else lambda start: file_chunks(path, lead + start),
         unchanged=watched(path, status),
     )
 
 
 def watched(path: Path, status: os.stat_result) -> Callable[[], bool]:
-    """Whether a file still has this status: if not, its content has to be looked at again.
+    """A function that returns whether a file is unchanged since this status.
 
-    With its inode and the time that the system itself keeps (ctime), which no tool can set.
+    It also compares the inode and ctime, which user programs cannot set.
     """
 
-    def known(found: os.stat_result) -> tuple[int, ...]:
-        times = found.st_mtime_ns, found.st_ctime_ns
-        return found.st_dev, found.st_ino, found.st_size, *times
+    def key(result: os.stat_result) -> tuple[int, ...]:
+        times = result.st_mtime_ns, result.st_ctime_ns
+        return result.st_dev, result.st_ino, result.st_size, *times
 
     def unchanged() -> bool:
         try:
-            return known(path.stat()) == known(status)
+            return key(path.stat()) == key(status)
         except OSError:
             return False
 
     return unchanged
 
 
-def _chunks(path: Path, lead: int) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, without the first `lead`."""
+def file_chunks(path: Path, lead: int = 0) -> Iterator[bytes]:
+    """The uncompressed bytes of a file, without the first `lead`."""
     if path.suffix == ".gz":
         for chunk in gzip_chunks(path):
             yield chunk[lead:]
@@ -133,7 +133,7 @@ def _chunks(path: Path, lead: int) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             file.seek(lead)
-            while chunk := file.read(READ):
+            while chunk := file.read(CHUNK_BYTES):
                 yield chunk
     except OSError as error:
         raise unreadable(path, error) from None

@@ -34,10 +34,10 @@ class Spans:
     """Sentences that fit into a row; span i has those from first[i] to stop[i]."""
 
     flat: NDArray[np.int32]
-    sentences: NDArray[np.int64]  # where each begins in `flat`, and the end
+    sentences: NDArray[np.int64]  # start of each in `flat`, and the end
     first: NDArray[np.int64]
     stop: NDArray[np.int64]
-    document: NDArray[np.int64]  # which document each span is of
+    document: NDArray[np.int64]  # index of each span's document
     documents: NDArray[np.int64]  # the first sentence of each document, and the end
 
     def __len__(self) -> int:
@@ -48,14 +48,14 @@ class Spans:
         return self.sentences[self.stop] - self.sentences[self.first]
 
 
-def split_spans(source: Documents, room: int) -> Spans:
-    """Every document in as few spans of at most `room` tokens as whole sentences allow."""
-    sentences, documents = _fitting(source, room)
+def split_spans(source: Documents, max_tokens: int) -> Spans:
+    """Split every document into as few spans of at most `max_tokens` as whole sentences allow."""
+    sentences, documents = _fitting(source, max_tokens)
     first, stop, owner = [], [], []
     current, ends = documents[:-1], documents[1:]
     which = np.arange(len(ends))
     while len(which):  # one span of each document that is not yet at its end
-        fits = np.searchsorted(sentences, sentences[current] + room, side="right") - 1
+        fits = np.searchsorted(sentences, sentences[current] + max_tokens, side="right") - 1
         reached = np.minimum(fits, ends[which])
         first.append(current)
         stop.append(reached)
@@ -67,20 +67,20 @@ def split_spans(source: Documents, room: int) -> Spans:
     return Spans(source.flat, sentences, begins, ends, owners, documents)
 
 
-def _fitting(source: Documents, room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Beginnings of sentences and documents, where a sentence too long for a row is several."""
-    pieces = -(-np.diff(source.sentences) // room)
+def _fitting(source: Documents, max_tokens: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Starts of sentences and documents, with sentences that are too long for a row split."""
+    pieces = -(-np.diff(source.sentences) // max_tokens)
     before = np.concatenate(([0], np.cumsum(pieces)))  # pieces before each sentence
     inside = np.arange(before[-1]) - np.repeat(before[:-1], pieces)
-    starts = np.repeat(source.sentences[:-1], pieces) + room * inside
+    starts = np.repeat(source.sentences[:-1], pieces) + max_tokens * inside
     return np.append(starts, source.sentences[-1]), before[source.documents]
 
 
 class Layout(Protocol):
-    """How a row is made of a span."""
+    """How a row is built from a span."""
 
     marks: int  # special tokens in a row
-    least: int  # spans without which there is nothing to learn
+    min_spans: int  # needed for training
 
     def parts(
         self, source: Spans, ids: NDArray[np.int64], seed: int, step: int
@@ -89,10 +89,10 @@ class Layout(Protocol):
 
 
 class SingleSpan:
-    """One span is one row: masked tokens are all there is to learn."""
+    """A row is one span, for masked tokens alone."""
 
     marks = 2
-    least = 1
+    min_spans = 1
 
     def parts(
         self, source: Spans, ids: NDArray[np.int64], seed: int, step: int
@@ -103,13 +103,13 @@ class SingleSpan:
 
 
 class SentencePairs:
-    """A span in two parts; in half of the rows the second is from elsewhere, as long.
+    """A span in two parts; in half of the rows the second is replaced by one of equal length.
 
-    Elsewhere is another document, or another span where there is one document only.
+    The replacement comes from another document, or from another span if there is only one document.
     """
 
     marks = 3
-    least = 2
+    min_spans = 2
 
     def parts(
         self, source: Spans, ids: NDArray[np.int64], seed: int, step: int
@@ -117,26 +117,26 @@ class SentencePairs:
         cuts, elsewhere = (draws(len(ids), seed, step, each) for each in (CUT, ELSEWHERE))
         labels = (draws(len(ids), seed, step, TRUTH) >> np.uint64(63)).astype(np.int64)
         rows: list[Parts] = []
-        for i, cut, label, place in zip(
+        for i, cut, label, random in zip(
             ids.tolist(), cuts.tolist(), labels.tolist(), elsewhere.tolist(), strict=True
         ):
             start, stop = source.sentences[source.first[i]], source.sentences[source.stop[i]]
             middle = self._middle(source, i, cut)
             second = source.flat[middle:stop]
             if label == NOT_NEXT:
-                second = self._elsewhere(source, i, place, len(second))
+                second = self._elsewhere(source, i, random, len(second))
             rows.append((source.flat[start:middle], second))
         return rows, labels
 
     def _middle(self, source: Spans, i: int, chance: int) -> int:
-        """Where the second part begins: at a sentence, or in the middle of the only one."""
+        """Start of the second part: at a sentence, or in the middle of a single sentence."""
         first, stop = int(source.first[i]), int(source.stop[i])
         if stop - first == 1:
             return int(source.sentences[first] + source.sentences[stop]) // 2
         return int(source.sentences[first + 1 + chance % (stop - first - 1)])
 
     def _elsewhere(self, source: Spans, i: int, chance: int, length: int) -> NDArray[np.int32]:
-        """About as many tokens from any sentence that is not near."""
+        """About as many tokens, from a random sentence of another document (or span)."""
         document = int(source.document[i])
         near = int(source.documents[document]), int(source.documents[document + 1])
         if len(source.documents) == 2:
@@ -153,7 +153,7 @@ class SentencePairs:
 class MaskedBatch:
     """Rows with masked tokens, padded on the right."""
 
-    tokens: NDArray[np.int64]  # (B, T) as shown
+    tokens: NDArray[np.int64]  # (B, T) inputs
     targets: NDArray[np.int64]  # (B, T) the masked tokens; IGNORE elsewhere
     attention_mask: NDArray[np.bool_]  # (B, T), True = a real token
     segments: NDArray[np.int64]  # (B, T), 1 = the second part and its [SEP]
@@ -182,10 +182,10 @@ class MaskedBatches:
         self.source = split_spans(documents, length - layout.marks)
         # A single token has no context to predict it from.
         chosen = np.flatnonzero(self.source.lengths > 1)
-        if len(chosen) < layout.least:
+        if len(chosen) < layout.min_spans:
             raise ValueError(
                 f"the text has {len(documents.flat):,} tokens, which make {len(chosen)} rows, "
-                f"but at least {layout.least} are needed: give a longer text"
+                f"but at least {layout.min_spans} are needed: give a longer text"
             )
         if limit is not None and limit < len(chosen):
             chosen = chosen[np.arange(limit) * len(chosen) // limit]
@@ -199,7 +199,7 @@ class MaskedBatches:
         self._plan = lru_cache(maxsize=2)(
             lambda epoch: similar_lengths(lengths, batch, seed, epoch)
         )
-        draws(0, seed, 0)  # refuse a bad seed now
+        draws(0, seed, 0)  # checks the seed
 
     @property
     def steps_per_epoch(self) -> int:
@@ -207,8 +207,8 @@ class MaskedBatches:
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
         """Which spans are in the batch of this step: (B,)."""
-        epoch, place = epoch_of(step, self.steps_per_epoch)
-        return self.chosen[self._plan(epoch)[place]]
+        epoch, index = epoch_of(step, self.steps_per_epoch)
+        return self.chosen[self._plan(epoch)[index]]
 
     def batch(self, step: int) -> MaskedBatch:
         ids = self.sample_ids(step)
@@ -220,18 +220,18 @@ class MaskedBatches:
     def _marked(
         self, rows: Sequence[Parts]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
-        """Rows between their marks, `[CLS] first [SEP] second [SEP]`, and padded."""
+        """Rows with special tokens, `[CLS] first [SEP] second [SEP]`, and padded."""
         longest = max(sum(map(len, row)) for row in rows) + self.layout.marks
         shape = (len(rows), longest)
         tokens = np.full(shape, self.tokenizer.padding, dtype=np.int64)  # (B, T)
         attention_mask, segments = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
-        for place, row in enumerate(rows):
+        for i, row in enumerate(rows):
             end = 0
             for number, part in enumerate(row):
                 before = self.tokenizer.prefix_ids if number == 0 else ()
-                own = np.concatenate((before, part, self.tokenizer.suffix_ids))
-                tokens[place, end : end + len(own)] = own
-                segments[place, end : end + len(own)] = number
-                end += len(own)
-            attention_mask[place, :end] = True
+                ids = np.concatenate((before, part, self.tokenizer.suffix_ids))
+                tokens[i, end : end + len(ids)] = ids
+                segments[i, end : end + len(ids)] = number
+                end += len(ids)
+            attention_mask[i, :end] = True
         return tokens, attention_mask, segments

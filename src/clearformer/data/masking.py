@@ -20,18 +20,18 @@ from clearformer.text.tokenizer import Tokenizer
 
 CHOICE, SHOWN, OTHER = 2, 3, 4  # random streams, besides those of rows.py
 
-# From the places of a row's tokens, and whether each continues a word, to where units begin.
+# From the positions of a row's tokens, and whether each continues a word, to the starts of units.
 Unit = Callable[[NDArray[np.int64], NDArray[np.bool_]], NDArray[np.int64]]
 
 
-def single_tokens(places: NDArray[np.int64], continues: NDArray[np.bool_]) -> NDArray[np.int64]:
+def single_tokens(positions: NDArray[np.int64], continues: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Every token is masked independently, as in the original BERT."""
-    return np.arange(len(places))
+    return np.arange(len(positions))
 
 
-def whole_words(places: NDArray[np.int64], continues: NDArray[np.bool_]) -> NDArray[np.int64]:
+def whole_words(positions: NDArray[np.int64], continues: NDArray[np.bool_]) -> NDArray[np.int64]:
     """All pieces of a word are masked together, such as `walk ##ing`."""
-    neighbours = np.diff(places, prepend=-2) == 1
+    neighbours = np.diff(positions, prepend=-2) == 1
     return np.flatnonzero(~(continues & neighbours))
 
 
@@ -70,8 +70,8 @@ class TokenMasker:
         hidden = np.zeros(tokens.shape, dtype=np.bool_)  # (B, T)
         candidates = attention_mask & ~self.special[tokens]
         for row, allowed in enumerate(candidates):
-            places = np.flatnonzero(allowed)
-            hidden[row, self._choose(places, tokens[row, places], order[row])] = True
+            positions = np.flatnonzero(allowed)
+            hidden[row, self._choose(positions, tokens[row, positions], order[row])] = True
         chance = (draws(size, seed, step, SHOWN) / 2.0**64).reshape(tokens.shape)
         picks = draws(size, seed, step, OTHER) % np.uint64(len(self.ordinary))
         other = self.ordinary[picks.astype(np.int64)].reshape(tokens.shape)
@@ -85,20 +85,20 @@ class TokenMasker:
         return np.where(swapped, other, shown), np.where(hidden, tokens, IGNORE)
 
     def _choose(
-        self, places: NDArray[np.int64], ids: NDArray[np.int64], order: NDArray[np.uint64]
+        self, positions: NDArray[np.int64], ids: NDArray[np.int64], order: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Some of the places: whole units, up to the share, at least one if there is any."""
-        if not len(places):
-            return places
-        wanted = max(1, round(self.policy.rate * len(places)))
-        starts = self.policy.unit(places, self.continues[ids])
-        stops = np.append(starts[1:], len(places))
+        """Choose positions: whole units, up to the rate, at least one."""
+        if not len(positions):
+            return positions
+        target_count = max(1, round(self.policy.rate * len(positions)))
+        starts = self.policy.unit(positions, self.continues[ids])
+        stops = np.append(starts[1:], len(positions))
         chosen: list[int] = []
         for unit in np.argsort(order[: len(starts)], kind="stable").tolist():
-            own = range(starts[unit], stops[unit])
-            # A word that is too long for what is left is passed over, unless it is the first.
-            if not chosen or len(chosen) + len(own) <= wanted:
-                chosen += own
-            if len(chosen) >= wanted:
+            unit_tokens = range(starts[unit], stops[unit])
+            # A word that would exceed the target is skipped, unless it is the first.
+            if not chosen or len(chosen) + len(unit_tokens) <= target_count:
+                chosen += unit_tokens
+            if len(chosen) >= target_count:
                 break
-        return places[chosen]
+        return positions[chosen]

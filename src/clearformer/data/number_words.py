@@ -1,7 +1,7 @@
-"""Numbers in words, English and German: pairs with one exact answer (by num2words).
+"""Numbers in words, English and German: pairs with an exact translation (by num2words).
 
-All numbers below a thousand and 24,000 up to a million, small ones as often as large ones.
-Which of them are held back depends on the number alone, so no number is on two sides.
+All numbers below 1,000 and 24,000 random ones up to a million, small and large ones equally often.
+The part of a number depends on the number alone, so that no number is in two parts.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ SMALL, DRAWN, LIMIT = 1000, 24_000, 1_000_000
 PARTS = ("train", "validation", "test")
 
 
-def number_words(part: str, places: DataFolders) -> Pairs:
+def number_words(part: str, folders: DataFolders) -> Pairs:
     try:
         from num2words import num2words
     except ImportError:
         raise ValueError(
-            "number-words: the package num2words writes the numbers, and it is not installed: "
+            "number-words needs the package num2words, which is not installed: "
             "pip install num2words"
         ) from None
     numbers = [number for number in chosen() if part_of(number) == part]
@@ -31,12 +31,12 @@ def number_words(part: str, places: DataFolders) -> Pairs:
 def chosen() -> list[int]:
     """The numbers of all parts, in order, the same on every machine."""
     raw = draws(DRAWN, seed=0, epoch=0).astype(float) / 2.0**64  # uniform from 0 to 1
-    # Uniform in the exponent for a half, or nearly all of them would have six digits.
-    spread = [
-        int(LIMIT * value) if place % 2 else int(SMALL * (LIMIT / SMALL) ** value)
-        for place, value in enumerate(raw.tolist())
+    # Half of them are uniform in the logarithm; otherwise nearly all would have six digits.
+    drawn = [
+        int(LIMIT * value) if index % 2 else int(SMALL * (LIMIT / SMALL) ** value)
+        for index, value in enumerate(raw.tolist())
     ]
-    return sorted({*range(SMALL), *spread})
+    return sorted({*range(SMALL), *drawn})
 
 
 def part_of(number: int) -> str:

@@ -20,7 +20,7 @@ from clearformer.data.tables import Pairs
 from clearformer.text.tokenizer import Ids, Tokenizer
 
 ROWS, BATCHES = 0, 1  # random streams
-BUCKET = 2  # lengths that count as one
+BUCKET = 2  # width of a bucket of lengths
 MAX_DISTINCTIVE = 100  # ids that distinguish one side from the other
 
 
@@ -57,7 +57,7 @@ class EncodedPairs:
 
 
 def encode_pairs(pairs: Pairs, tokenizer: Tokenizer, start: int, end: int) -> EncodedPairs:
-    """Both sides by one tokenizer, which knows both."""
+    """Encode both sides with one tokenizer."""
     return EncodedPairs(
         tokenizer.encode_many(pairs.sources), tokenizer.encode_targets(pairs.targets), start, end
     )
@@ -65,7 +65,7 @@ def encode_pairs(pairs: Pairs, tokenizer: Tokenizer, start: int, end: int) -> En
 
 @dataclass(frozen=True)
 class PaddedPairs:
-    """Pairs padded on the right to the longest of them, each side for itself."""
+    """Pairs padded on the right, each side to its longest sequence."""
 
     source: NDArray[np.int64]  # (B, S)
     target: NDArray[np.int64]  # (B, T), decoder input
@@ -76,16 +76,15 @@ class PaddedPairs:
 
 
 class PairBatches:
-    """Every pair once per epoch, pairs of similar length together, so that padding is little.
+    """Every pair once per epoch, batched by similar length to reduce padding.
 
-    A batch has at most `batch` pairs and `tokens` tokens of either side, padding counted. Pairs
-    are shuffled and then sorted by the length of their longer side alone. The order of lengths
-    is so the same in every epoch, and with it where batches end and how many there are; which
-    pairs are together is not.
+    A batch has at most `batch` pairs and `tokens` tokens on either side, with padding. Pairs are
+    shuffled and then sorted by the length of their longer side, so that the sizes of the batches
+    are the same in every epoch, but not their pairs.
     """
 
     def __init__(self, pairs: EncodedPairs, batch: int, tokens: int | None, seed: int) -> None:
-        draws(0, seed, 0)  # refuse a bad seed now
+        draws(0, seed, 0)  # checks the seed
         self.pairs = pairs
         self.seed = seed
         self._buckets = -(-pairs.lengths // BUCKET)
@@ -98,10 +97,10 @@ class PairBatches:
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
         """Which pairs are in the batch of this step: (B,)."""
-        epoch, place = epoch_of(step, self.steps_per_epoch)
-        if epoch != self._epoch:  # only a memory: the order depends on the epoch alone
+        epoch, index = epoch_of(step, self.steps_per_epoch)
+        if epoch != self._epoch:  # cached: the order depends on the epoch alone
             self._epoch, self._order = epoch, self._batches(epoch)
-        return self._order[place]
+        return self._order[index]
 
     def batch(self, step: int) -> PaddedPairs:
         return pad_pairs(self.pairs, self.sample_ids(step))
@@ -114,19 +113,19 @@ class PairBatches:
 
 
 def _batch_ends(lengths: NDArray[np.int64], batch: int, tokens: int | None) -> list[int]:
-    """Where batches of rows with these rising lengths end."""
+    """The ends of batches of rows with these ascending lengths."""
     ends, first = [], 0
-    for place, length in enumerate(lengths.tolist()):
-        size = place + 1 - first
+    for index, length in enumerate(lengths.tolist()):
+        size = index + 1 - first
         too_many = tokens is not None and size * length > tokens
-        if place > first and (size > batch or too_many):
-            ends.append(place)
-            first = place
+        if index > first and (size > batch or too_many):
+            ends.append(index)
+            first = index
     return [*ends, len(lengths)]
 
 
 def evaluation_pairs(pairs: EncodedPairs, batch: int) -> Iterator[PaddedPairs]:
-    """Every pair once, sorted by length; `ids` say which is which."""
+    """Every pair once, sorted by length; `ids` are their indices."""
     order = np.argsort(pairs.lengths, kind="stable")
     for first in range(0, len(order), batch):
         yield pad_pairs(pairs, order[first : first + batch])
@@ -144,11 +143,11 @@ def pad_pairs(pairs: EncodedPairs, rows: NDArray[np.int64]) -> PaddedPairs:
 def pad(
     rows: Sequence[Sequence[int]], filling: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows side by side, filled up on the right, and where they are real: each (B, T)."""
+    """Rows padded on the right, and the attention mask: each (B, T)."""
     longest = max(len(row) for row in rows)
     padded = np.full((len(rows), longest), filling, dtype=np.int64)  # (B, T)
-    for place, row in enumerate(rows):
-        padded[place, : len(row)] = row
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
     lengths = np.array([len(row) for row in rows])
     return padded, np.arange(longest) < lengths[:, None]
 
@@ -157,8 +156,8 @@ def distinctive_tokens(pairs: EncodedPairs) -> tuple[tuple[int, ...], tuple[int,
     """Common ids of each side that are rare on the other, the most common first."""
     sides = [Counter(np.concatenate(side).tolist()) for side in (pairs.sources, pairs.targets)]
 
-    def own(one: Counter[int], other: Counter[int]) -> tuple[int, ...]:
+    def distinctive(one: Counter[int], other: Counter[int]) -> tuple[int, ...]:
         ids = [each for each in one if one[each] > 20 * other[each]]
         return tuple(sorted(ids, key=lambda each: (-one[each], each))[:MAX_DISTINCTIVE])
 
-    return own(*sides), own(*reversed(sides))
+    return distinctive(*sides), distinctive(*reversed(sides))

@@ -12,10 +12,10 @@ EXAMPLES = "as in train.en,train.de, or a .csv, .tsv or .jsonl file"
 def read_pairs(
     source: str, source_column: str = "source", target_column: str = "target"
 ) -> tuple[Pairs, tuple[str, ...]]:
-    """The pairs that `source` names, and what the user should know about them.
+    """The pairs in `source`, and notes for the user.
 
-    Two files with a comma between them match line by line. A table has a column for each
-    side; a .tsv without such names in its first line is pairs from that line on.
+    Two files, separated by a comma, match line by line. A table has a column for each side; a .tsv
+    without these column names has no header.
     """
     if Path(source).exists() and is_table(source):
         return _without_empty(*_table(source, source_column, target_column))
@@ -24,11 +24,11 @@ def read_pairs(
         return _without_empty(aligned(first.strip(), second.strip()), ())
     if not Path(source).exists() and is_table(source):
         raise ValueError(f"{source}: there is no such file (looked in {Path.cwd()})")
-    raise ValueError(f"{source}: pairs come from two files, {EXAMPLES}")
+    raise ValueError(f"{source}: pairs are read from two files, {EXAMPLES}")
 
 
 def aligned(first: str, second: str) -> Pairs:
-    """Line i of one file and line i of the other."""
+    """Pairs of line i of one file and line i of the other."""
     sources, targets = lines(first), lines(second)
     if len(sources) != len(targets):
         raise ValueError(
@@ -39,7 +39,7 @@ def aligned(first: str, second: str) -> Pairs:
 
 
 def lines(path: str) -> tuple[str, ...]:
-    """The lines of a file without the space around them; empty ones too, or pairs would shift."""
+    """The lines of a file, stripped; empty ones are kept, so that pairs stay aligned."""
     text = "".join(read_file(Path(path)).decoded()).removesuffix("\n")
     return tuple(line.strip() for line in text.split("\n"))
 
@@ -47,12 +47,12 @@ def lines(path: str) -> tuple[str, ...]:
 def _first_difference(
     first: str, sources: Sequence[str], second: str, targets: Sequence[str]
 ) -> str:
-    """Where the two files seem to part ways: an empty line on one side, or the end of one."""
+    """The first line at which two files differ: an empty line on one side, or the end of one."""
     shorter = min(len(sources), len(targets))
-    for place, (one, other) in enumerate(zip(sources, targets, strict=False), start=1):
+    for number, (one, other) in enumerate(zip(sources, targets, strict=False), start=1):
         if bool(one) != bool(other):
             empty, full = (first, second) if other else (second, first)
-            return f"line {place:,} is the first that is empty in {empty} and not in {full}"
+            return f"line {number:,} is the first that is empty in {empty} and not in {full}"
     longer, rest = (first, sources) if len(sources) > shorter else (second, targets)
     return (
         f"the first line without a partner is line {shorter + 1:,} of {longer}, "
@@ -64,8 +64,8 @@ def _table(path: str, source_column: str, target_column: str) -> tuple[Pairs, tu
     if path.lower().removesuffix(".gz").endswith(".tsv"):
         text = "".join(read_file(Path(path)).decoded())
         rows = [
-            (place, line.removesuffix("\r").split("\t"))
-            for place, line in enumerate(text.split("\n"), start=1)
+            (number, line.removesuffix("\r").split("\t"))
+            for number, line in enumerate(text.split("\n"), start=1)
             if line.strip()
         ]
         first = rows[0][1] if rows else []
@@ -79,10 +79,10 @@ def _table(path: str, source_column: str, target_column: str) -> tuple[Pairs, tu
 def _bare(
     path: str, rows: Sequence[tuple[int, Sequence[str]]], source_column: str, target_column: str
 ) -> tuple[Pairs, tuple[str, ...]]:
-    """A .tsv that begins with its first pair."""
-    for place, row in rows:
+    """A .tsv without a header."""
+    for number, row in rows:
         if len(row) != 2:
-            raise ValueError(f"{path}, line {place}: it has {len(row)} fields, but a pair has 2")
+            raise ValueError(f"{path}, line {number}: it has {len(row)} fields, but a pair has 2")
     note = (
         f"{path} names no columns {source_column!r} and {target_column!r}, so its first line is "
         f"a pair: {rows[0][1][0][:40]!r} -> {rows[0][1][1][:40]!r}"
@@ -92,12 +92,12 @@ def _bare(
 
 
 def _without_empty(pairs: Pairs, notes: tuple[str, ...]) -> tuple[Pairs, tuple[str, ...]]:
-    """Only pairs with something on both sides; how many others there were is said."""
+    """Only pairs without an empty side, and a note on the others."""
     sides = zip(pairs.sources, pairs.targets, strict=True)
     kept = [row for row, (one, other) in enumerate(sides) if one and other]
     left_out = sorted(set(range(len(pairs))) - set(kept))
     if not kept:
-        raise ValueError(f"{pairs.name}: there is no pair with something on both sides")
+        raise ValueError(f"{pairs.name}: every pair has an empty side")
     if left_out:
         notes += (
             f"{len(left_out):,} of {len(pairs):,} pairs have an empty side and are left out "

@@ -4,54 +4,54 @@ import os
 from collections.abc import Iterator
 
 from clearformer.data.files import open_text
-from clearformer.data.tables import READ, Table, ending_of, read_table
+from clearformer.data.tables import READ_EXTENSIONS, Table, ending_of, read_table
 
-# TextSource, too, but its lines are no texts.
+# Extensions of files whose lines are not texts.
 NOT_LINES = (".ndjson", ".xml", ".html", ".yaml", ".yml", ".parquet", ".xlsx")
 
 
 def read_texts(source: str | os.PathLike[str], column: str = "text") -> Table:
-    """The texts of a file by its ending: a column of a table, or else one a line; `-` is stdin.
+    """The texts of a file: a column of a table, or one text per line; `-` is standard input.
 
-    Every line must be a text, so that row i of the answer is line i.
+    Empty lines are an error, so that row i of the result is line i.
     """
     table = table_column(source, column)
     if table is not None:
         return table
-    name, found = text_lines(source)
-    texts = tuple(found)
+    name, lines = text_lines(source)
+    texts = tuple(lines)
     while len(texts) > 1 and not texts[-1]:  # a file may end in empty lines
         texts = texts[:-1]
-    for place, line in enumerate(texts, start=1):
+    for number, line in enumerate(texts, start=1):
         if not line.strip():
-            raise ValueError(f"{name}, line {place} is empty, but every line must be a text")
+            raise ValueError(f"{name}, line {number} is empty, but every line must be a text")
     return Table(name, texts, None)
 
 
 def table_column(source: str | os.PathLike[str], column: str) -> Table | None:
-    """The column of a table; None where the name is not that of a table."""
+    """The column of a table; None if the file is not a table."""
     name = os.fspath(source)
-    return read_table(name, column, None) if ending_of(name) in READ else None
+    return read_table(name, column, None) if ending_of(name) in READ_EXTENSIONS else None
 
 
 def text_lines(source: str | os.PathLike[str]) -> tuple[str, Iterator[str]]:
-    """The name of a text and its lines as they are read, empty ones too."""
+    """The name of a text, and an iterator over its lines, including empty ones."""
     name = os.fspath(source)
     ending = ending_of(name)
     if ending in NOT_LINES:
         raise ValueError(
-            f"{name}: a {ending} file is not read: give a {', '.join(READ)} table, or a text file "
-            f"with a text on each line"
+            f"{name}: a {ending} file cannot be read: use a table "
+            f"({', '.join(READ_EXTENSIONS)}) or a text file with a text on each line"
         )
     text = open_text(name)
 
-    def found() -> Iterator[str]:
+    def lines() -> Iterator[str]:
         rest = ""
         for chunk in text.decoded():
-            # Only a line feed ends a line: a text may have what others take for an end.
-            *whole, rest = (rest + chunk).split("\n")
-            yield from (line.removesuffix("\r") for line in whole)
+            # Only a line feed ends a line, unlike in str.splitlines.
+            *complete, rest = (rest + chunk).split("\n")
+            yield from (line.removesuffix("\r") for line in complete)
         if rest:
             yield rest.removesuffix("\r")
 
-    return text.name, found()
+    return text.name, lines()

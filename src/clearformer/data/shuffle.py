@@ -28,7 +28,7 @@ def permutation(count: int, seed: int, epoch: int, purpose: int = 0) -> NDArray[
 
 
 def epoch_of(step: int, steps_per_epoch: int) -> tuple[int, int]:
-    """The epoch of a step, and its place in that epoch."""
+    """The epoch of a step, and its index in that epoch."""
     if step < 0:
         raise ValueError(f"the step is {step}, but steps are counted from 0")
     return divmod(step, steps_per_epoch)

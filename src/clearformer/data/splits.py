@@ -8,18 +8,17 @@ from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import TextSource
 
 PROBES = 32
-PROBE = 64  # bytes; so long a piece does not come twice by chance
+PROBE = 64  # bytes; a piece of this length does not occur twice by chance
 
 
 def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSource, TextSource]:
-    """Training and validation: the last `share` of a text, of at least `minimum` bytes.
+    """Split off the last `share` of a text, at least `minimum` bytes, for validation.
 
-    The end and not lines here and there: a generator is to continue a text that it does not
-    know, and every line out of the middle has its neighbours in training.
+    The end rather than random lines, whose neighbours would be in the training text.
     """
     _require_share(share)
-    held = max(round(share * text.size), minimum + 3)  # 3: up to the end of a cut character
-    cut = text.size - held
+    validation_bytes = max(round(share * text.size), minimum + 3)  # 3: the rest of a character
+    cut = text.size - validation_bytes
     if cut < minimum:
         raise ValueError(
             f"{text.name}: it has {text.size:,} bytes, but {minimum:,} are needed for training "
@@ -27,7 +26,7 @@ def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSo
         )
     near = text.part(cut, cut + 1000).read()
     line = near.find(b"\n") + 1
-    if 0 < line <= held - minimum:
+    if 0 < line <= validation_bytes - minimum:
         cut += line  # not inside a line, if one ends nearby
     else:
         cut += next((i for i, byte in enumerate(near[:4]) if byte & 0xC0 != 0x80), 0)
@@ -35,32 +34,32 @@ def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSo
 
 
 def split_rows(table: Table, share: float, seed: int) -> tuple[Table, Table]:
-    """Training and validation: about `share` of the rows of each label.
+    """Split off about `share` of the rows of each label for validation.
 
-    Which rows depends on their text and the seed, not on their order: rows may be added or
-    sorted, and equal texts stay on one side.
+    The choice depends on the text of a row and the seed, not on the order: rows may be added or
+    sorted, and equal texts stay in one part.
     """
-    held = _held(table, share, seed)
+    validation = _validation_rows(table, share, seed)
     rows = range(len(table))
-    return table.select([r for r in rows if r not in held]), table.select(sorted(held))
+    return table.select([r for r in rows if r not in validation]), table.select(sorted(validation))
 
 
 def split_pairs(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
-    """Training and validation; whatever belongs to one source is on one side."""
-    held = _held(Table(pairs.name, pairs.sources, None), share, seed)
+    """Split off validation pairs; all pairs with the same source stay in one part."""
+    validation = _validation_rows(Table(pairs.name, pairs.sources, None), share, seed)
     rows = range(len(pairs))
-    return pairs.select([r for r in rows if r not in held]), pairs.select(sorted(held))
+    return pairs.select([r for r in rows if r not in validation]), pairs.select(sorted(validation))
 
 
-def _held(table: Table, share: float, seed: int) -> set[int]:
-    """The rows that are held back."""
+def _validation_rows(table: Table, share: float, seed: int) -> set[int]:
+    """The indices of the rows for validation."""
     _require_share(share)
     groups: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
     for row, text in enumerate(table.texts):
         label = "" if table.labels is None else table.labels[row]
         key = hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
         groups[label].append((key, row))
-    held: set[int] = set()
+    validation: set[int] = set()
     for label in sorted(groups):
         ordered = sorted(groups[label])
         count = max(1, round(share * len(ordered)))
@@ -71,35 +70,35 @@ def _held(table: Table, share: float, seed: int) -> set[int]:
             different = len({key for key, _ in ordered})
             raise ValueError(
                 f"{table.name}: {whose} too few different rows ({different}) "
-                f"to hold back a part: give more rows, or a validation file"
+                f"to split off a validation part: give more rows, or a validation file"
             )
-        held |= chosen
-    return held
+        validation |= chosen
+    return validation
 
 
 def repeated_rows(training: Table, evaluation: Table) -> int:
-    """How many rows of the evaluation also stand in the training, but for space at the ends."""
-    known = {text.strip() for text in training.texts}
-    return sum(text.strip() in known for text in evaluation.texts)
+    """The number of evaluation rows that are also training rows, ignoring surrounding space."""
+    training_texts = {text.strip() for text in training.texts}
+    return sum(text.strip() in training_texts for text in evaluation.texts)
 
 
 def repeated_text(training: TextSource, evaluation: TextSource) -> float:
-    """The share of pieces of the evaluation, taken at equal distances, that stand in training.
+    """The share of evenly spaced pieces of the evaluation text that occur in the training text.
 
-    Near 1: the evaluation is a part of the training, and its figures mean nothing.
+    Near 1, the evaluation text is part of the training text.
     """
-    whole = evaluation.read()
-    distance = max(1, (len(whole) - PROBE) // PROBES)
-    starts = range(0, max(1, len(whole) - PROBE), distance)
-    wanted = {whole[start : start + PROBE] for start in starts[:PROBES]}
-    missing = set(wanted)
+    content = evaluation.read()
+    distance = max(1, (len(content) - PROBE) // PROBES)
+    starts = range(0, max(1, len(content) - PROBE), distance)
+    probes = {content[start : start + PROBE] for start in starts[:PROBES]}
+    missing = set(probes)
     for window in _overlapping(training, PROBE - 1):
         missing = {probe for probe in missing if probe not in window}
-    return 1 - len(missing) / len(wanted)
+    return 1 - len(missing) / len(probes)
 
 
 def _overlapping(text: TextSource, overlap: int) -> Iterator[bytes]:
-    """Chunks that each begin with the end of the one before."""
+    """Chunks that each begin with the end of the previous one."""
     before = b""
     for chunk in text.chunks():
         yield before + chunk
@@ -108,4 +107,4 @@ def _overlapping(text: TextSource, overlap: int) -> Iterator[bytes]:
 
 def _require_share(share: float) -> None:
     if not 0 < share < 1:
-        raise ValueError(f"the share to hold back is {share}, but it must be between 0 and 1")
+        raise ValueError(f"the validation share is {share}, but it must be between 0 and 1")

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from clearformer.data.shuffle import draws, epoch_of, permutation
 from clearformer.data.tokens import Tokens
 
-IGNORE = -100  # the target of a place that has none, as in core.heads
+IGNORE = -100  # the target of a position without one, as in core.heads
 ORDER, OFFSET = 0, 1  # random streams
 
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """Tokens and, for each, the one that follows it."""
+    """Tokens, and the next token of each as targets."""
 
     tokens: NDArray[np.int64]  # (B, T)
     targets: NDArray[np.int64]  # (B, T)
-    starts: NDArray[np.int64]  # (B,) where each row begins in the stream
+    starts: NDArray[np.int64]  # (B,) start of each row in the stream
 
 
 def _require_positive(**values: int) -> None:
@@ -35,9 +35,9 @@ def _require_positive(**values: int) -> None:
 class StreamBatches:
     """Windows of `length` tokens, each once per epoch, in a random order.
 
-    Every epoch splits the stream at a random offset, so that windows do not always begin at the
-    same places; windows never overlap. Every batch is full: one may end an epoch and begin
-    the next, so sample number `step * batch + row` alone says where it is.
+    Every epoch splits the stream at a random offset, so that windows begin at other positions;
+    windows never overlap. Every batch is full: it may contain the end of an epoch and the start of
+    the next, so that a row is determined by its sample number, `step * batch + row`.
     """
 
     def __init__(self, tokens: Tokens, length: int, batch: int, seed: int) -> None:
@@ -51,10 +51,10 @@ class StreamBatches:
         self.length = length
         self.size = batch
         self.seed = seed
-        # One window less than fit, so that any offset below `length` leaves them all whole.
+        # One window less than fit, so that all fit with any offset below `length`.
         self.windows = max(1, len(tokens) // length - 1)
-        draws(0, seed, 0)  # refuse a bad seed now
-        # A batch reaches over two epochs at most, unless there are very few windows.
+        draws(0, seed, 0)  # checks the seed
+        # A batch spans at most two epochs, unless there are very few windows.
         self._epoch = lru_cache(maxsize=2)(self._cut)
 
     @property
@@ -63,15 +63,15 @@ class StreamBatches:
         return -(-self.windows // self.size)
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
-        """Where each row of the batch begins in the stream: (B,)."""
+        """The start of each row of the batch in the stream: (B,)."""
         if step < 0:
             raise ValueError(f"the step is {step}, but steps are counted from 0")
         numbers = np.arange(step * self.size, (step + 1) * self.size)
-        epochs, places = np.divmod(numbers, self.windows)
+        epochs, indices = np.divmod(numbers, self.windows)
         starts = np.empty(self.size, dtype=np.int64)
         for epoch in np.unique(epochs):
             rows = epochs == epoch
-            starts[rows] = self._epoch(int(epoch))[places[rows]]
+            starts[rows] = self._epoch(int(epoch))[indices[rows]]
         return starts
 
     def batch(self, step: int) -> StreamBatch:
@@ -79,7 +79,7 @@ class StreamBatches:
         return _windows(self.tokens, starts, self.length)
 
     def _cut(self, epoch: int) -> NDArray[np.int64]:
-        """The beginnings of this epoch's windows, in the order in which they come."""
+        """The starts of this epoch's windows, in order."""
         slack = len(self.tokens) - 1 - self.windows * self.length
         span = min(slack, self.length - 1) + 1
         offset = int(draws(1, self.seed, epoch, OFFSET)[0] % np.uint64(span))
@@ -90,8 +90,8 @@ class SegmentBatches:
     """Consecutive segments of `length` tokens: row i of a batch continues row i of the last.
 
     The text is split into as many streams as a batch has rows, and each row reads its stream from
-    beginning to end in every epoch. An epoch begins at a random offset, so that segments do not
-    always begin at the same places; the memory ends with the epoch.
+    beginning to end in every epoch. An epoch begins at a random offset, so that segments begin at
+    other positions; the memory is cleared at the end of an epoch.
     """
 
     def __init__(self, tokens: Tokens, length: int, batch: int, seed: int) -> None:
@@ -106,21 +106,21 @@ class SegmentBatches:
         self.length = length
         self.size = batch
         self.seed = seed
-        self.stretch = (len(tokens) - 1) // batch  # tokens that a row reads in an epoch
-        # One segment less than fit, so that an offset leaves them all whole, if there are two.
-        self.steps_per_epoch = max(1, self.stretch // length - 1)
-        draws(0, seed, 0)  # refuse a bad seed now
+        self.stream_length = (len(tokens) - 1) // batch  # tokens that a row reads in an epoch
+        # One segment less than fit, so that all fit with any offset.
+        self.steps_per_epoch = max(1, self.stream_length // length - 1)
+        draws(0, seed, 0)  # checks the seed
 
     def fresh(self, step: int) -> bool:
-        """Whether the rows of this step continue nothing."""
+        """Whether the rows of this step start anew instead of continuing the last ones."""
         return step % self.steps_per_epoch == 0
 
     def sample_ids(self, step: int) -> NDArray[np.int64]:
-        """Where each row of the batch begins in the text: (B,)."""
-        epoch, place = epoch_of(step, self.steps_per_epoch)
-        slack = self.stretch - self.steps_per_epoch * self.length
+        """The start of each row of the batch in the text: (B,)."""
+        epoch, index = epoch_of(step, self.steps_per_epoch)
+        slack = self.stream_length - self.steps_per_epoch * self.length
         offset = int(draws(1, self.seed, epoch, OFFSET)[0] % np.uint64(slack + 1))
-        return offset + place * self.length + self.stretch * np.arange(self.size)
+        return offset + index * self.length + self.stream_length * np.arange(self.size)
 
     def batch(self, step: int) -> StreamBatch:
         return _windows(self.tokens, self.sample_ids(step), self.length)
@@ -129,10 +129,10 @@ class SegmentBatches:
 def evaluation_segments(
     tokens: Tokens, length: int, streams: int, before: int, ignore: int = IGNORE
 ) -> Iterator[StreamBatch]:
-    """The whole text in `streams` rows that go on from batch to batch, each token scored once.
+    """The whole text in `streams` rows that continue from batch to batch, each token scored once.
 
-    A row first reads up to `before` tokens that come before its stretch, without scoring them,
-    so that it begins with a memory. Positions that are not scored are `ignore`.
+    A row first reads up to `before` tokens before its stream to fill its memory, without scoring
+    them. Targets that are not scored are `ignore`.
     """
     if len(tokens) < 2:
         raise ValueError(f"there are {len(tokens)} tokens, but evaluation needs at least 2")
@@ -143,17 +143,17 @@ def evaluation_segments(
     longest = int((bounds[1:] - first).max())
     for start in range(0, longest, length):
         stop = min(start + length, longest)
-        place = first[:, None] + np.arange(start, stop)  # (B, T)
-        scored = (place >= bounds[:-1, None]) & (place < bounds[1:, None])
-        inside = np.minimum(place, count - 1)  # past the end: read something, score nothing
+        positions = first[:, None] + np.arange(start, stop)  # (B, T)
+        scored = (positions >= bounds[:-1, None]) & (positions < bounds[1:, None])
+        inside = np.minimum(positions, count - 1)  # past the end: read any token, but score none
         rows = np.stack([_gather(tokens, row) for row in inside])
         targets = np.stack([_gather(tokens, row + 1) for row in inside])
         yield StreamBatch(rows, np.where(scored, targets, ignore), first + start)
 
 
-def _gather(tokens: Tokens, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    first = int(places[0])
-    return tokens.read(first, int(places[-1]) + 1)[places - first]
+def _gather(tokens: Tokens, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    first = int(positions[0])
+    return tokens.read(first, int(positions[-1]) + 1)[positions - first]
 
 
 def evaluation_windows(
@@ -161,9 +161,10 @@ def evaluation_windows(
 ) -> Iterator[StreamBatch]:
     """The whole stream in order, every token after the first scored exactly once.
 
-    Windows of `context` tokens begin `stride` apart, and each scores only what those before it
-    have not, so that all but the first tokens are predicted from at least context - stride
-    others. The last window is moved back to be full. Positions that are not scored are `ignore`.
+    Windows of `context` tokens begin `stride` apart, and each scores only tokens that earlier
+    windows have not, so that after the first window tokens are predicted from at least
+    context - stride others. The last window is moved back to be full. Targets that are not scored
+    are `ignore`.
     """
     if len(tokens) < 2:
         raise ValueError(f"there are {len(tokens)} tokens, but evaluation needs at least 2")
@@ -174,12 +175,12 @@ def evaluation_windows(
     length = min(context, len(tokens) - 1)
     last = len(tokens) - 1 - length
     starts = np.array([*range(0, last, stride), last], dtype=np.int64)
-    scored = np.concatenate(([0], starts[:-1] + length))  # targets before these are done
+    scored = np.concatenate(([0], starts[:-1] + length))  # targets before these are scored already
     for first in range(0, len(starts), batch):
         rows = slice(first, first + batch)
         windows = _windows(tokens, starts[rows], length)
-        place = starts[rows, None] + np.arange(length)  # (B, T)
-        targets = np.where(place < scored[rows, None], ignore, windows.targets)
+        positions = starts[rows, None] + np.arange(length)  # (B, T)
+        targets = np.where(positions < scored[rows, None], ignore, windows.targets)
         yield StreamBatch(windows.tokens, targets, windows.starts)
 
 

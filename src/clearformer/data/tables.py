@@ -10,14 +10,14 @@ from pathlib import Path, PurePath
 
 from clearformer.data.files import read_file
 
-ENDINGS = (".csv", ".tsv", ".jsonl")  # always tables; a .json may also be a text to learn from
-READ = (*ENDINGS, ".json")
-LONGEST = 2**27  # characters in a field of a table
+ENDINGS = (".csv", ".tsv", ".jsonl")  # always tables; a .json may also be a training text
+READ_EXTENSIONS = (*ENDINGS, ".json")
+MAX_FIELD = 2**27  # characters in a field of a table
 
 
 @dataclass(frozen=True)
 class Table:
-    """Texts, and the label of each unless there are none."""
+    """Texts, with or without labels."""
 
     name: str
     texts: tuple[str, ...]
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Pairs:
-    """A text and its translation, many times."""
+    """Texts and their translations."""
 
     name: str
     sources: tuple[str, ...]
@@ -63,59 +63,62 @@ Record = tuple[str, dict[str, object]]  # where it is, and its fields by column
 
 
 def ending_of(source: str) -> str:
-    """What a file's name ends in, such as .csv, packed or not; nothing: ""."""
+    """The extension of a file, such as .csv, without .gz."""
     return PurePath(source.lower().removesuffix(".gz")).suffix
 
 
 def is_table(source: str) -> bool:
-    """Whether a path names a table and not a text."""
+    """Whether a path is that of a table, not of a text."""
     return source.lower().removesuffix(".gz").endswith(ENDINGS)
 
 
 def read_table(path: str | Path, text: str = "text", label: str | None = "label") -> Table:
-    """The columns `text` and `label` of a table; no label: texts alone.
+    """The columns `text` and `label` of a table; texts alone if `label` is None.
 
-    A .json file is a list of objects, or of texts where no label is asked for.
+    A .json file is a list of objects, or of texts if `label` is None.
     """
     path = Path(path)
     name = str(path)
     ending = ending_of(name)
-    if ending not in READ:
+    if ending not in READ_EXTENSIONS:
         raise ValueError(
-            f"{path}: it is not a table: the name of a table ends in {', '.join(READ)}"
+            f"{path} is not a table: its name must end in {', '.join(READ_EXTENSIONS)}"
         )
     content = "".join(read_file(path).decoded())
-    if ending == ".json":
-        records = _json(name, content, text)
-    else:
-        records = {".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl}[ending](name, content)
+    match ending:
+        case ".json":
+            records = _json(name, content, text)
+        case ".jsonl":
+            records = _jsonl(name, content)
+        case _:
+            records = _delimited(name, content, Commas if ending == ".csv" else Tabs)
     texts, labels = [], []
-    for place, record in records:
+    for where, record in records:
         for column in (text, label):
             if column is not None and column not in record:
                 raise ValueError(
-                    f"{name}, {place}: there is no column {column!r}, "
-                    f"but there are: {_listed(record)}"
+                    f"{name}, {where}: there is no column {column!r}; the columns are "
+                    f"{_listed(record)}"
                 )
-        texts.append(_field(name, place, text, record[text]))
+        texts.append(_field(name, where, text, record[text]))
         if label is not None:
-            value = _field(name, place, label, record[label])
+            value = _field(name, where, label, record[label])
             if not value.strip():
-                raise ValueError(f"{name}, {place}: the label (column {label!r}) is empty")
+                raise ValueError(f"{name}, {where}: the label (column {label!r}) is empty")
             labels.append(value)
     if not texts:
-        raise ValueError(f"{name}: there are no rows below the names of the columns")
+        raise ValueError(f"{name}: there are no rows below the header")
     return Table(name, tuple(texts), None if label is None else tuple(labels))
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Names of columns for one line of a message: no line breaks, and not thousands."""
-    known = [name if name.isprintable() else repr(name) for name in names]
-    return ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") if known else "none"
+    """Names of columns for an error message: at most 20, on one line."""
+    shown = [name if name.isprintable() else repr(name) for name in names]
+    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "") if shown else "none"
 
 
-def _field(name: str, place: str, column: str, value: object) -> str:
-    """A field as text: JSON may have numbers and booleans for labels."""
+def _field(name: str, where: str, column: str, value: object) -> str:
+    """A field as text; JSON may have numbers and booleans as labels."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -123,28 +126,20 @@ def _field(name: str, place: str, column: str, value: object) -> str:
     if isinstance(value, int | float):
         return json.dumps(value)
     raise ValueError(
-        f"{name}, {place}: column {column!r} holds {value!r:.60}, but a text is needed"
+        f"{name}, {where}: column {column!r} holds {value!r:.60}, but a text is needed"
     )
 
 
 class Commas(csv.excel):
-    """As spreadsheets write it, and an error where it is not."""
+    """CSV as written by spreadsheets; anything else is an error."""
 
     strict = True
 
 
 class Tabs(csv.excel_tab):
-    """Without quotes: a lone quotation mark must not swallow the rows that follow."""
+    """TSV without quoting: a single quotation mark must not span several rows."""
 
     quoting = csv.QUOTE_NONE
-
-
-def _csv(name: str, content: str) -> Iterator[Record]:
-    return _delimited(name, content, Commas)
-
-
-def _tsv(name: str, content: str) -> Iterator[Record]:
-    return _delimited(name, content, Tabs)
 
 
 def _delimited(name: str, content: str, dialect: type[csv.Dialect]) -> Iterator[Record]:
@@ -174,8 +169,8 @@ def _delimited(name: str, content: str, dialect: type[csv.Dialect]) -> Iterator[
 
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
-    """The csv module's own limit is 131,072 characters, and one for the whole process."""
-    before = csv.field_size_limit(LONGEST)
+    """Raise the field limit of the csv module, 131,072 characters, which is global."""
+    before = csv.field_size_limit(MAX_FIELD)
     try:
         yield
     finally:
@@ -183,7 +178,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def _jsonl(name: str, content: str) -> Iterator[Record]:
-    # Only \n: str.splitlines would also cut at characters that JSON allows inside a string.
+    # Only \n: str.splitlines would also split at characters that JSON allows inside a string.
     for line, each in enumerate(content.split("\n"), start=1):
         if not each.strip():
             continue
@@ -198,15 +193,15 @@ def _jsonl(name: str, content: str) -> Iterator[Record]:
 
 def _json(name: str, content: str, column: str) -> Iterator[Record]:
     try:
-        found = json.loads(content)
+        items = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: it is not JSON ({error})") from None
-    if not isinstance(found, list):
+    if not isinstance(items, list):
         raise ValueError(
             f"{name}: it begins with {content.strip()[:20]!r}, but a list of texts or of objects "
             f"is needed"
         )
-    for number, each in enumerate(found, start=1):
+    for number, each in enumerate(items, start=1):
         if not isinstance(each, str | dict):
             raise ValueError(
                 f"{name}, item {number}: it is {each!r:.40}, but a text or an object is needed"

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from clearformer.text.utf8 import ADVICE, NotTextError, text_chunks
 
-READ = 1 << 20  # bytes at a time
+CHUNK_BYTES = 1 << 20  # bytes at a time
 
 Progress = Callable[[int, int | None], None]  # bytes done, and of how many if that is known
 
@@ -24,18 +24,18 @@ UTF8_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of a text, by a function that reads it from its start."""
+    """One file of a text, with a function that reads it from its start."""
 
     name: str
     read: Callable[[], Iterator[bytes]]
-    lead: int = 0  # bytes at the front of the file that `read` leaves out: the mark of UTF-8
-    size: int | None = None  # bytes that `read` gives, where that is known without reading
-    read_from: Callable[[int], Iterator[bytes]] | None = None  # `read` from a place on
-    unchanged: Callable[[], bool] = lambda: True  # whether nothing touched the file meanwhile
+    lead: int = 0  # bytes at the start of the file that `read` skips: the byte order mark
+    size: int | None = None  # bytes that `read` returns, if known without reading
+    read_from: Callable[[int], Iterator[bytes]] | None = None  # `read` from an offset on
+    unchanged: Callable[[], bool] = lambda: True  # whether the file was not modified meanwhile
 
     @cached_property
     def extent(self) -> tuple[int, bool]:
-        """The bytes that `read` gives, and whether they end inside of a line."""
+        """The number of bytes that `read` returns, and whether they end within a line."""
         size, last = 0, b"\n"
         for chunk in self.read():
             size += len(chunk)
@@ -44,20 +44,22 @@ class SourceFile:
 
 
 def in_memory(name: str, data: bytes) -> SourceFile:
-    """A piece that is no file, or cannot be read twice."""
-    return SourceFile(name, lambda: (data[i : i + READ] for i in range(0, len(data), READ)))
+    """A text in memory, for what is not a file or cannot be read twice."""
+    return SourceFile(
+        name, lambda: (data[i : i + CHUNK_BYTES] for i in range(0, len(data), CHUNK_BYTES))
+    )
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What identifies a text: its bytes, and nothing about where they were found."""
+    """Identity of a text: the size and hash of its content."""
 
     size: int
     sha256: str
 
 
 def changed_while_read(name: str) -> ValueError:
-    """A text that is written to while it is read would be half of one and half of another."""
+    """The error for a text that was modified while it was read."""
     return ValueError(
         f"{name}: it was changed while it was being read: start again when no program writes to it"
     )
@@ -65,7 +67,7 @@ def changed_while_read(name: str) -> ValueError:
 
 @dataclass(frozen=True)
 class TextSource:
-    """Pieces one after the other, or the bytes from `start` to `stop` of that."""
+    """Concatenated files, or the bytes from `start` to `stop` of them."""
 
     name: str
     pieces: tuple[SourceFile, ...]
@@ -73,16 +75,16 @@ class TextSource:
     stop: int | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes, some at a time."""
-        return (chunk for _, chunk in self._own())
+        """The bytes, in chunks."""
+        return (chunk for _, chunk in self._chunks_with_file())
 
     def files(self) -> Iterator[bytes]:
-        """The bytes of each file that has some here, one file at a time."""
-        for _, chunks in groupby(self._own(), key=lambda own: id(own[0])):
+        """The bytes of each file, one file at a time."""
+        for _, chunks in groupby(self._chunks_with_file(), key=lambda entry: id(entry[0])):
             yield b"".join(chunk for _, chunk in chunks)
 
     def decoded(self) -> Iterator[str]:
-        """The text, some at a time; what is not UTF-8 is an error with its file and line."""
+        """The text, in chunks; ValueError with file and line if it is not UTF-8."""
         with self.explaining():
             yield from text_chunks(self.chunks())
 
@@ -99,20 +101,17 @@ class TextSource:
 
     @property
     def size(self) -> int:
-        whole = self._whole
-        last = whole if self.stop is None else min(whole, self.stop)
+        total = self._total_bytes
+        last = total if self.stop is None else min(total, self.stop)
         return max(0, last - self.start)
 
     @property
     def sha256(self) -> str:
-        return self.fingerprint().sha256
-
-    def fingerprint(self) -> Fingerprint:
-        """Size and sha256, by reading it once."""
-        return self._fingerprint
+        return self.fingerprint.sha256
 
     @cached_property
-    def _fingerprint(self) -> Fingerprint:
+    def fingerprint(self) -> Fingerprint:
+        """Size and sha256, computed by reading the text once."""
         size, digest = 0, hashlib.sha256()
         for chunk in self.chunks():
             size += len(chunk)
@@ -120,8 +119,8 @@ class TextSource:
         return Fingerprint(size, digest.hexdigest())
 
     @property
-    def _whole(self) -> int:
-        """Bytes of all pieces; which are read for it at most once, whatever part is asked for."""
+    def _total_bytes(self) -> int:
+        """Bytes of all files; they are read at most once for this."""
         [first, *others] = self.pieces
         if not others and first.size is not None:
             return first.size
@@ -134,17 +133,17 @@ class TextSource:
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Say of a byte that is not text in which file and line it stands."""
+        """Add the file and line to an error about a byte that is not text."""
         try:
             yield
         except NotTextError as error:
             raise ValueError(self._explain(error)) from None
 
-    def _own(self) -> Iterator[tuple[SourceFile, bytes]]:
-        """Every chunk between `start` and `stop`, with its piece."""
+    def _chunks_with_file(self) -> Iterator[tuple[SourceFile, bytes]]:
+        """Every chunk between `start` and `stop`, with its file."""
         first = self.pieces[0]
         if len(self.pieces) == 1 and first.read_from is not None:
-            left = self.size  # a part of a large file is read without what comes before it
+            left = self.size  # a part of a large file is read without the bytes before it
             for chunk in first.read_from(self.start) if left else ():
                 yield first, chunk[:left]
                 left -= len(chunk)
@@ -152,7 +151,7 @@ class TextSource:
                     return
             return
         position = 0
-        # To the end even of a part: a corpus is checked where its last byte has been read.
+        # Read to the end even for a part: the hash of a corpus is checked at its last byte.
         for piece, chunk in self._joined():
             low = max(self.start - position, 0)
             high = len(chunk) if self.stop is None else min(self.stop - position, len(chunk))
@@ -161,7 +160,7 @@ class TextSource:
             position += len(chunk)
 
     def _joined(self) -> Iterator[tuple[SourceFile, bytes]]:
-        """Every chunk with its piece; a piece that ends inside a line gets its line break."""
+        """Every chunk with its file; a line break is added to a file that ends within a line."""
         last = b"\n"
         for index, piece in enumerate(self.pieces):
             if index and not last.endswith(b"\n"):
@@ -184,8 +183,8 @@ class TextSource:
                     if head.startswith(mark):
                         return f"{piece.name}: it is {name} (by its first bytes): {ADVICE}"
                 line += chunk.count(b"\n", 0, inside)
-                place = target - begin + piece.lead
-                return f"{piece.name}, line {line}: byte {place} {error.reason}: {ADVICE}"
+                byte = target - begin + piece.lead
+                return f"{piece.name}, line {line}: byte {byte} {error.reason}: {ADVICE}"
             line += chunk.count(b"\n")
             position += len(chunk)
         return f"{self.name}: {error}"
@@ -194,12 +193,12 @@ class TextSource:
 def fingerprint_together(*texts: TextSource) -> None:
     """Fingerprint texts that belong together, such as two parts of one file.
 
-    ValueError if a file changed in between, so that they are of two states of it.
+    ValueError if a file changed in between.
     """
     for text in texts:
-        text.fingerprint()
+        _ = text.fingerprint
     if all(piece.unchanged() for text in texts for piece in text.pieces):
         return
-    for text in texts:  # touched, or appended to: then the content decides
-        if replace(text).fingerprint() != text.fingerprint():
+    for text in texts:  # a file was touched: compare the content
+        if replace(text).fingerprint != text.fingerprint:
             raise changed_while_read(text.name)

@@ -27,12 +27,12 @@ from clearformer.data.cache_files import open_owned, read_owned_json, replacing
 from clearformer.data.texts import Fingerprint, Progress, TextSource, changed_while_read
 from clearformer.text.tokenizer import Tokenizer, sha256
 
-FORMAT = 2  # 1: known by the date of the text, and streams were cut inside of some tokens
+FORMAT = 2  # 1 was identified by the date of the text, and split some tokens of a stream
 DTYPES = ("uint8", "uint16", "uint32")
 
 
 class Tokens(Protocol):
-    """Ids in a row that can be read from any place."""
+    """A sequence of ids that can be read from any offset."""
 
     def __len__(self) -> int: ...
 
@@ -54,7 +54,7 @@ class TokenArray:
 
 @dataclass(frozen=True)
 class Description:
-    """What is in a token file, and from what it was made."""
+    """Content and origin of a token file."""
 
     format: int
     dtype: str
@@ -91,12 +91,12 @@ class TokenFile:
 
     @property
     def sha256(self) -> str:
-        """Identity of the ids; with the tokenizer's, it is that of the data."""
+        """Hash of the ids."""
         return self.description.sha256
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of the text that the ids stand for: what bits per byte divides by."""
+        """Bytes of the text, for bits per byte."""
         return self.description.text_bytes
 
     def __len__(self) -> int:
@@ -107,10 +107,10 @@ class TokenFile:
         return self._ids[start:stop].astype(np.int64)
 
     def check(self) -> None:
-        """Refuse to go on if the mapped file was cut, has grown or was written to.
+        """ValueError if the mapped file changed its size or content.
 
-        The file that is mapped and not the one that now has its name: a new file with this
-        name, or none at all, does not affect a reader of the old one.
+        This checks the mapped file, not the one that has its name now: replacing or deleting the
+        file does not affect a reader of the old one.
         """
         status = os.fstat(self._file)
         self._require_size(status.st_size)
@@ -119,16 +119,15 @@ class TokenFile:
             self._require_written()
 
     def verify(self) -> None:
-        """Read all of it: every id must be what was written."""
+        """Compare the hash of the content; ValueError if it differs."""
         self.check()
         self._require_written()
 
     def _require_written(self) -> None:
-        right = hashlib.sha256(self._map).hexdigest() == self.sha256
-        if not right or self._ids.max() >= self.description.vocabulary:
+        intact = hashlib.sha256(self._map).hexdigest() == self.sha256
+        if not intact or self._ids.max() >= self.description.vocabulary:
             raise ValueError(
-                f"{self.path}: the token file is not what was written: delete it, "
-                f"and it will be made again"
+                f"{self.path}: the token file was altered: delete it, and it will be made again"
             )
 
     def _require_size(self, size: int) -> None:
@@ -142,16 +141,16 @@ class TokenFile:
 def prepare(
     text: TextSource, tokenizer: Tokenizer, folder: Path, progress: Progress | None = None
 ) -> TokenFile:
-    """The token file of a text in `folder`: the one that is there if it fits, or a new one.
+    """The token file of a text in `folder`: the existing one if it is valid, or a new one.
 
-    Another text or tokenizer has a file with another name, so that a file in use stays as it
-    is. The text is read even if its token file exists: only its content shows that it is the same.
+    Another text or tokenizer has a file with another name, so that a file in use is never replaced.
+    The text is read even if its token file exists, to compare its hash.
     """
     slug = re.sub(r"[^A-Za-z0-9]+", "-", Path(text.name).name).strip("-")[:40] or "text"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _require_space(folder, slug, text, tokenizer)
-        measure = text.fingerprint()
+        measure = text.fingerprint
         identity = sha256(tokenizer)
         key = f"{FORMAT} {measure.sha256} {identity}"
         path = folder / f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bin"
@@ -170,7 +169,7 @@ def prepare(
 
 
 def open_tokens(path: Path) -> TokenFile:
-    """A token file by the path of its .bin; damage is an error."""
+    """Open and verify a token file by the path of its .bin."""
     source = path.with_suffix(".json")
     try:
         description = Description(**read_owned_json(source))
@@ -194,44 +193,50 @@ def open_tokens(path: Path) -> TokenFile:
 def _reusable(
     path: Path, measure: Fingerprint, tokenizer: Tokenizer, identity: str
 ) -> TokenFile | None:
-    """The token file that is there, if its description fits the text and the tokenizer."""
+    """The existing token file, if its description matches the text and the tokenizer."""
     try:
         old = open_tokens(path)
     except ValueError:
-        return None  # missing, damaged or not the user's own: it is made again
-    known = old.description
-    found = known.tokenizer, known.vocabulary, known.dtype, known.text_sha256, known.text_bytes
-    wanted = identity, tokenizer.size, _dtype(tokenizer), measure.sha256, measure.size
-    return old if found == wanted else None
+        return None  # missing, damaged or of another user: it is made again
+    description = old.description
+    actual = (
+        description.tokenizer,
+        description.vocabulary,
+        description.dtype,
+        description.text_sha256,
+        description.text_bytes,
+    )
+    expected = identity, tokenizer.size, _dtype(tokenizer), measure.sha256, measure.size
+    return old if actual == expected else None
 
 
 def _require_space(folder: Path, slug: str, text: TextSource, tokenizer: Tokenizer) -> None:
-    """Say now what would be found out after hours; only bytes tell how many tokens there are."""
+    """Check the disk space early; the size is known in advance for the bytes tokenizer only."""
     free = shutil.disk_usage(folder).free
     if tokenizer.kind != "bytes" or text.size <= free:
         return
     if all(path.lstat().st_size != text.size for path in folder.glob(f"{slug}-*.bin")):
         raise ValueError(
             f"{text.name} is too large: its token file needs {text.size / 2**30:,.1f} GiB in "
-            f"{folder}, but {free / 2**30:,.1f} GiB are free: make room, or take a part of it"
+            f"{folder}, but {free / 2**30:,.1f} GiB are free: free some space, or use a part of it"
         )
 
 
 def _dtype(tokenizer: Tokenizer) -> str:
-    """The smallest integers that hold every id."""
+    """The smallest integer type that holds every id."""
     return next(each for each in DTYPES if tokenizer.size <= np.iinfo(each).max + 1)
 
 
 def _write(
     path: Path, text: TextSource, tokenizer: Tokenizer, identity: str, progress: Progress | None
 ) -> Description:
-    """Encode a chunk at a time, into a file that gets its name when it is whole."""
+    """Encode chunk by chunk, into a file that gets its final name at the end."""
     dtype = _dtype(tokenizer)
     little_endian = np.dtype(dtype).newbyteorder("<")
     count, digest = 0, hashlib.sha256()
     size, source = 0, hashlib.sha256()
 
-    def seen() -> Iterator[bytes]:
+    def hashed_chunks() -> Iterator[bytes]:
         nonlocal size
         for chunk in text.chunks():
             source.update(chunk)
@@ -241,12 +246,12 @@ def _write(
             yield chunk
 
     with replacing(path) as file, text.explaining():
-        for ids in tokenizer.encode_stream(seen()):
+        for ids in tokenizer.encode_stream(hashed_chunks()):
             data = ids.astype(little_endian).tobytes()
             digest.update(data)
             file.write(data)
             count += len(ids)
-        if Fingerprint(size, source.hexdigest()) != text.fingerprint():
+        if Fingerprint(size, source.hexdigest()) != text.fingerprint:
             raise changed_while_read(text.name)
         if not count:
             raise ValueError(f"{text.name}: it has no tokens, but a text is needed")

@@ -10,30 +10,30 @@ from clearformer.data.read_texts import NOT_LINES
 from clearformer.data.tables import Pairs
 from clearformer.escape import json_line
 
-WRITTEN = (".csv", ".tsv", ".jsonl", ".json")
-Row = Mapping[str, object]  # a field may be a mapping: in .csv and .tsv each of its own is a column
+WRITE_EXTENSIONS = (".csv", ".tsv", ".jsonl", ".json")
+Record = Mapping[str, object]  # a nested mapping becomes several columns in .csv and .tsv
 
 
-def require_extension(path: Path, endings: Sequence[str] = WRITTEN) -> None:
-    """Refuse a name whose ending does not say what to write, before any work is done for it."""
+def require_extension(path: Path, endings: Sequence[str] = WRITE_EXTENSIONS) -> None:
+    """ValueError for a file with another extension."""
     if path.suffix.lower() not in endings:
         raise ValueError(f"{path} must end in {', '.join(endings[:-1])} or {endings[-1]}")
 
 
 def require_fields(path: Path, fields: Sequence[str]) -> None:
-    """Refuse texts that a .tsv has no way to hold: it has no quotes."""
+    """ValueError for texts that a .tsv cannot contain, since it has no quoting."""
     if path.suffix.lower() != ".tsv":
         return
     for field in fields:
         if any(each in field for each in "\t\r\n"):
             raise ValueError(
-                f"{path} cannot hold {field!r:.60}, which has a tab or a line break: write a .csv "
-                f"or a .jsonl"
+                f"{path} cannot contain {field!r:.60}, which has a tab or a line break: use .csv "
+                f"or .jsonl"
             )
 
 
-def write_table(path: Path, rows: Sequence[Row]) -> None:
-    """Write the rows, all with the same fields, as the ending of the path says."""
+def write_table(path: Path, rows: Sequence[Record]) -> None:
+    """Write the rows, all with the same fields, in the format of the file extension."""
     require_extension(path)
     ending = path.suffix.lower()
     if ending == ".json":
@@ -42,7 +42,7 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
         content = "".join(f"{json_line(row)}\n" for row in rows)
     else:
         content = _delimited(path, [_flat(row) for row in rows])
-    # Half of a surrogate pair cannot be written; a text from the command line may have one.
+    # A text from the command line may have lone surrogates, which cannot be encoded.
     path.write_text(content, encoding="utf-8", errors="backslashreplace", newline="")
 
 
@@ -53,16 +53,16 @@ def _delimited(path: Path, rows: Sequence[Sequence[tuple[str, object]]]) -> str:
         require_fields(path, line)
     if path.suffix.lower() == ".tsv":
         return "".join("\t".join(line) + "\n" for line in lines)
-    made = io.StringIO(newline="")
-    csv.writer(made).writerows(lines)
-    return made.getvalue()
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer).writerows(lines)
+    return buffer.getvalue()
 
 
-def _flat(row: Row) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+def _flat(row: Record) -> list[tuple[str, object]]:
+    fields: list[tuple[str, object]] = []
     for name, value in row.items():
-        found += value.items() if isinstance(value, Mapping) else [(name, value)]
-    return found
+        fields += value.items() if isinstance(value, Mapping) else [(name, value)]
+    return fields
 
 
 def _shown(value: object) -> str:
@@ -70,17 +70,17 @@ def _shown(value: object) -> str:
 
 
 def require_lines_or_table(path: Path) -> None:
-    """Refuse an ending that promises something other than lines of text or a table."""
+    """ValueError for an extension of neither a text nor a table."""
     if path.suffix.lower() in NOT_LINES:
         raise ValueError(
-            f"{path}: a {path.suffix} file is not written: use {', '.join(WRITTEN)} for a table, "
-            f"or .txt for a text on each line"
+            f"{path}: a {path.suffix} file cannot be written: use "
+            f"{', '.join(WRITE_EXTENSIONS)} for a table, or .txt for a text on each line"
         )
 
 
 def write_translations(path: Path, pairs: Pairs, translations: Sequence[str]) -> None:
-    """A line for each translation; in a table with its source and its target."""
-    if path.suffix.lower() in WRITTEN:
+    """Write a line for each translation; in a table, with its source and target."""
+    if path.suffix.lower() in WRITE_EXTENSIONS:
         sides = zip(pairs.sources, pairs.targets, translations, strict=True)
         names = ("source", "target", "translation")
         write_table(path, [dict(zip(names, row, strict=True)) for row in sides])

@@ -45,8 +45,8 @@ def agree_on_token(store: Store, rank: int, world_size: int, seconds: float) -> 
     could read the address of a dead process. Each rank therefore writes a random token; rank 0
     publishes the list until every rank has found its own token in it.
     """
-    own = secrets.token_hex(8)
-    store.set(f"token {rank}", own)
+    token = secrets.token_hex(8)
+    store.set(f"token {rank}", token)
     published: list[str | None] = []
     deadline = time.monotonic() + max(seconds, RENDEZVOUS_SECONDS)
     while time.monotonic() < deadline:
@@ -56,15 +56,17 @@ def agree_on_token(store: Store, rank: int, world_size: int, seconds: float) -> 
                 store.set("tokens", json.dumps(tokens))
                 published = tokens
             confirmed = [_get(store, f"confirmed {each}") for each in range(1, world_size)]
-            if all(each == own for each in confirmed):
-                return own
+            if all(each == token for each in confirmed):
+                return token
         else:
             tokens = json.loads(_get(store, "tokens") or "[]")
-            if rank < len(tokens) and tokens[rank] == own:
+            if rank < len(tokens) and tokens[rank] == token:
                 store.set(f"confirmed {rank}", str(tokens[0]))
                 return str(tokens[0])
         time.sleep(0.02)
-    raise ValueError(f"rank {rank} waited in vain for the other {world_size - 1} ranks to start")
+    raise ValueError(
+        f"rank {rank}: timeout while waiting for {world_size - 1} other ranks to start"
+    )
 
 
 def _get(store: Store, key: str) -> str | None:

@@ -134,12 +134,12 @@ class FullySharded(Parallelism):
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
     def full_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        found = {}
+        full = {}
         for name, tensor in tensors.items():
-            whole = self.full_tensor(tensor)
+            tensor_value = self.full_tensor(tensor)
             if self.group.is_main:
-                found[name] = whole.cpu()
-        return found
+                full[name] = tensor_value.cpu()
+        return full
 
     def shard(self, whole: Tensor, like: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor, distribute_tensor

@@ -65,10 +65,10 @@ class ProcessGroup:
         """Call `act` on the main process; every rank returns its result, or raises its error."""
         return act()
 
-    def main_first(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
+    def main_first(self, act: Callable[[Any], Result], share: Callable[[Result], Any]) -> Result:
         """Call `act` on every rank: the main process, then one rank per machine, then the rest.
 
-        `act` gets None on the main process; elsewhere `tell` of the main process's result.
+        `act` gets None on the main process; elsewhere `share` of the main process's result.
         """
         return act(None)
 
@@ -182,18 +182,18 @@ class DistributedGroup(ProcessGroup):
             raise ValueError(outcome["problem"])
         return outcome["result"]
 
-    def main_first(self, act: Callable[[Any], Result], tell: Callable[[Result], Any]) -> Result:
+    def main_first(self, act: Callable[[Any], Result], share: Callable[[Result], Any]) -> Result:
         # Through the store: a collective would time out, since this may take long.
         self.turns += 1
         main = f"turn {self.turns}: main process"
         machine = f"turn {self.turns}: machine {self.machine.number}"
-        told = None if self.is_main else self._await(main)
+        result_of_main = None if self.is_main else self._await(main)
         if not self.is_main and self.machine.local_rank != 0:
             self._await(machine)
         keys = [main] * self.is_main + [machine] * (self.machine.local_rank == 0)
         try:
-            result = act(told)
-            outcome = {"result": tell(result) if self.is_main else None}
+            result = act(result_of_main)
+            outcome = {"result": share(result) if self.is_main else None}
         except Exception as problem:
             outcome = {"problem": str(problem)}
             raise
@@ -207,7 +207,7 @@ class DistributedGroup(ProcessGroup):
         deadline = time.monotonic() + PREPARE_TIMEOUT.total_seconds()
         while not self.store.check([key]):
             if time.monotonic() > deadline:
-                raise ValueError(f"rank {self.rank} waited {PREPARE_TIMEOUT} for the {key} in vain")
+                raise ValueError(f"rank {self.rank}: timeout after {PREPARE_TIMEOUT} at {key}")
             time.sleep(0.02)
         outcome = json.loads(self.store.get(key))
         if "problem" in outcome:
@@ -258,7 +258,7 @@ class DistributedGroup(ProcessGroup):
         if not isinstance(problem, RuntimeError):
             return None
         text = str(problem)
-        after = "what was saved is kept: go on with --resume"
+        after = "saved checkpoints are kept: continue with --resume"
         if any(word in text for word in TIMED_OUT):
             stalled = self.heartbeat.describe_stalled(self.world_size)
             return f"waited {self.timeout:g} s for {stalled}; {after}"
@@ -279,7 +279,7 @@ class DistributedGroup(ProcessGroup):
                     break
                 time.sleep(0.02)
         except RuntimeError:
-            pass  # the store is gone, and nobody can tell
+            pass  # the store is gone
         return first
 
     def exit(self, code: int, say: Callable[[str], None] = lambda sentence: None) -> None:

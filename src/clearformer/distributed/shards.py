@@ -1,8 +1,7 @@
-"""Tensors that are spread over ranks, on disk: each rank writes its parts, any number reads.
+"""Sharded tensors on disk: each rank writes its shards, any number of ranks reads them.
 
-This is torch.distributed.checkpoint with its storage in safetensors: where a part belongs is
-JSON in the file's header. Its usual storage keeps that in a pickle, which runs code when it is
-read; there is none here, neither to write nor to read.
+This is torch.distributed.checkpoint with safetensors files, whose JSON header says where a shard
+belongs. The default storage uses pickle for that, which can run code when it is read.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from torch import Tensor
 
 
 def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write this rank's parts into `folder`; either every rank succeeds or every rank fails."""
+    """Write this rank's shards into `folder`; either every rank succeeds or every rank fails."""
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
@@ -30,24 +29,24 @@ def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     except CheckpointException as problem:
         causes = {f"rank {rank}: {cause[0]}" for rank, cause in problem.failures.items()}
         raise OSError(
-            f"the optimizer's parts could not be written to {folder.parent}: "
-            f"{'; '.join(sorted(causes))}; the checkpoint before is untouched"
+            f"the optimizer's shards could not be written to {folder.parent}: "
+            f"{'; '.join(sorted(causes))}; the previous checkpoint is intact"
         ) from None
 
 
 def read(folder: Path, like: Callable[[str, torch.Size], Tensor]) -> dict[str, Tensor]:
-    """Everything in `folder`, each tensor laid out as `like` (its name, its shape) is."""
+    """Read all tensors in `folder`, each sharded like `like(name, shape)`."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
     from torch.distributed.checkpoint.state_dict_loader import load
 
     reader = HuggingFaceStorageReader(str(folder))
-    found: dict[str, Any] = {}
-    for name, about in reader.read_metadata().state_dict_metadata.items():
-        assert isinstance(about, TensorStorageMetadata)
-        found[name] = torch.empty_like(like(name, about.size), dtype=about.properties.dtype)
+    tensors: dict[str, Any] = {}
+    for name, metadata in reader.read_metadata().state_dict_metadata.items():
+        assert isinstance(metadata, TensorStorageMetadata)
+        tensors[name] = torch.empty_like(like(name, metadata.size), dtype=metadata.properties.dtype)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of loading in one process, which is what is wanted
-        # Every rank reads what it needs by itself: nothing is to be agreed on.
-        load(found, storage_reader=reader, no_dist=True)
-    return found
+        warnings.simplefilter("ignore")  # torch warns about loading in a single process
+        # Every rank reads its shards independently.
+        load(tensors, storage_reader=reader, no_dist=True)
+    return tensors

@@ -26,8 +26,8 @@ def small(tensor: Tensor) -> dict[str, Any]:
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     low = min(low, 0.0)
     span = (high - low) or 1.0
-    known = np.where(np.isfinite(array), array, low)
-    shares = np.rint((known - low) / span * 255).astype(np.uint8)
+    finite_values = np.where(np.isfinite(array), array, low)
+    shares = np.rint((finite_values - low) / span * 255).astype(np.uint8)
     return {**_envelope(shares, "uint8"), "scale": [low, low + span]}
 
 

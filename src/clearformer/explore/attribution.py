@@ -100,12 +100,12 @@ def occlusion(score: Score, x: Tensor) -> Tensor:
     """The decrease of the score when one token is masked: (T,)."""
     length = x.shape[1]
     with torch.no_grad():
-        whole = score(x, None)[0]
+        unmasked = score(x, None)[0]
         if length == 1:
-            return whole[None] - score(torch.zeros_like(x), None)
+            return unmasked[None] - score(torch.zeros_like(x), None)
         masks = ~torch.eye(length, dtype=torch.bool, device=x.device)
         return torch.cat(
-            [whole - score(x.expand(len(rows), -1, -1), rows) for rows in masks.split(BATCH)]
+            [unmasked - score(x.expand(len(rows), -1, -1), rows) for rows in masks.split(BATCH)]
         )
 
 

@@ -35,12 +35,12 @@ def trace_side(
 ) -> TracedSide:
     """Trace one model; to be called on its worker."""
     ids = input_ids(loaded, text, None, limits)
-    given: Any = ids
+    model_input: Any = ids
     if "translate" in loaded.config.verbs:
         # Both get the same target, so that their outputs can be compared.
         target = decoder_input_ids(loaded, ids, None, limits) if target is None else target
-        given = (ids, target)
-    traced = trace(loaded.model, given, ("thumbs",))
+        model_input = (ids, target)
+    traced = trace(loaded.model, model_input, ("thumbs",))
     maps = {part: traced.stacked("thumbs", part) for part in traced.parts}
     return TracedSide(loaded, ids, target, maps, traced.logits.float().cpu())
 

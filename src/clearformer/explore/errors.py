@@ -21,8 +21,8 @@ class Problem(Exception):  # noqa: N818
         super().__init__(message)
         self.status = status
         optional = {"hint": hint, "limit": limit, "field": field}
-        given = {name: value for name, value in optional.items() if value is not None}
-        self.body: dict[str, Any] = {"error": {"code": code, "message": message, **given}}
+        details = {name: value for name, value in optional.items() if value is not None}
+        self.body: dict[str, Any] = {"error": {"code": code, "message": message, **details}}
 
 
 def unknown(kind: str, name: str) -> Problem:

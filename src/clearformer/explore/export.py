@@ -30,14 +30,14 @@ async def page(
     view: str,
     state: Mapping[str, Any],
     requests: Iterable[Request],
-    given: Mapping[str, Any],
+    known_responses: Mapping[str, Any],
 ) -> str:
     """The HTML of a view with the responses to its requests, at most 5 MB."""
     # All are checked before one is sent.
     allowed = [(parse(path, body), key) for path, body, key in requests]
     try:
         async with asyncio.timeout(EXPORT_SECONDS):
-            return await _page(fetch, view, state, allowed, given)
+            return await _page(fetch, view, state, allowed, known_responses)
     except TimeoutError:
         hint = "try again when the models are less busy, or use a shorter text"
         raise too_slow("the export was not complete", EXPORT_SECONDS, hint) from None
@@ -48,9 +48,9 @@ async def _page(
     view: str,
     state: Mapping[str, Any],
     allowed: list[tuple[AllowedRequest, str | None]],
-    given: Mapping[str, Any],
+    known_responses: Mapping[str, Any],
 ) -> str:
-    responses = {**given, **await _fetch_all(fetch, allowed)}
+    responses = {**known_responses, **await _fetch_all(fetch, allowed)}
     payload = {"view": view, "state": dict(state), "responses": responses, "only_query": False}
     text = await _render(payload)
     if len(text.encode()) > MAX_EXPORT_BYTES:

@@ -86,8 +86,8 @@ def _parameters(target: str, query: str, names: frozenset[str]) -> list[tuple[st
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=len(names) or 1)
     except ValueError:  # more fields than names
         raise refused(target) from None
-    given = [name for name, _ in pairs]
-    if not names.issuperset(given) or len(set(given)) < len(given):
+    used = [name for name, _ in pairs]
+    if not names.issuperset(used) or len(set(used)) < len(used):
         raise refused(target)
     return pairs
 

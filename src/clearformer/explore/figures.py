@@ -129,8 +129,8 @@ def _write_numbers(axes: Axes, table: Tensor, limits: tuple[float, float], light
     low, high = limits
     for i, row in enumerate(table.tolist()):
         for j, value in enumerate(row):
-            place = (value - low) / (high - low)
-            dark = place < 0.6 if light else not 0.15 < place < 0.85
+            share = (value - low) / (high - low)
+            dark = share < 0.6 if light else not 0.15 < share < 0.85
             text = "−∞" if value == float("-inf") else f"{value:.2f}".replace("-", "−")
             colour = "white" if dark and text != "−∞" else "black"
             axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=8)
@@ -159,8 +159,11 @@ def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") ->
     axes.plot([r["step"] for r in steps], losses, color="0.8", linewidth=0.8, label="training loss")
     axes.plot([r["step"] for r in steps], _smooth(losses), color="tab:blue", label="smoothed")
     if points:
-        at, held = [r["step"] for r in points], [float(r["validation_loss"]) for r in points]
-        axes.plot(at, held, "o", color="tab:red", label="validation loss")
+        evaluation_steps, losses_at = (
+            [r["step"] for r in points],
+            [float(r["validation_loss"]) for r in points],
+        )
+        axes.plot(evaluation_steps, losses_at, "o", color="tab:red", label="validation loss")
         last, name = points[-1], figure.replace("_", " ")
         value = float(last[f"validation_{figure}"])
         axes.set_title(f"{_plain(title)}   validation {name} {value:.3f} at step {last['step']}")

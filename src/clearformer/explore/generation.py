@@ -34,7 +34,7 @@ from clearformer.text import Tokenizer
 ALTERNATIVES = 10
 
 
-class RecordingRow(GeneratedSequence):
+class RecordingSequence(GeneratedSequence):
     """A sequence that also records the distribution of each token until the token is emitted: a
     token that ends within a character waits for the next one."""
 
@@ -75,14 +75,16 @@ class GeneratedText:
             hint = "request fewer, and continue from there"
             raise Problem(413, "too_long", limit_message, hint=hint, limit=limits.max_new_tokens)
         forced = require_token_ids(loaded, request.forced, "forced") if request.forced else []
-        how = Sampling(
+        sampling = Sampling(
             temperature=request.temperature,
             top_k=request.top_k,
             top_p=request.top_p,
             forced_ids=tuple(forced),
         )
         settings = GenerationConfig(
-            sampling=how, max_tokens=len(forced) + request.max_new_tokens, eos_ids=writer.eos_ids()
+            sampling=sampling,
+            max_tokens=len(forced) + request.max_new_tokens,
+            eos_ids=writer.eos_ids(),
         )
         try:
             prompt = writer.encode(request.prompt)
@@ -93,7 +95,7 @@ class GeneratedText:
         self.loaded = loaded
         self.model = model
         self.forced = len(forced)
-        self.row = RecordingRow(prompt, settings, model.tokenizer, request.seed)
+        self.row = RecordingSequence(prompt, settings, model.tokenizer, request.seed)
         self.events = self._events(writer, rule)
 
     def next_token(self) -> dict[str, Any] | None:
@@ -107,10 +109,10 @@ class GeneratedText:
         return self.row.finish_reason or "cancelled"
 
     def _events(self, writer: LanguageModel, rule: Any) -> Generator[dict[str, Any]]:
-        for place, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
+        for index, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
             probabilities = self.row.distributions.popleft()
-            if place >= self.forced:
-                yield event(self.model, place, token, probabilities)
+            if index >= self.forced:
+                yield event(self.model, index, token, probabilities)
 
 
 def event(model: TracedModel, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:

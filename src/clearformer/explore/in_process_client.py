@@ -72,7 +72,7 @@ class Exchange:
     async def run(
         self, app: ASGIApp, method: str, target: str, headers: Sequence[Header]
     ) -> Exception | None:
-        """Call the application; an exception is returned, as nobody may await this any more."""
+        """Call the application; an exception is returned: the caller may have stopped waiting."""
         url = urlsplit(target)
         scope = {
             "type": "http",

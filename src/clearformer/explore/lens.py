@@ -58,8 +58,8 @@ def vectors(cached: CachedTrace, layer: int, i: int, part: str | None) -> dict[s
     if part == "decoder":
         cross = recorded["cross", layer]
         tensors |= {"cross": cross["attn_out"], "mid_cross": cross["resid_mid"]}
-    place = {"layer": layer, "i": i, "part": part, "norm": cached.loaded.config.residual}
-    return {**place, **{name: arrays.floats(each[0, i]) for name, each in tensors.items()}}
+    header = {"layer": layer, "i": i, "part": part, "norm": cached.loaded.config.residual}
+    return {**header, **{name: arrays.floats(each[0, i]) for name, each in tensors.items()}}
 
 
 def lens(cached: CachedTrace, k: int, track: int | None) -> dict[str, Any]:

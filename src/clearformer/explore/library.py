@@ -56,7 +56,7 @@ class LoadedModel:
         }
         in_blocks = {id(p) for _, _, block in blocks(module) for p in block.parameters()}
         counts[None] = _count_nonfinite(p for p in module.parameters() if id(p) not in in_blocks)
-        return {place: both for place, both in counts.items() if any(both)}
+        return {key: both for key, both in counts.items() if any(both)}
 
 
 class Library:

@@ -15,7 +15,7 @@ from clearformer.explore.safe_text import clean
 from clearformer.explore.traced_model import TracedModel
 from clearformer.explore.worker import Worker
 from clearformer.hub import importing
-from clearformer.inference.packed_linear import quicken
+from clearformer.inference.packed_linear import use_fast_products
 from clearformer.runs import checkpoint, load, metrics
 from clearformer.runs.checkpoint_choice import choose
 from clearformer.safe_json import read_json, read_run_json
@@ -125,7 +125,7 @@ class ModelEntry:
         path = self.path / "checkpoints" / checkpoint_id if self.is_run else self.path
         module, config, tokenizer, _ = load.open_any(path)
         if self.is_run and "generate" in config.model.verbs:
-            quicken(module)  # as in `clearformer generate`, for bitwise the same text
+            use_fast_products(module)  # as in `clearformer generate`, for bitwise the same text
         return TracedModel(module, config.model, tokenizer, self.name)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clearformer.config import (
-    AnyModelConfig,
-)
+from clearformer.config import AnyModelConfig
 from clearformer.explore.model_entry import ModelEntry
 from clearformer.explore.safe_text import clean
 

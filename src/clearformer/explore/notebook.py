@@ -49,23 +49,25 @@ def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
         )
     entry = InMemoryEntry(slug(model.name), model, model.config)
     app = create_app(Library([], [entry]))
-    given = trace.input
+    model_input = trace.input
     loaded = LoadedModel(entry, "weights", model)
-    cached: CachedTrace = app.state.explorer.traces.add(loaded, given.unpadded(), trace.settings)
+    cached: CachedTrace = app.state.explorer.traces.add(
+        loaded, model_input.unpadded(), trace.settings
+    )
     part = cached.overview.parts[0]
     views.require_head(cached, layer, head, part)
-    i = len(given.queries(part)) - 1 if query is None else query
+    i = len(model_input.queries(part)) - 1 if query is None else query
     state = {"model": entry.id, "layer": layer, "head": head, "part": part, "query": i, "i": i,
              "trace": cached.id}  # fmt: skip
-    whole = f"/api/traces/{cached.id}"
+    trace_url = f"/api/traces/{cached.id}"
     requests: list[export.Request] = [
-        (whole, None, "POST /api/traces"),
+        (trace_url, None, "POST /api/traces"),
         ("/api/info", None, None),
         ("/api/models", None, None),
         ("/api/source", None, None),
         (f"/api/models/{entry.id}/parameters", None, None),
-        (f"{whole}/head?head={head}&layer={layer}&part={part}", None, None),
-        (f"{whole}/logits?i=-1", None, None),
+        (f"{trace_url}/head?head={head}&layer={layer}&part={part}", None, None),
+        (f"{trace_url}/logits?i=-1", None, None),
         *((f"/api/source?symbol={symbol}", None, None) for symbol in SHOWN),
     ]
 

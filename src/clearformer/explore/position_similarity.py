@@ -36,9 +36,9 @@ def position_vectors(loaded: LoadedModel) -> tuple[str, Tensor]:
     """The name of the scheme, and a vector for each position (N, E)."""
     config, model = loaded.config, loaded.model.module
     count = min(config.length, MAX_POSITIONS)
-    own = next(each for each in model.modules() if isinstance(each, Embedding))
-    places = torch.arange(count, device=loaded.model.device)
-    added = config.position.added(places, config.width, own.position)
+    embedding = next(each for each in model.modules() if isinstance(each, Embedding))
+    indices = torch.arange(count, device=loaded.model.device)
+    added = config.position.added(indices, config.width, embedding.position)
     if added is not None:
         return type(config.position).__name__.lower(), added
     match config.position:

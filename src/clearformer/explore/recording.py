@@ -44,30 +44,30 @@ class Recorder:
     nonfinite: dict[PartLayer, dict[str, tuple[int, int]]] = field(default_factory=dict)
     shapes: dict[PartLayer, dict[str, tuple[int, ...]]] = field(default_factory=dict)
 
-    def record(self, place: PartLayer, tensors: Mapping[str, Tensor]) -> None:
+    def record(self, key: PartLayer, tensors: Mapping[str, Tensor]) -> None:
         """Record stages of one layer; each tensor has a batch of one."""
-        if self.layers is not None and place[1] not in self.layers:
+        if self.layers is not None and key[1] not in self.layers:
             return
         shapes = {name: tuple(tensor.shape[1:]) for name, tensor in tensors.items()}
-        self.shapes.setdefault(place, {}).update(shapes)
+        self.shapes.setdefault(key, {}).update(shapes)
         counts = stages.count_nonfinite(
             {n: t for n, t in tensors.items() if n not in stages.SUMMARIES}
         )
-        self.nonfinite.setdefault(place, {}).update(counts)
-        wanted = {name: tensor for name, tensor in tensors.items() if name in self.capture}
+        self.nonfinite.setdefault(key, {}).update(counts)
+        captured = {name: tensor for name, tensor in tensors.items() if name in self.capture}
         # In the order of the computation, whichever was recorded first.
-        merged = self.recorded.get(place, {}) | wanted
-        self.recorded[place] = {name: merged[name] for name in stages.AXES if name in merged}
+        merged = self.recorded.get(key, {}) | captured
+        self.recorded[key] = {name: merged[name] for name in stages.AXES if name in merged}
 
 
 def attentions(model: AnyTransformer) -> dict[PartLayer, Attention]:
     """Every attention of a model by part and layer."""
-    by_place: dict[PartLayer, Attention] = {}
+    by_layer: dict[PartLayer, Attention] = {}
     for part, layer, block in blocks(model):
-        by_place[part, layer] = block.attention
+        by_layer[part, layer] = block.attention
         if isinstance(block, DecoderBlock):
-            by_place["cross", layer] = block.cross_attention
-    return by_place
+            by_layer["cross", layer] = block.cross_attention
+    return by_layer
 
 
 def blocks(model: AnyTransformer) -> Iterator[tuple[str, int, Block | DecoderBlock]]:
@@ -91,9 +91,9 @@ def recording(
         setattr(owner, name, value)
 
     try:
-        for place, attention in attentions(model).items():
-            patch(attention, "kernel", _kernel(place, recorder, mask))
-            hooks += _attention_hooks(place, attention, recorder)
+        for key, attention in attentions(model).items():
+            patch(attention, "kernel", _kernel(key, recorder, mask))
+            hooks += _attention_hooks(key, attention, recorder)
             if not positions:
                 patch(attention, "scheme", NoPosition())
         for part, layer, block in blocks(model):
@@ -113,22 +113,22 @@ def recording(
             setattr(owner, name, value)
 
 
-def _kernel(place: PartLayer, recorder: Recorder, mask: MaskChoice) -> Kernel:
+def _kernel(key: PartLayer, recorder: Recorder, mask: MaskChoice) -> Kernel:
     def kernel(
         q: Tensor, k: Tensor, v: Tensor, model_mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         # `mask` is about one sequence; cross-attention keeps its pattern.
         pattern = model_mask.pattern
-        if place[0] != "cross":
+        if key[0] != "cross":
             pattern = PATTERNS.get(mask, pattern)
         tensors = stages.attention_stages(q, k, v, Mask(pattern, model_mask.attention_mask), bias)
-        recorder.record(place, tensors | stages.summaries(tensors["weights"], recorder.capture))
+        recorder.record(key, tensors | stages.summaries(tensors["weights"], recorder.capture))
         return tensors["head_out"]
 
     return kernel
 
 
-def _residual(place: PartLayer, block: Block | DecoderBlock, recorder: Recorder) -> Residual:
+def _residual(key: PartLayer, block: Block | DecoderBlock, recorder: Recorder) -> Residual:
     """The block's residual connection, recording the residual stream around each sublayer."""
     original: Residual = block.residual
     norms = {id(block.attention_norm): "attention", id(block.feed_forward_norm): "last"}
@@ -137,31 +137,31 @@ def _residual(place: PartLayer, block: Block | DecoderBlock, recorder: Recorder)
         y = original(x, part, norm, dropout)
         which = norms.get(id(norm), "cross")
         if which == "attention":
-            recorder.record(place, {"resid_pre": x, "resid_mid": y})
+            recorder.record(key, {"resid_pre": x, "resid_mid": y})
         elif which == "cross":
-            recorder.record(("cross", place[1]), {"resid_pre": x, "resid_mid": y})
+            recorder.record(("cross", key[1]), {"resid_pre": x, "resid_mid": y})
         else:
-            recorder.record(place, {"resid_post": y})
+            recorder.record(key, {"resid_post": y})
         return y
 
     return residual
 
 
-def _attention_hooks(place: PartLayer, attention: Attention, recorder: Recorder) -> list[Any]:
+def _attention_hooks(key: PartLayer, attention: Attention, recorder: Recorder) -> list[Any]:
     keys: list[Tensor] = []  # of this call; those of a memory are projected last
 
     def queries_projected(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-        recorder.record(place, {"q_proj": arguments[0]})
+        recorder.record(key, {"q_proj": arguments[0]})
 
     def keys_projected(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
         keys.insert(0, arguments[0])  # (B, G, T, D)
 
     def attended(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-        recorder.record(place, {"attn_in": arguments[0], "attn_out": output})
+        recorder.record(key, {"attn_in": arguments[0], "attn_out": output})
         if keys:
             groups = attention.heads // attention.key_heads
             every = torch.cat(keys, dim=2).repeat_interleave(groups, dim=1)
-            recorder.record(place, {"k_proj": every})
+            recorder.record(key, {"k_proj": every})
         keys.clear()
 
     return [
@@ -171,7 +171,7 @@ def _attention_hooks(place: PartLayer, attention: Attention, recorder: Recorder)
     ]
 
 
-def _feed_forward_hooks(place: PartLayer, module: nn.Module, recorder: Recorder) -> list[Any]:
+def _feed_forward_hooks(key: PartLayer, module: nn.Module, recorder: Recorder) -> list[Any]:
     gated = isinstance(module, GatedFeedForward)
 
     def rows(x: Tensor) -> Tensor:
@@ -179,13 +179,13 @@ def _feed_forward_hooks(place: PartLayer, module: nn.Module, recorder: Recorder)
 
     def went_up(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
         before = output.chunk(2, dim=-1)[0] if gated else output
-        recorder.record(place, {"mlp_pre": rows(before).clone()})  # the activation may be in place
+        recorder.record(key, {"mlp_pre": rows(before).clone()})  # the activation may be in place
 
     def goes_down(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-        recorder.record(place, {"mlp_hidden": rows(arguments[0])})
+        recorder.record(key, {"mlp_hidden": rows(arguments[0])})
 
     def fed(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-        recorder.record(place, {"mlp_out": output})
+        recorder.record(key, {"mlp_out": output})
 
     up, down = module.up, module.down
     assert isinstance(up, nn.Module)

@@ -107,8 +107,8 @@ class AccessMiddleware:
                     Problem(403, "content_type", "a POST must be application/json")
                 )
         if self.token is not None and not self._has_cookie(headers):
-            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            if scope["path"] == "/" and _equal(given, self.token):
+            token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if scope["path"] == "/" and _equal(token, self.token):
                 return self._set_cookie()
             hint = "open the address that was printed when it started"
             return error_response(Problem(401, "no_token", "this server needs a token", hint=hint))
@@ -131,8 +131,8 @@ class AccessMiddleware:
         return cookie is not None and _equal(cookie.value, self.digest)
 
 
-def _equal(given: str, secret: str) -> bool:
-    return secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+def _equal(value: str, secret: str) -> bool:
+    return secrets.compare_digest(value.encode("utf-8", "replace"), secret.encode())
 
 
 class _LimitedBody:

@@ -14,7 +14,7 @@ from typing import Any
 import clearformer
 from clearformer.explore.errors import unknown
 
-# The symbol for each thing on the page.
+# The symbol for each element of the page.
 STAGES = {
     "tokens": "text.tokenizer.Tokenizer",
     "embedding": "core.embedding.Embedding.forward",

@@ -80,16 +80,16 @@ def basic_stages(x: Tensor, pattern: Pattern) -> dict[str, Tensor]:
     }
 
 
-def summaries(weights: Tensor, wanted: Collection[str]) -> dict[str, Tensor]:
+def summaries(weights: Tensor, names: Collection[str]) -> dict[str, Tensor]:
     """Summaries of weights (B, H, Q, K): thumbnails, entropy, and attention to two positions."""
     tensors = {}
-    if "thumbs" in wanted:
+    if "thumbs" in names:
         tensors["thumbs"] = downscaled(weights, THUMBNAIL_SIDE)
-    if "entropy" in wanted:
+    if "entropy" in names:
         tensors["entropy"] = entropy(weights)
-    if "previous" in wanted:
+    if "previous" in names:
         tensors["previous"] = _weight_of_previous(weights)
-    if "first" in wanted:
+    if "first" in names:
         tensors["first"] = weights[..., 0].mean(-1)  # (B, H)
     return tensors
 

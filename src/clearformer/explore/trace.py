@@ -57,8 +57,8 @@ class Trace:
         if layer is None:
             raise ValueError(f"{stage} is computed in every layer: choose one, as in layer=0")
         if (part, layer) not in self.recorded:
-            known = ", ".join(f"{part} {layer}" for part, layer in self.recorded)
-            raise ValueError(f"{part} layer {layer} was not recorded: there are {known}")
+            recorded = ", ".join(f"{part} {layer}" for part, layer in self.recorded)
+            raise ValueError(f"{part} layer {layer} was not recorded: there are {recorded}")
         stages = self.recorded[part, layer]
         if stage not in stages:
             raise ValueError(f"there is no stage {stage!r}: there are {', '.join(stages)}")
@@ -154,7 +154,7 @@ def trace(
     if mask not in ("model", *PATTERNS):
         raise ValueError(f"mask is {mask!r}, but it must be model, none or causal")
     traced = as_traced_model(model)
-    given = encode_input(traced, tokens, pad_to=pad_to, segment=segment, memory=memory)
+    model_input = encode_input(traced, tokens, pad_to=pad_to, segment=segment, memory=memory)
     module = traced.module
     _require_layers(module, layers)
     recorder = Recorder(capture, layers)
@@ -163,36 +163,49 @@ def trace(
         torch.inference_mode(),
         recording(module, recorder, mask, positions),
     ):
-        output = _run(traced, given)
+        output = _run(traced, model_input)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
     settings |= {} if memory is None else {"segment": segment, "memory": memory}
     return Trace(
-        recorder.recorded, output, traced, given, settings, recorder.nonfinite, recorder.shapes
+        recorder.recorded,
+        output,
+        traced,
+        model_input,
+        settings,
+        recorder.nonfinite,
+        recorder.shapes,
     )
 
 
-def _run(traced: TracedModel, given: ModelInput) -> Any:
+def _run(traced: TracedModel, model_input: ModelInput) -> Any:
     """The output for the input, or for its last segment if the model has a memory."""
     device = traced.device
 
     def on_device(x: Tensor | None) -> Tensor | None:
         return None if x is None else x.to(device)
 
-    if given.target is not None:
-        source, target = given.tokens.to(device), given.target.to(device)
+    if model_input.target is not None:
+        source, target = model_input.tokens.to(device), model_input.target.to(device)
         return traced.module(
-            source, target, on_device(given.attention_mask), on_device(given.target_attention_mask)
+            source,
+            target,
+            on_device(model_input.attention_mask),
+            on_device(model_input.target_attention_mask),
         )
     module = traced.transformer
     caches: list[Cache] | None = None
-    if given.memory is not None:
-        caches = [HiddenMemory(given.memory) for _ in module.stack.blocks]
-        for start in range(0, given.start, given.segment):
-            module(given.tokens[:, start : start + given.segment].to(device), caches=caches)
+    if model_input.memory is not None:
+        caches = [HiddenMemory(model_input.memory) for _ in module.stack.blocks]
+        for start in range(0, model_input.start, model_input.segment):
+            module(
+                model_input.tokens[:, start : start + model_input.segment].to(device), caches=caches
+            )
             for cache in caches:
                 cache.advance()
-    tokens = given.tokens[:, given.start :].to(device)
-    return module(tokens, on_device(given.attention_mask), on_device(given.segments), caches)
+    tokens = model_input.tokens[:, model_input.start :].to(device)
+    return module(
+        tokens, on_device(model_input.attention_mask), on_device(model_input.segments), caches
+    )
 
 
 def _require_layers(module: AnyTransformer, layers: Sequence[int] | None) -> None:

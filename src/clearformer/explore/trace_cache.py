@@ -90,6 +90,6 @@ class TraceCache:
                     each.layers.clear()
 
 
-def size(found: Trace) -> int:
+def size(trace: Trace) -> int:
     """Bytes of the tensors in a trace; a view of another stage counts in full."""
-    return sum(t.nbytes for stages in found.recorded.values() for t in stages.values())
+    return sum(t.nbytes for stages in trace.recorded.values() for t in stages.values())

@@ -137,18 +137,18 @@ def encode_input(
         source, target = tokens if isinstance(tokens, tuple) else (tokens, tokens)
         source = encode_source(model, source) if isinstance(source, str) else source
         target = encode_target(model, target) if isinstance(target, str) else target
-        given = ModelInput(_batch_of_one(source), target=_batch_of_one(target))
-        return given if pad_to is None else _padded(given, pad_to, model)
+        model_input = ModelInput(_batch_of_one(source), target=_batch_of_one(target))
+        return model_input if pad_to is None else _padded(model_input, pad_to, model)
     if isinstance(tokens, tuple) and len(tokens) == 2 and not isinstance(tokens[0], int):
         raise ValueError("got a pair, but this model has no decoder: pass one text")
     row = _batch_of_one(encode(model, tokens) if isinstance(tokens, str) else tokens)
-    given = ModelInput(row, segments=_sentence_ids(model, row))
-    given = _with_memory(given, model, segment, memory)
+    model_input = ModelInput(row, segments=_sentence_ids(model, row))
+    model_input = _with_memory(model_input, model, segment, memory)
     if pad_to is None:
-        return given
-    if given.memory is not None:
+        return model_input
+    if model_input.memory is not None:
         raise ValueError("a model with a memory reads whole segments: leave pad_to out")
-    return _padded(given, pad_to, model)
+    return _padded(model_input, pad_to, model)
 
 
 def encode(model: TracedModel, text: str) -> list[int]:
@@ -217,38 +217,38 @@ def _sentence_ids(model: TracedModel, tokens: Tensor) -> Tensor | None:
 
 
 def _with_memory(
-    given: ModelInput, model: TracedModel, segment: int | None, memory: int | None
+    model_input: ModelInput, model: TracedModel, segment: int | None, memory: int | None
 ) -> ModelInput:
     config = model.config
     if config is not None and config.memory is not None:
         segment = config.length if segment is None else segment
         memory = config.memory if memory is None else memory
     if memory is None or segment is None:
-        return given
+        return model_input
     if segment < 1 or memory < 0:
         raise ValueError(f"segment is {segment} and memory {memory}: at least 1 and 0")
     # Segments are counted from the beginning, as in training, so the last one may be short.
-    start = (given.tokens.shape[1] - 1) // segment * segment
-    segments = None if given.segments is None else given.segments[:, start:]
-    return replace(given, start=start, segment=segment, memory=memory, segments=segments)
+    start = (model_input.tokens.shape[1] - 1) // segment * segment
+    segments = None if model_input.segments is None else model_input.segments[:, start:]
+    return replace(model_input, start=start, segment=segment, memory=memory, segments=segments)
 
 
-def _padded(given: ModelInput, length: int, model: TracedModel) -> ModelInput:
+def _padded(model_input: ModelInput, length: int, model: TracedModel) -> ModelInput:
     padding = 0 if model.tokenizer is None else model.tokenizer.padding
-    tokens, attention_mask = _pad(given.tokens, length, padding)
-    if given.target is not None:
-        target, target_attention_mask = _pad(given.target, length, padding)
+    tokens, attention_mask = _pad(model_input.tokens, length, padding)
+    if model_input.target is not None:
+        target, target_attention_mask = _pad(model_input.target, length, padding)
         return replace(
-            given,
+            model_input,
             tokens=tokens,
             attention_mask=attention_mask,
             target=target,
             target_attention_mask=target_attention_mask,
         )
-    segments = given.segments
+    segments = model_input.segments
     if segments is not None:
         segments, _ = _pad(segments, length, int(segments[0, -1]))
-    return replace(given, tokens=tokens, attention_mask=attention_mask, segments=segments)
+    return replace(model_input, tokens=tokens, attention_mask=attention_mask, segments=segments)
 
 
 def _pad(row: Tensor, length: int, value: int) -> tuple[Tensor, Tensor]:

@@ -32,13 +32,13 @@ HEAD_STAGES = ("q", "q_proj", "head_out", *KEY_STAGES, *SCORES)
 def overview(cached: CachedTrace) -> dict[str, Any]:
     """The response to a new trace: tokens, and a thumbnail of every head."""
     trace, loaded = cached.overview, cached.loaded
-    model, given, parts = trace.model, trace.input, trace.parts
-    queries = {part: token_display.tokens(model, given.queries(part)) for part in parts}
+    model, model_input, parts = trace.model, trace.input, trace.parts
+    queries = {part: token_display.tokens(model, model_input.queries(part)) for part in parts}
     keys = {
-        part: token_display.tokens(model, given.keys(part), first=-given.remembered)
+        part: token_display.tokens(model, model_input.keys(part), first=-model_input.remembered)
         for part in parts
     }
-    main, all_ids = parts[0], given.tokens[0].tolist()
+    main, all_ids = parts[0], model_input.tokens[0].tolist()
     response: dict[str, Any] = {
         "id": cached.id,
         "model": loaded.entry.id,
@@ -46,8 +46,8 @@ def overview(cached: CachedTrace) -> dict[str, Any]:
         "family": loaded.config.family or loaded.config.name,
         "tokens": queries[main],
         "target_tokens": queries.get("decoder"),
-        "sentences": None if given.segments is None else given.segments[0].tolist(),
-        "text_tokens": token_display.tokens(model, all_ids) if given.start else None,
+        "sentences": None if model_input.segments is None else model_input.segments[0].tolist(),
+        "text_tokens": token_display.tokens(model, all_ids) if model_input.start else None,
         "query_tokens": queries,
         "key_tokens": keys,
         "parts": [
@@ -57,7 +57,7 @@ def overview(cached: CachedTrace) -> dict[str, Any]:
         ],
         "n_layers": len(trace.layers(main)),
         "n_heads": loaded.config.heads,
-        "memory": given.remembered,
+        "memory": model_input.remembered,
         "thumbs": _thumbnails(trace),
         "shapes": shapes(trace),
         "bits": _surprisal(trace),
@@ -97,8 +97,8 @@ def shapes(trace: Trace) -> list[dict[str, Any]]:
 def nonfinite(cached: CachedTrace) -> list[dict[str, Any]]:
     """Where NaN and infinities are: in the parameters, then in the recorded stages."""
     counts: list[tuple[str | None, int | None, str, tuple[int, int]]] = [
-        (*(place or (None, None)), "parameters", each)
-        for place, each in cached.loaded.nonfinite.items()
+        (*(key or (None, None)), "parameters", each)
+        for key, each in cached.loaded.nonfinite.items()
     ]
     for (part, layer), by_stage in cached.overview.nonfinite.items():
         counts += [(part, layer, name, by_stage[name]) for name in stages.AXES if name in by_stage]

@@ -14,8 +14,9 @@ from clearformer.config import Seq2SeqConfig, TargetRules
 from clearformer.core.model import Seq2Seq
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Allowed, Beam, Hypothesis, search
-from clearformer.inference.beam_cache import Branching, supports
-from clearformer.inference.beam_state import Growing, Translating, resting
+from clearformer.inference.beam_cache import TreeBeams, supports
+from clearformer.inference.beam_state import BeamState, TranslationBeams
+from clearformer.inference.modes import inference_mode
 from clearformer.text import Tokenizer
 
 
@@ -109,14 +110,14 @@ def decode(
     limit = min(max_tokens or rules.most or config.length, config.length)
     device = next(model.parameters()).device
     tokens, attention_mask = pad(sources)
-    with resting(model):
+    with inference_mode(model):
         source = torch.from_numpy(tokens).to(device)
         real = None if attention_mask.all() else torch.from_numpy(attention_mask).to(device)
-        state: Growing
+        state: BeamState
         if supports(model):
-            state = Branching(model, config, source, real, beam.width)
+            state = TreeBeams(model, config, source, real, beam.width)
         else:
-            state = Translating(model, config, source, real)
+            state = TranslationBeams(model, config, source, real)
         if beam.width == 1:
             found = greedy(state, end=marks.end, max_tokens=limit, rules=rules, beam=beam)
             return [[each] for each in found]
@@ -124,7 +125,7 @@ def decode(
 
 
 def greedy(
-    state: Growing, *, end: int, max_tokens: int, rules: TargetRules = TargetRules(), beam: Beam
+    state: BeamState, *, end: int, max_tokens: int, rules: TargetRules = TargetRules(), beam: Beam
 ) -> list[Hypothesis]:
     """Take the most likely token until the end token, or for `max_tokens` tokens."""
     tokens: list[list[int]] = [[] for _ in range(state.sentences)]

@@ -32,8 +32,8 @@ def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, in
         distance = difference(model, copy, config)
         if not distance <= TOLERANCE:
             raise ValueError(
-                f"what was written to {path} gives other logits (by {distance:.2g}): nothing is "
-                f"kept; please report this"
+                f"the exported model in {path} gives other logits (by {distance:.2g}): the export "
+                f"was removed; please report this"
             )
         return distance, _same_tokens(model, copy, config, path)
 
@@ -67,8 +67,8 @@ def _same_tokens(model: Model, copy: Model, config: AnyModelConfig, path: Path) 
     texts = [_greedy(each, config) for each in (model, copy)]
     if texts[0] != texts[1]:
         raise ValueError(
-            f"what was written to {path} goes on with other tokens: nothing is kept; please report "
-            f"this"
+            f"the exported model in {path} generates other tokens: the export was removed; please "
+            f"report this"
         )
     return len(texts[0])
 
@@ -81,8 +81,8 @@ def _greedy(model: Model, config: AnyModelConfig) -> list[int]:
             return []
         rows = _example(config)[0].tolist()
         hypotheses = decode(model, config, rows, Beam(width=1), GREEDY_TOKENS)
-        return [token for several in hypotheses for token in several[0].tokens]
+        return [token for beams in hypotheses for token in beams[0].tokens]
     if not isinstance(config.head, NextToken) or config.cache is None:
         return []
-    drawn = stream(LanguageModel(model, config), [0], GREEDY_SAMPLING, max_tokens=GREEDY_TOKENS)
-    return [token.id for token in drawn]
+    tokens = stream(LanguageModel(model, config), [0], GREEDY_SAMPLING, max_tokens=GREEDY_TOKENS)
+    return [token.id for token in tokens]

@@ -41,11 +41,11 @@ def plan_conversion(
         if missing:
             continue
         shapes = layout.shapes(tuple(parameter.shape), config)
-        for name, wanted in zip(theirs, shapes, strict=True):
+        for name, expected in zip(theirs, shapes, strict=True):
             shape = weights.shape(present[name])
-            if shape != wanted:
+            if shape != expected:
                 raise ValueError(
-                    f"{present[name]} has shape {shape}, but its config.json makes it {wanted}"
+                    f"{present[name]} has shape {shape}, but its config.json makes it {expected}"
                 )
         plan[ours] = [present[name] for name in theirs], layout
     if missing:
@@ -101,9 +101,9 @@ def convert(plan: Plan, weights: Weights) -> tuple[dict[str, Tensor], list[str]]
         tensors[ours] = joined
     if not_finite:
         notes.append(f"{not_finite:,} weights are not finite: the checkpoint is damaged")
-    others = dtypes - {torch.float32}
-    if others:
-        named = ", ".join(sorted(str(each).removeprefix("torch.") for each in others))
+    other_dtypes = dtypes - {torch.float32}
+    if other_dtypes:
+        named = ", ".join(sorted(str(each).removeprefix("torch.") for each in other_dtypes))
         lost = f"; {rounded:,} of them were rounded" if rounded else ""
         notes.append(f"weights of {named} are now float32{lost}")
     return tensors, notes

@@ -48,7 +48,7 @@ def choose_family(
 
 
 class Fit:
-    """What is lost if a config is written as a family does and read again."""
+    """The differences after writing a config in a family's format and reading it again."""
 
     def __init__(self, family: Family, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
         self.family, self.config, self.tensors = family, config, tensors

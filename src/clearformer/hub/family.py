@@ -51,7 +51,7 @@ class Family:
         """Tensor names as in `renames`, each with its name in the file; without buffers."""
         older = self.old_prefix
         bare = not any(name.startswith((self.prefix, older or self.prefix)) for name in names)
-        found: dict[str, str] = {}
+        names_in_file: dict[str, str] = {}
         for name in names:
             full = self.prefix + name if bare and not re.match(self.heads, name) else name
             if older is not None and full.startswith(older):
@@ -60,7 +60,9 @@ class Family:
                 if full.endswith(old):
                     full = full.removesuffix(old) + new
             if not re.fullmatch(self.buffers, full):
-                if full in found:
-                    raise ValueError(f"{name} and {found[full]} are two names for one tensor")
-                found[full] = name
-        return found
+                if full in names_in_file:
+                    raise ValueError(
+                        f"{name} and {names_in_file[full]} are two names for one tensor"
+                    )
+                names_in_file[full] = name
+        return names_in_file

@@ -28,9 +28,9 @@ def locate_checkpoint(name: str, revision: str | None = None, allow_bin: bool = 
             f"there is no folder or file {name}, and to look for it on the hub huggingface_hub "
             f"must be installed: pip install 'clearformer[hub]'"
         ) from None
-    wanted = [*FILES, PICKLED] if allow_bin else list(FILES)
+    patterns = [*FILES, PICKLED] if allow_bin else list(FILES)
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except Exception as problem:  # including those of its network library
         reason = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
         raise ValueError(

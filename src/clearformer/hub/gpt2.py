@@ -6,15 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from clearformer import limits
-from clearformer.config import (
-    Causal,
-    Dropout,
-    KVCache,
-    LayerNorm,
-    Learned,
-    ModelConfig,
-    NextToken,
-)
+from clearformer.config import Causal, Dropout, KVCache, LayerNorm, Learned, ModelConfig, NextToken
 from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
 from clearformer.hub.hf_config import (

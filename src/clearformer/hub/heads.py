@@ -6,14 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from clearformer import limits
-from clearformer.config import (
-    AnswerSpan,
-    Classifier,
-    Features,
-    Head,
-    NextToken,
-    TokenClassifier,
-)
+from clearformer.config import AnswerSpan, Classifier, Features, Head, NextToken, TokenClassifier
 from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.tensor_names import Rename
 
@@ -38,12 +31,12 @@ def class_names(settings: HFConfig) -> tuple[str, ...]:
     count = settings.integer("num_labels", limits.MAX_CLASSES, named)
     if labels is None:
         return tuple(f"LABEL_{i}" for i in range(count))
-    found = [labels.get(str(i)) for i in range(count)] if isinstance(labels, dict) else []
-    if not all(isinstance(name, str) and _writable(name) for name in found):
-        found = []
-    if len(set(found)) != count:
+    labels_by_id = [labels.get(str(i)) for i in range(count)] if isinstance(labels, dict) else []
+    if not all(isinstance(name, str) and _writable(name) for name in labels_by_id):
+        labels_by_id = []
+    if len(set(labels_by_id)) != count:
         settings.refuse("id2label", labels, f"it must name the classes 0 to {count - 1}")
-    return tuple(str(name) for name in found)
+    return tuple(str(name) for name in labels_by_id)
 
 
 def _writable(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Strict reader of a config.json: no key is ignored by accident.
 
-Every key that the reference implementation reads is either asked for or listed as one that changes
+Every key that the reference implementation reads is either read here or listed as one that changes
 no output. The reference does not read any other key: `finish` collects their names in `ignored`,
 and the importer reports them.
 """
@@ -58,7 +58,7 @@ ACTIVATIONS: Mapping[str, ActivationName] = {
 
 
 def norm_epsilon(norm: Norm) -> float:
-    """Of the two norms that published formats know; reading the export back finds any other."""
+    """The epsilon of LayerNorm or RMSNorm; for other norms the export is refused later."""
     return norm.epsilon if isinstance(norm, LayerNorm | RMSNorm) else 1e-5
 
 
@@ -91,7 +91,7 @@ def write_sizes(config: ModelConfig, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 class HFConfig:
-    """The keys of a config.json; each has to be asked for."""
+    """The keys of a config.json; each must be read or listed as ignored."""
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
         self.data = data
@@ -132,8 +132,8 @@ class HFConfig:
         """Refuse a key that is present with another value than those that we compute."""
         value = self._value(name, None)
         if value is not None and value not in accepted:
-            known = ", ".join(map(repr, accepted)) or "none of it"
-            self.refuse(name, value, f"clearformer computes {known}")
+            supported = ", ".join(map(repr, accepted)) or "none of it"
+            self.refuse(name, value, f"clearformer computes {supported}")
 
     def rename(self, other: str, name: str) -> None:
         """Read `other` as a second name of a key; both may be present if they agree."""
@@ -147,7 +147,7 @@ class HFConfig:
         return self._value(name, None)
 
     def finish(self, ignorable: Collection[str] = ()) -> None:
-        """Refuse unsupported values, and collect the keys that nobody asked for."""
+        """Refuse unsupported values, and collect the keys that were not read."""
         for name, accepted in NEUTRAL_VALUES.items():
             if name not in self.asked and name not in ignorable:
                 self.require(name, *accepted)
@@ -156,8 +156,8 @@ class HFConfig:
             name for name, value in self.data.items() if name not in known and value is not None
         ]
 
-    def refuse(self, name: str, value: Any, wanted: str) -> NoReturn:
-        raise ValueError(f"{self.where}: {name} is {value!r:.60}, but {wanted}")
+    def refuse(self, name: str, value: Any, expectation: str) -> NoReturn:
+        raise ValueError(f"{self.where}: {name} is {value!r:.60}, but {expectation}")
 
     def _value(self, name: str, default: Any) -> Any:
         self.asked.add(name)

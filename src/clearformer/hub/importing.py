@@ -17,13 +17,7 @@ from typing import Literal
 from torch import Tensor
 
 from clearformer.builder import outline
-from clearformer.config import (
-    AnyModelConfig,
-    ModelConfig,
-    Rotary,
-    Seq2SeqConfig,
-    model_from_json,
-)
+from clearformer.config import AnyModelConfig, ModelConfig, Rotary, Seq2SeqConfig, model_from_json
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.hub.convert import convert, first_few, plan_conversion, to_float32
 from clearformer.hub.family import Family
@@ -88,8 +82,8 @@ def import_checkpoint(
 ) -> Imported:
     """Read a Hugging Face folder, or one file of weights with its config.json beside it.
 
-    `tokenizer` is another folder to take the tokenizer from, or "bytes". `pairs` is the layout of
-    rotary components, which no config.json tells.
+    `tokenizer` is another folder with the tokenizer, or "bytes". `pairs` is the layout of rotary
+    components, which config.json does not specify.
     """
     weights = _open_weights(path, allow_bin)
     if isinstance(weights, SafetensorsFile) and METADATA_KEY in weights.metadata:
@@ -101,10 +95,10 @@ def import_checkpoint(
             config = replace(config, position=replace(config.position, pairs=pairs))
         plan, unused = plan_conversion(family, config, weights, opened.names)
         family.verify(config, weights)
-        found = _read_tokenizer(opened.folder, tokenizer, config)
+        loaded_tokenizer = _read_tokenizer(opened.folder, tokenizer, config)
         tensors, changes = convert(plan, weights)
     notes = (*opened.notes, *unused, *changes, *family.notes(settings.data))
-    return Imported(str(path), config, found, tensors, notes)
+    return Imported(str(path), config, loaded_tokenizer, tensors, notes)
 
 
 def read_model_config(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
@@ -143,9 +137,9 @@ def _open(path: Path, weights: Weights) -> _Opened:
     names = family.canonical(list(weights.names()))
     config = replace(family.read_config(settings, names), name=_name(family, folder))
     if settings.ignored:
-        what = "a setting" if len(settings.ignored) == 1 else "settings"
+        noun = "a setting" if len(settings.ignored) == 1 else "settings"
         keys = first_few(settings.ignored)
-        notes += (f"ignored, {what} that this kind of model does not have: {keys}",)
+        notes += (f"ignored, {noun} that this kind of model does not have: {keys}",)
     return _Opened(folder, weights, family, settings, names, config, notes)
 
 
@@ -178,7 +172,7 @@ def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
     if not allow_bin:
         raise ValueError(
             f"{path} is a pickle, a format that can carry code: add --allow-bin to read the "
-            f"weights in it and nothing else, or ask its maker for safetensors"
+            f"weights in it and nothing else, or ask its publisher for safetensors"
         )
     return PickleFile(path)
 
@@ -186,28 +180,30 @@ def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
 def _import_own(file: SafetensorsFile, where: str) -> Imported:
     """Read a file that `export --to safetensors` wrote."""
     try:
-        about = json.loads(file.metadata[METADATA_KEY])
-        if not isinstance(about, dict):
+        metadata = json.loads(file.metadata[METADATA_KEY])
+        if not isinstance(metadata, dict):
             raise ValueError("they are not a JSON object")
-        config = model_from_json(about["model"])
-        tokenizer = tokenizer_from_json(about["tokenizer"])
+        config = model_from_json(metadata["model"])
+        tokenizer = tokenizer_from_json(metadata["tokenizer"])
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise ValueError(f"{where} has metadata that do not fit: {problem}") from None
+        raise ValueError(f"{where} has invalid metadata: {problem}") from None
     shapes = {name: tuple(p.shape) for name, p in outline(config).named_parameters()}
     if shapes != {name: file.shape(name) for name in file.names()}:
         wrong = [n for n in shapes if n not in file.entries or file.shape(n) != shapes[n]]
         extra = [n for n in file.names() if n not in shapes]
-        raise ValueError(f"{where} does not hold its own model: see {first_few(wrong + extra)}")
+        raise ValueError(
+            f"{where}: its tensors do not match its config: see {first_few(wrong + extra)}"
+        )
     _require_size(tokenizer, config, where)
     tensors = {name: to_float32(name, file.tensor(name)) for name in shapes}
     return Imported(where, config, tokenizer, tensors, ())
 
 
 def _name(family: Family, folder: Path) -> str:
-    place = folder.resolve()
+    path = folder.resolve()
     # The hub's cache: models--OWNER--NAME/snapshots/REVISION.
-    cached = place.parent.name == "snapshots"
-    title = place.parents[1].name.rpartition("--")[2] if cached else place.name
+    cached = path.parent.name == "snapshots"
+    title = path.parents[1].name.rpartition("--")[2] if cached else path.name
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-") or "imported"
     has_family = name == family.name or name.startswith(f"{family.name}-")
     return name if has_family else f"{family.name}-{name}"

@@ -120,26 +120,26 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
 def _rotary(settings: HFConfig) -> Rotary:
     """The base and its scaling, from the keys of older or newer files."""
     base = settings.number("rope_theta", 10_000.0, 1.0, 1e12)
-    found: list[tuple[float, LinearScaling | Llama3Scaling | None]] = []
+    rotary_settings: list[tuple[float, LinearScaling | Llama3Scaling | None]] = []
     for name in ("rope_scaling", "rope_parameters"):
-        given = settings.get(name)
-        if given is None:
+        section = settings.get(name)
+        if section is None:
             continue
         inner = HFConfig(
-            given if isinstance(given, dict) else {name: given}, f"{settings.where}: {name}"
+            section if isinstance(section, dict) else {name: section}, f"{settings.where}: {name}"
         )
         inner.require("partial_rotary_factor", 1.0)
-        found.append((inner.number("rope_theta", base, 1.0, 1e12), _scaling(inner)))
+        rotary_settings.append((inner.number("rope_theta", base, 1.0, 1e12), _scaling(inner)))
         for key, value in inner.data.items():
             if key not in inner.asked and value is not None:
                 settings.refuse(
                     f"{name}.{key}", value, "clearformer computes default, linear and llama3"
                 )
     settings.require("partial_rotary_factor", 1.0)
-    if len(set(found)) > 1:
-        given = settings.get("rope_scaling")
-        settings.refuse("rope_scaling", given, "rope_parameters says something else: keep one")
-    base, scaling = found[0] if found else (base, None)
+    if len(set(rotary_settings)) > 1:
+        section = settings.get("rope_scaling")
+        settings.refuse("rope_scaling", section, "rope_parameters says something else: keep one")
+    base, scaling = rotary_settings[0] if rotary_settings else (base, None)
     return Rotary(base=base, scaling=scaling)
 
 
@@ -171,9 +171,9 @@ def _patterns(settings: HFConfig, kind: str, layers: int, length: int) -> tuple[
     if window is not None and (type(window) is not int or window < 1):
         settings.refuse("sliding_window", window, "it must be a whole number from 1 on")
     slides = _sliding(settings, kind, layers, window is not None)
-    near = Causal() if window is None or window >= length else Causal() & Local(window=window)
-    found = tuple(near if each else Causal() for each in slides)
-    return found[:1] if len(set(found)) == 1 else found
+    windowed = Causal() if window is None or window >= length else Causal() & Local(window=window)
+    patterns = tuple(windowed if each else Causal() for each in slides)
+    return patterns[:1] if len(set(patterns)) == 1 else patterns
 
 
 def _sliding(settings: HFConfig, kind: str, layers: int, windowed: bool) -> list[bool]:
@@ -189,9 +189,9 @@ def _sliding(settings: HFConfig, kind: str, layers: int, windowed: bool) -> list
         if type(first) is not int or first < 0:
             settings.refuse("max_window_layers", first, "it must be a whole number from 0 on")
         return [windowed and layer >= first for layer in range(layers)]
-    known = (FULL, SLIDING) if windowed else (FULL,)
-    if not isinstance(types, list) or len(types) != layers or any(t not in known for t in types):
-        settings.refuse("layer_types", types, f"it must be {layers} times {' or '.join(known)}")
+    allowed = (FULL, SLIDING) if windowed else (FULL,)
+    if not isinstance(types, list) or len(types) != layers or any(t not in allowed for t in types):
+        settings.refuse("layer_types", types, f"it must be {layers} times {' or '.join(allowed)}")
     return [each == SLIDING for each in types]
 
 
@@ -267,7 +267,7 @@ def _write_scaling(scaling: Scaling | None) -> dict[str, Any]:
         case None:
             return {"rope_type": "default"}
         case _:
-            raise ValueError(f"position.scaling is {scaling}, which config.json has no words for")
+            raise ValueError(f"position.scaling is {scaling}, which config.json cannot express")
 
 
 def _by_layer(config: ModelConfig) -> list[Pattern]:

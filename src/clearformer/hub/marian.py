@@ -181,14 +181,14 @@ def _rules(settings: HFConfig, marks: Marks, vocabulary: int) -> TargetRules:
     if forced is not None and forced != marks.end:
         settings.refuse("forced_eos_token_id", forced, f"it must be the end mark, {marks.end}")
     banned = settings.get("bad_words_ids") or []
-    words = banned if isinstance(banned, list) else [banned]
-    for word in words:
-        single = isinstance(word, list) and len(word) == 1 and type(word[0]) is int
-        if not single or not 0 <= word[0] < vocabulary:
-            settings.refuse("bad_words_ids", banned, "clearformer bans single ids of its own")
+    sequences = banned if isinstance(banned, list) else [banned]
+    for sequence in sequences:
+        single = isinstance(sequence, list) and len(sequence) == 1 and type(sequence[0]) is int
+        if not single or not 0 <= sequence[0] < vocabulary:
+            settings.refuse("bad_words_ids", banned, "clearformer bans single ids only")
     max_length = settings.integer("max_length", limits.MAX_LENGTH, limits.MAX_LENGTH)
     return TargetRules(
-        never=tuple(sorted({word[0] for word in words})),
+        never=tuple(sorted({sequence[0] for sequence in sequences})),
         share="given" if settings.boolean("renormalize_logits", False) else "kept",
         limit="cut" if forced is None else "closed",
         # They count the start token, too.
@@ -267,14 +267,14 @@ def _ids(marks: Marks) -> dict[str, int]:
 
 
 def _write_rules(rules: TargetRules, marks: Marks | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"renormalize_logits": rules.share == "given"}
+    settings: dict[str, Any] = {"renormalize_logits": rules.share == "given"}
     if rules.never:
-        found["bad_words_ids"] = [[each] for each in rules.never]
+        settings["bad_words_ids"] = [[each] for each in rules.never]
     if rules.most is not None:
-        found["max_length"] = rules.most + 1
+        settings["max_length"] = rules.most + 1
     if rules.limit == "closed" and marks is not None:
-        found["forced_eos_token_id"] = marks.end
-    return found
+        settings["forced_eos_token_id"] = marks.end
+    return settings
 
 
 def to_marian(
@@ -283,22 +283,22 @@ def to_marian(
     """The same model with a bias on every matrix (zero where it had none), and with sines before
     cosines: the components of the width are reordered everywhere.
     """
-    found = {name: tensor.detach().float().cpu() for name, tensor in tensors.items()}
-    for name, tensor in list(found.items()):
+    converted = {name: tensor.detach().float().cpu() for name, tensor in tensors.items()}
+    for name, tensor in list(converted.items()):
         bias = name.removesuffix("weight") + "bias"
         matrix = re.search(r"\.(project|output|up|down)\.weight$", name)
-        if matrix and not name.startswith("head.") and bias not in found:
-            found[bias] = torch.zeros(len(tensor))
+        if matrix and not name.startswith("head.") and bias not in converted:
+            converted[bias] = torch.zeros(len(tensor))
     config = replace(config, biases=Biases(head=config.biases.head))
     if config.position != Sinusoidal(order="turns"):
-        return config, found
+        return config, converted
     order = torch.cat((torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)))
-    for name, tensor in found.items():
+    for name, tensor in converted.items():
         if re.search(r"(token|project|up)\.weight$", name):  # columns of the model width
-            found[name] = tensor[:, order].contiguous()
+            converted[name] = tensor[:, order].contiguous()
         elif re.search(r"(_norm|output|down)\.(weight|bias)$", name):  # rows of the model width
-            found[name] = tensor[order].contiguous()
-    return replace(config, position=Sinusoidal(order="halves")), found
+            converted[name] = tensor[order].contiguous()
+    return replace(config, position=Sinusoidal(order="halves")), converted
 
 
 MARIAN = f.Family(

@@ -28,20 +28,20 @@ class PickleFile:
             raise ValueError(f"{path} is not a file")
         if size > limits.MAX_PICKLE_BYTES:
             raise ValueError(
-                f"{path} has {size:,} bytes, but {limits.MAX_PICKLE_BYTES:,} are the most "
+                f"{path} has {size:,} bytes, but the limit is {limits.MAX_PICKLE_BYTES:,} "
                 f"(MAX_PICKLE_BYTES)"
             )
         is_zip = zipfile.is_zipfile(path)
         try:
             if is_zip and _unpacked_bytes(path) > size:
-                raise OverflowError("it is packed, but torch writes its weights unpacked")
+                raise OverflowError("it is compressed, but torch does not compress weights")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # warnings about what it is going to refuse
                 loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
         except Exception as problem:  # a forged file can provoke many kinds
             raise ValueError(
-                f"{path} does not hold weights alone, and nothing else is read from a pickle "
-                f"({type(problem).__name__}): ask its maker for safetensors"
+                f"{path} contains more than weights, and nothing else is read from a pickle "
+                f"({type(problem).__name__}): ask its publisher for safetensors"
             ) from None
         if not isinstance(loaded, dict) or not all(
             isinstance(name, str) and isinstance(value, Tensor) for name, value in loaded.items()
@@ -67,11 +67,11 @@ class PickleFile:
 def _require_stored(tensor: Tensor, where: str) -> None:
     """Refuse sparse and expanded tensors, which claim more numbers than the file holds."""
     if tensor.layout != torch.strided or tensor.device.type != "cpu":
-        raise ValueError(f"{where} is sparse, or without numbers: weights are plain tensors")
+        raise ValueError(f"{where} is sparse or has no data: weights must be dense tensors")
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         raise ValueError(
-            f"{where} has shape {tuple(tensor.shape)}, but fewer numbers in the file: its maker "
-            f"should save it whole (.contiguous())"
+            f"{where} has shape {tuple(tensor.shape)}, but fewer elements in the file: it must be "
+            f"saved as a contiguous tensor (.contiguous())"
         )
 
 

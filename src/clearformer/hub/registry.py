@@ -37,9 +37,12 @@ def family_of(settings: Mapping[str, Any], where: str) -> Family:
             f"{', '.join(MODEL_TYPES)}"
         )
     if settings.get("quantization_config") is not None:
-        raise ValueError(f"{where} is of quantized weights: take the ones that it was made from")
+        raise ValueError(f"{where} has quantized weights: use the original weights")
     if settings.get("auto_map") is not None:
-        raise ValueError(f"{where} asks for code of its own (auto_map), and no code is run from it")
+        raise ValueError(
+            f"{where} needs its own code (auto_map), but clearformer never runs code from a "
+            f"checkpoint: use a model without it"
+        )
     return MODEL_TYPES[kind]
 
 
@@ -68,12 +71,12 @@ def _is_class_of(name: str, prefix: str) -> bool:
 
 def _guess_by_keys(settings: Mapping[str, Any]) -> str | None:
     """GPT-2 or BERT, if unambiguous. RoBERTa has BERT's keys, but only one segment."""
-    found = {name for name, value in settings.items() if value is not None}
-    if found >= GPT2_KEYS:
+    present = {name for name, value in settings.items() if value is not None}
+    if present >= GPT2_KEYS:
         return "gpt2"
     known = BERT_KEYS | OPTIONAL_BERT_KEYS | IGNORED_KEYS | set(NEUTRAL_VALUES)
     segments = settings.get("type_vocab_size")
     two = type(segments) is int and segments > 1
-    if BERT_KEYS <= found <= known and two and settings.get("pad_token_id", 0) == 0:
+    if BERT_KEYS <= present <= known and two and settings.get("pad_token_id", 0) == 0:
         return "bert"
     return None

@@ -1,8 +1,8 @@
-"""Safetensors files from anyone, validated and then memory-mapped.
+"""Untrusted safetensors files, validated and then memory-mapped.
 
 The `safetensors` library validates a header: its size, JSON, types, shapes and offsets. What the
 library accepts and we refuse: a name that occurs twice, unknown fields, and types that torch cannot
-read. A tensor is a view of the mapped file until somebody writes to it, so reading costs no memory;
+read. A tensor is a view of the mapped file until it is written to, so reading costs no memory;
 `release` frees the pages of a tensor that was copied. Nothing here runs code.
 """
 
@@ -198,21 +198,21 @@ def printable(text: str) -> str:
 def _shards(folder: Path) -> Shards:
     path = folder / INDEX
     index = read_json(path)
-    places = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
+    file_of = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(file_of, dict) or not all(isinstance(file, str) for file in file_of.values()):
         raise ValueError(f"{path} has no weight_map from tensors to files")
-    names = sorted(set(places.values()))
+    names = sorted(set(file_of.values()))
     if len(names) > limits.MAX_SHARDS:
         raise ValueError(
-            f"{path} names {len(names):,} files, but {limits.MAX_SHARDS:,} are the most "
+            f"{path} names {len(names):,} files, but the limit is {limits.MAX_SHARDS:,} "
             f"(MAX_SHARDS)"
         )
     files = {name: SafetensorsFile(inside(folder, name)) for name in names}
     for name, file in files.items():
-        listed = {tensor for tensor, place in places.items() if place == name}
+        listed = {tensor for tensor, file_name in file_of.items() if file_name == name}
         wrong = sorted(listed.symmetric_difference(file.names()))
         if wrong:
-            where = "is listed for" if wrong[0] in listed else "is not listed but lies in"
+            where = "is listed for" if wrong[0] in listed else "is not listed but stored in"
             raise ValueError(
                 f"{path}: {wrong[0]} {where} {name}, so the two do not belong together"
             )

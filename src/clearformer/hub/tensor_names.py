@@ -111,11 +111,11 @@ class Rename:
     def match(self, name: str) -> tuple[str, ...] | None:
         """Their names for one of ours, or None if this entry is about another tensor."""
         pattern = re.escape(self.ours).replace(r"\{\}", r"([^.]+)")
-        found = re.fullmatch(pattern, name)
-        if found is None:
+        match = re.fullmatch(pattern, name)
+        if match is None:
             return None
         theirs = (self.theirs,) if isinstance(self.theirs, str) else self.theirs
-        return tuple(each.format(*found.groups()) for each in theirs)
+        return tuple(each.format(*match.groups()) for each in theirs)
 
 
 def their_names(renames: Sequence[Rename], name: str) -> tuple[tuple[str, ...], Layout]:

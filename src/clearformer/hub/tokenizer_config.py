@@ -68,13 +68,13 @@ class TokenizerConfig:
                 f"contradict, so correct the one that is wrong"
             )
 
-    def require_class(self, what: str, *classes: str) -> None:
+    def require_class(self, content: str, *classes: str) -> None:
         """Refuse a class that would read these files differently."""
         if self.tokenizer_class is not None and self.tokenizer_class not in classes:
             names = " or ".join(classes)
             raise ValueError(
-                f"tokenizer_class is {self.tokenizer_class!r:.60}, but {what} is read as {names}: "
-                f"name one of these if the file is right"
+                f"tokenizer_class is {self.tokenizer_class!r:.60}, but {content} is read as "
+                f"{names}: use one of these if the file is right"
             )
 
     def special(self, ids: dict[str, int], where: str) -> tuple[str, ...]:
@@ -86,13 +86,13 @@ class TokenizerConfig:
             if name not in ids:
                 raise ValueError(
                     f"{name!r:.60} is named as a special token, but {where} does not have it: "
-                    f"take the files from their source again"
+                    f"get the files from their source again"
                 )
         tokens = (*(name for name in absent if name in ids), *named, *self.others)
         return tuple(dict.fromkeys(tokens))
 
 
-ADVICE = "clearformer would give other ids than the tokenizer's maker meant"
+ADVICE = "clearformer would give other ids than the original tokenizer"
 
 
 def read_tokenizer_config(folder: Path) -> TokenizerConfig:
@@ -169,15 +169,15 @@ def _added_by_id(decoder: Any) -> dict[str, dict[str, Any]]:
     """Added tokens from the added_tokens_decoder of tokenizer_config.json."""
     if not isinstance(decoder, dict) or not all(isinstance(t, dict) for t in decoder.values()):
         raise ValueError(f"added_tokens_decoder is {decoder!r:.60}, but it must list tokens by id")
-    found = {}
+    tokens = {}
     for number, token in decoder.items():
         content = _content(token, "added_tokens_decoder")
         if not number.isascii() or not number.isdecimal() or len(number) > 10:
             raise ValueError(
                 f"added_tokens_decoder has the id {number!r:.40}, which is not a number"
             )
-        found[content] = {**token, "id": int(number)}
-    return found
+        tokens[content] = {**token, "id": int(number)}
+    return tokens
 
 
 def _added_by_content(ids: dict[str, Any]) -> dict[str, dict[str, Any]]:

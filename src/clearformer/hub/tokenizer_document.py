@@ -32,7 +32,7 @@ BYTES = BytePairSpec(byte_characters(), ())  # a byte tokenizer as a BPE without
 
 
 def read_tokenizer_document(path: Path, config: TokenizerConfig) -> Tokenizer:
-    """The tokenizer in tokenizer.json, as these settings ask for it."""
+    """The tokenizer in tokenizer.json, with these settings."""
     document = read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
         raise ValueError("tokenizer.json is not one of the tokenizers library")
@@ -70,10 +70,10 @@ def _byte_level(document: dict[str, Any], config: TokenizerConfig) -> Tokenizer:
     model = {k: v for k, v in document["model"].items() if k != "unk_token"}
     pairs = BytePairs.from_library({**document, "model": model})
     spec = pairs.spec
-    found = spec.pattern, spec.normal_form, spec.ignore_merges
+    actual = spec.pattern, spec.normal_form, spec.ignore_merges
     # These two classes read only the vocabulary and the merges, and split in their own way.
     for name, (pattern, form) in CLASS_PATTERNS.items():
-        if config.tokenizer_class == name and found != (pattern, form, False):
+        if config.tokenizer_class == name and actual != (pattern, form, False):
             raise ValueError(
                 f"tokenizer_class is {name!r}, which splits by the pattern {pattern} with the "
                 f"normal form {form} and always merges, but tokenizer.json does not: name "
@@ -97,8 +97,8 @@ def _word_level(document: dict[str, Any], config: TokenizerConfig) -> Tokenizer:
     config.require_class("a WordPiece", GENERIC, BERT)
     if document.get("post_processor") is None and config.tokenizer_class != BERT:
         raise ValueError(
-            "post_processor is null, so no [CLS] and [SEP] would stand around a text, but a "
-            "WordPiece tokenizer without them is not supported"
+            "post_processor is null, so [CLS] and [SEP] would not be added, but a WordPiece "
+            "tokenizer without them is not supported"
         )
     require_bert_roles(config)
     pieces = WordPieces.from_library(document)
@@ -109,14 +109,14 @@ def _word_level(document: dict[str, Any], config: TokenizerConfig) -> Tokenizer:
     accents = config.flag("strip_accents")
     if accents is None:
         accents = lowercase if is_bert else _strips(spec)
-    for name, wanted, actual in (
+    for name, setting, actual in (
         ("do_lower_case", lowercase, spec.lowercase),
         ("tokenize_chinese_chars", chinese, spec.split_chinese),
         ("strip_accents", accents, _strips(spec)),
     ):
-        if wanted is not actual:
+        if setting is not actual:
             raise ValueError(
-                f"{CONFIG} sets {name} to {wanted}, explicitly or by its class, and the "
+                f"{CONFIG} sets {name} to {setting}, explicitly or by its class, and the "
                 f"normalizer of tokenizer.json to {actual}: they contradict"
             )
     return pieces
@@ -128,9 +128,9 @@ def _strips(spec: WordPieceSpec) -> bool:
 
 def require_bert_roles(config: TokenizerConfig) -> None:
     for role, name in DEFAULT_TOKENS[BERT].items():
-        found = config.roles.get(role, name)
-        if found != name:
-            raise ValueError(f"{role} is {found!r:.60}, but only {name!r} is supported")
+        actual = config.roles.get(role, name)
+        if actual != name:
+            raise ValueError(f"{role} is {actual!r:.60}, but only {name!r} is supported")
 
 
 def _appends_eos(post: Any, config: TokenizerConfig) -> bool:
@@ -154,12 +154,12 @@ def _appends_eos(post: Any, config: TokenizerConfig) -> bool:
 def _added_tokens(document: dict[str, Any], config: TokenizerConfig) -> list[Any]:
     """The added tokens of tokenizer.json, and those that the other files make special."""
     added = list(require_list(document.get("added_tokens", []), "added_tokens"))
-    known = {
+    by_content = {
         t["content"]: t for t in added if isinstance(t, dict) and isinstance(t.get("content"), str)
     }
     for content, token in config.added.items():
-        if content not in known or any(
-            known[content].get(key) != token[key]
+        if content not in by_content or any(
+            by_content[content].get(key) != token[key]
             for key in ("id", "special")
             if key in token  # added_tokens.json has only the id
         ):
@@ -169,6 +169,6 @@ def _added_tokens(document: dict[str, Any], config: TokenizerConfig) -> list[Any
             )
     vocabulary = document["model"].get("vocab")
     ids = {**(vocabulary if isinstance(vocabulary, dict) else {})}
-    ids |= {content: token.get("id") for content, token in known.items()}
-    more = [name for name in config.special(ids, "tokenizer.json") if name not in known]
-    return added + [{"id": ids[name], "content": name, "special": True} for name in more]
+    ids |= {content: token.get("id") for content, token in by_content.items()}
+    missing = [name for name in config.special(ids, "tokenizer.json") if name not in by_content]
+    return added + [{"id": ids[name], "content": name, "special": True} for name in missing]

@@ -106,7 +106,9 @@ def _byte_pairs(folder: Path, vocabulary: str, merges: str) -> BytePairs:
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
     if wrong is not None:
-        raise ValueError(f"{merges} has the line {' '.join(wrong)!r:.60}, but a merge is of two")
+        raise ValueError(
+            f"{merges} has the line {' '.join(wrong)!r:.60}, but a merge has two parts"
+        )
     spec = BytePairSpec(
         vocabulary=tuple(tokens),
         merges=tuple((first, second) for first, second in pairs),

@@ -42,7 +42,6 @@ def write_run(imported: Imported, out: Path, config: RunConfig | None = None) ->
         )
     require_unused(out)
     config = config or default_run_config(imported.config, imported.tokenizer)
-    document = imported.tokenizer.to_json()
     facts = {
         "clearformer": __version__,
         "torch": torch.__version__,
@@ -50,26 +49,19 @@ def write_run(imported: Imported, out: Path, config: RunConfig | None = None) ->
         "tied": state.tied(outline(imported.config)),
         "imported": {"from": Path(imported.source).name, "notes": list(imported.notes)},
     }
-    with atomic_folder(out) as temporary:
-        checkpoint.write(
-            temporary / "checkpoints",
-            0,
-            {"model.safetensors": imported.tensors},
-            {
-                "config.json": to_json(config),
-                "tokenizer.json": document,
-                "state.json": state.State(torch.nn.Identity(), (), None).numbers(),
-            },
-            facts,
-        )
-        write_json(temporary / "config.json", to_json(config))
-        write_json(temporary / "tokenizer.json", document)
+    documents = {
+        "config.json": to_json(config),
+        "tokenizer.json": imported.tokenizer.to_json(),
+        "state.json": state.State(torch.nn.Identity(), (), None).numbers(),
+    }
+    with atomic_folder(out) as folder:
+        checkpoint.write_run(folder, 0, {"model.safetensors": imported.tensors}, documents, facts)
     return out
 
 
 def require_unused(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is there already: choose another --out")
+        raise ValueError(f"{out} already exists: choose another --out")
 
 
 @contextmanager

@@ -1,15 +1,15 @@
-"""Beams as paths in a tree of tokens, without moving a single key.
+"""Tree-structured cache for beam search: beams share keys and values instead of copying them.
 
-A beam search keeps the best versions of each sentence, and in each step some versions end and
-others branch. Kept as rows of a cache, most of its content would be copied in every step. Here a
-sentence has one cache for all its versions: a step adds one token for each of them, and a mask
-says which tokens a version came by. To branch is to copy a row of that mask. What no version came
-by any more is dropped when there is enough of it.
+In each step of a beam search some beams end and others branch. With a row of a cache for each beam,
+most of the cache would be copied in every step. Here a sentence has one cache for all its beams: a
+step adds one token for each beam, and a mask says which tokens are ancestors of which beam. To
+branch is to copy a row of that mask. Tokens that are no longer an ancestor of any beam are removed
+from time to time.
 
-The decoder's blocks are those of `fast_decode`; models with parts that are not written out
-(`supports`) keep their beams as rows of a cache (`beam_state.Translating`).
+The decoder's blocks are those of `fast_decode`; models with other parts (see `supports`) keep
+their beams as rows of a cache (`beam_state.TranslationBeams`).
 
-Axes: B sentences, W versions of each, R = B x W rows, H heads, G key heads, D head width,
+Axes: B sentences, W beams of each, R = B x W rows, H heads, G key heads, D head width,
 K tokens in a sentence's cache, S source tokens, E model width.
 """
 
@@ -27,7 +27,7 @@ from clearformer.core.kernels import fused
 from clearformer.core.model import Seq2Seq, Source
 from clearformer.core.patterns import Causal
 from clearformer.core.positions import Position
-from clearformer.inference.beam_state import Growing
+from clearformer.inference.beam_state import BeamState
 from clearformer.inference.caches import StaticKVCache, select_sources
 from clearformer.inference.fast_decode import (
     Step,
@@ -40,11 +40,11 @@ from clearformer.inference.fast_decode import (
 )
 from clearformer.kernels.fast import fast
 
-WORTH = 0.8  # what is left of a cache for dropping the rest to pay
+COMPACT_BELOW = 0.8  # share of live tokens below which a cache is compacted
 
 
 def supports(model: Seq2Seq) -> bool:
-    """Whether all of this model's decoder is written out here."""
+    """Whether all parts of this model's decoder are implemented here."""
     return all(isinstance(each, Causal) for each in model.decoder.patterns) and all(
         isinstance(block, DecoderBlock)
         and supports_block(block)
@@ -61,13 +61,13 @@ def supports(model: Seq2Seq) -> bool:
 
 
 def _no_position(scheme: Position) -> bool:
-    """Whether the scheme does nothing inside attention."""
+    """Whether the position scheme does nothing inside attention."""
     hooks = ("rotate", "bias", "score")
     return all(getattr(type(scheme), hook) is getattr(Position, hook) for hook in hooks)
 
 
-class Branching(Growing):
-    """Targets of sources (B, S), whose versions branch."""
+class TreeBeams(BeamState):
+    """Beams for the targets of sources (B, S), in a tree."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Branching(Growing):
         return self.step(torch.full((self.sentences,), self.start, device=self.device))
 
     def step(self, tokens: Tensor) -> Tensor:
-        self.make_room(self.beams)
+        self.reserve(self.beams)
         return self.logits(self.tree(tokens))
 
     def widen(self, beams: int) -> None:
@@ -103,7 +103,7 @@ class Branching(Growing):
 
 
 class Tree:
-    """The decoder for one more token of each version, given the caches of the sentences."""
+    """The decoder for one more token of each beam, with the caches of the sentences."""
 
     def __init__(
         self, model: Seq2Seq, source: Source, caches: list[StaticKVCache], rows: int
@@ -127,67 +127,67 @@ class Tree:
             )
             self.layers.append(layer(block, parts))
         buffer = caches[0].buffer
-        self.came_by = torch.ones(len(buffer), 0, dtype=torch.bool, device=buffer.device)  # (R, K)
-        self.length = 0  # tokens of each version
-        self.versions = 1
+        self.ancestry = torch.ones(len(buffer), 0, dtype=torch.bool, device=buffer.device)  # (R, K)
+        self.length = 0  # tokens of each beam
+        self.beams = 1
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Hidden states (R, E) of one more token for each row (R,)."""
         x = self.embedding(tokens[:, None], start=self.length)[:, 0]  # (R, E)
-        sentences, versions = len(tokens) // self.versions, self.versions
-        own = torch.eye(versions, dtype=torch.bool, device=tokens.device)  # (W, W)
-        own = own.repeat(sentences, 1)  # (R, W)
-        self.came_by = torch.cat((self.came_by, own), dim=1)  # (R, K)
+        sentences, beams = len(tokens) // self.beams, self.beams
+        new_tokens = torch.eye(beams, dtype=torch.bool, device=tokens.device)  # (W, W)
+        new_tokens = new_tokens.repeat(sentences, 1)  # (R, W)
+        self.ancestry = torch.cat((self.ancestry, new_tokens), dim=1)  # (R, K)
         self.step.start = self.caches[0].length
-        mask = _added(self.came_by, x) if versions > 1 else None
-        self.step.masks = [None if mask is None else mask.view(sentences, 1, versions, -1)]
+        mask = _added(self.ancestry, x) if beams > 1 else None
+        self.step.masks = [None if mask is None else mask.view(sentences, 1, beams, -1)]
         for each in self.layers:
             x = each(x)
         for cache in self.caches:
-            cache.length += versions
+            cache.length += beams
         self.length += 1
         return self.norm(x)
 
-    def widen(self, versions: int) -> None:
-        """So many versions of each sentence from here on."""
-        self.versions = versions
-        self.came_by = self.came_by.repeat_interleave(versions, dim=0)
+    def widen(self, beams: int) -> None:
+        """Use this number of beams for each sentence from now on."""
+        self.beams = beams
+        self.ancestry = self.ancestry.repeat_interleave(beams, dim=0)
 
     def copy(self, sources: Tensor, targets: Tensor) -> None:
-        """The rows `targets` become versions that the rows `sources` are."""
-        self.came_by[targets] = self.came_by[sources]
-        self._drop()
+        """Replace the rows `targets` by the rows `sources`."""
+        self.ancestry[targets] = self.ancestry[sources]
+        self._compact()
 
     def select(self, sentences: Tensor) -> None:
-        """Go on with these sentences alone."""
-        kept = self.came_by.unflatten(0, (-1, self.versions))[sentences]
-        self.came_by = kept.flatten(0, 1)
+        """Continue with these sentences only."""
+        ancestry = self.ancestry.unflatten(0, (-1, self.beams))[sentences]
+        self.ancestry = ancestry.flatten(0, 1)
         for cache in self.caches:
             cache.select(sentences)
         select_sources(self.sources, sentences)
         mask = self.step.source_mask
         self.step.source_mask = None if mask is None else mask[sentences]
 
-    def _drop(self) -> None:
-        """Leave out the tokens that no version came by, once that makes a difference."""
-        alive = self.came_by.unflatten(0, (-1, self.versions)).any(dim=1)  # (B, K)
-        most = int(alive.sum(dim=1).max())
-        if most > WORTH * alive.shape[1]:
+    def _compact(self) -> None:
+        """Remove tokens that are no ancestor of any beam, if there are enough of them."""
+        alive = self.ancestry.unflatten(0, (-1, self.beams)).any(dim=1)  # (B, K)
+        length = int(alive.sum(dim=1).max())
+        if length > COMPACT_BELOW * alive.shape[1]:
             return
-        # The living first, in their order; a sentence with fewer fills up with dead ones.
-        order = alive.int().argsort(dim=1, descending=True, stable=True)[:, :most]  # (B, most)
-        rows = order.repeat_interleave(self.versions, dim=0)
-        self.came_by = self.came_by.gather(1, rows)
-        places = order[:, None, :, None]
+        # Live tokens first, in order; sentences with fewer of them are padded with dead ones.
+        order = alive.int().argsort(dim=1, descending=True, stable=True)[:, :length]  # (B, most)
+        rows = order.repeat_interleave(self.beams, dim=0)
+        self.ancestry = self.ancestry.gather(1, rows)
+        index = order[:, None, :, None]
         for cache in self.caches:
-            where = places.expand(-1, cache.keys.shape[1], -1, cache.keys.shape[3])
-            for room in (cache.keys, cache.values):
-                room[:, :, :most] = room.gather(2, where)
-            cache.length = most
+            expanded = index.expand(-1, cache.keys.shape[1], -1, cache.keys.shape[3])
+            for tensor in (cache.keys, cache.values):
+                tensor[:, :, :length] = tensor.gather(2, expanded)
+            cache.length = length
 
 
 def _added(attention_mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """What torch's attention adds to the scores, in their dtype: (B, K) to (B, 1, 1, K)."""
+    """An additive attention mask, in the dtype of the scores: (B, K) to (B, 1, 1, K)."""
     if attention_mask is None:
         return None
     hidden = like.new_zeros(attention_mask.shape).masked_fill_(~attention_mask, -math.inf)

@@ -1,7 +1,7 @@
-"""Caches of a finished model: preallocated, without gradients, with rows that can be chosen.
+"""Caches for inference: preallocated, without gradients, with selectable rows.
 
-They give the numbers of `core.cache`: `StaticKVCache` those of a `KVCache`, `KVMemory` those of a
-`HiddenMemory` while the weights do not change.
+They are equivalent to those of `core.cache`: `StaticKVCache` to `KVCache`, and `KVMemory` to
+`HiddenMemory` as long as the weights do not change.
 
 Axes: B batch, T tokens, K keys, G key heads, D head width.
 """
@@ -18,18 +18,18 @@ from clearformer.core.cache import Cache, FrozenKV, require_same_batch
 
 
 class InferenceCache(Cache):
-    """Base of both."""
+    """Base class of caches for inference."""
 
     def forget(self, count: int) -> None:
-        """Take back the last `count` committed tokens."""
+        """Remove the last `count` committed tokens."""
         raise NotImplementedError
 
     def select(self, rows: Tensor) -> None:
-        """Continue with these sequences (R,) alone, in this order; one may come several times."""
+        """Continue with these sequences (R,) only, in this order; they may repeat."""
         raise NotImplementedError
 
     def copy(self, sources: Tensor, targets: Tensor) -> None:
-        """Replace each of the sequences `targets` (R,) by its one of `sources` (R,)."""
+        """Replace the sequences `targets` (R,) by the sequences `sources` (R,)."""
         raise NotImplementedError
 
 
@@ -66,7 +66,7 @@ class StaticKVCache(InferenceCache):
         _require_no_gradient("StaticKVCache", k)
         batch, _, key_heads, capacity, width = self.buffer.shape
         end = self.length + k.shape[-2]
-        # Writing one sequence, or one head, into the room of several would succeed, and repeat it.
+        # Without this check a single sequence or head would be broadcast to several.
         _require_made_for(
             "the cache", batch=(batch, len(k)), capacity=(capacity, max(end, capacity)),
             key_heads=(key_heads, k.shape[1]), head_width=(width, k.shape[3]),
@@ -82,8 +82,8 @@ class StaticKVCache(InferenceCache):
 
     def forget(self, count: int) -> None:
         if not 0 <= count <= self.length:
-            raise ValueError(f"the cache holds {self.length} tokens: it cannot take back {count}")
-        self.length -= count  # what stands behind the length is written over
+            raise ValueError(f"the cache holds {self.length} tokens: it cannot remove {count}")
+        self.length -= count  # what follows will be overwritten
 
     def select(self, rows: Tensor) -> None:
         self.buffer = self.buffer[rows]
@@ -94,13 +94,13 @@ class StaticKVCache(InferenceCache):
         filled.index_copy_(0, targets, filled.index_select(0, sources))
 
     def grow(self, capacity: int) -> None:
-        """Make room for `capacity` tokens; what is there stays."""
-        more = (*self.buffer.shape[:3], capacity - self.capacity, self.buffer.shape[4])
-        self.buffer = torch.cat((self.buffer, self.buffer.new_zeros(more)), dim=3)
+        """Extend the cache to `capacity` tokens, with its content."""
+        additional = (*self.buffer.shape[:3], capacity - self.capacity, self.buffer.shape[4])
+        self.buffer = torch.cat((self.buffer, self.buffer.new_zeros(additional)), dim=3)
 
 
 class KVMemory(InferenceCache):
-    """Keys and values of the last `capacity` tokens, not computed again for every segment."""
+    """Keys and values of the last `capacity` tokens, not recomputed for every segment."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -114,7 +114,7 @@ class KVMemory(InferenceCache):
 
     @property
     def start(self) -> int:
-        # Kept keys stay where they were placed, so positions go on counting beyond the capacity.
+        # Cached keys keep their positions, so that positions continue beyond the capacity.
         return self.seen
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,7 +135,7 @@ class KVMemory(InferenceCache):
 
     def forget(self, count: int) -> None:
         if count:
-            raise ValueError("a KVMemory has dropped what came before and cannot take a token back")
+            raise ValueError("a KVMemory has dropped earlier tokens and cannot remove a token")
 
     def select(self, rows: Tensor) -> None:
         if self.committed is not None:
@@ -154,7 +154,7 @@ def inference_caches(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> list[InferenceCache]:
-    """A fresh cache for each (decoder) layer, for `batch` sequences of up to `capacity` tokens."""
+    """A new cache for each (decoder) layer, for `batch` sequences of up to `capacity` tokens."""
     layers = config.decoder_layers if isinstance(config, c.Seq2SeqConfig) else config.layers
     match config.cache:
         case c.KVCache():
@@ -163,13 +163,13 @@ def inference_caches(
         case c.HiddenMemory(length=length):
             return [KVMemory(length) for _ in range(layers)]
         case None:
-            raise ValueError(f"{config.name} looks at whole sequences and keeps no cache")
+            raise ValueError(f"{config.name} is not causal and has no cache: run it without one")
         case _:
             assert_never(config.cache)
 
 
 def select_sources(caches: list[FrozenKV], rows: Tensor) -> None:
-    """Continue with these encoded sequences (R,) alone, in place; one may come several times."""
+    """Continue with these encoded sequences (R,) only, in place; they may repeat."""
     for cache in caches:
         cache.keys, cache.values = cache.keys[rows], cache.values[rows]
 
@@ -177,16 +177,16 @@ def select_sources(caches: list[FrozenKV], rows: Tensor) -> None:
 def _require_no_gradient(name: str, k: Tensor) -> None:
     if k.requires_grad:
         raise ValueError(
-            f"a {name} carries no gradient: train with the caches of core, or run the model under "
+            f"a {name} has no gradient: train with the caches of core, or run the model under "
             f"torch.inference_mode() or torch.no_grad()"
         )
 
 
-def _require_made_for(what: str, **settings: tuple[object, object]) -> None:
-    """Each setting: what something was made with must be what is needed now."""
+def _require_made_for(noun: str, **settings: tuple[object, object]) -> None:
+    """ValueError unless the actual value of each setting is the required one."""
     for name, (has, needs) in settings.items():
         if has != needs:
             raise ValueError(
-                f"{what} was made with {name}={has}, but this step needs {needs}: "
+                f"{noun} was made with {name}={has}, but this step needs {needs}: "
                 f"make it with {name}={needs}"
             )

@@ -1,9 +1,9 @@
-"""Decoding one token at a time through flat functions instead of modules.
+"""Fast decoding of one token at a time, by plain functions instead of modules.
 
-For a small model the time of a step is not arithmetic but Python: modules that call modules.
-Here are `Block`, `DecoderBlock` and `Attention` of core for a few rows and a `StaticKVCache`,
-written out, with what all layers share (rotations, masks) computed once a step. Models with parts
-that are not written out (`supports`) go through their modules.
+For a small model the time of a step is not arithmetic but the overhead of nested modules. This file
+implements `Block`, `DecoderBlock` and `Attention` of core for a few rows and a `StaticKVCache`;
+rotations and masks are computed once per step for all layers. Models with other parts (see
+`supports`) are run by their modules.
 
 Axes: B sequences with a cache of their own, W queries for each, R = B x W rows, H heads,
 G key heads, K keys, S source tokens, D head width, E model width.
@@ -39,22 +39,22 @@ from clearformer.extensions.embedding import NeighbourEmbedding
 from clearformer.inference.caches import StaticKVCache
 from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import (
-    QuickLinear,
-    by_one_dnn,
-    in_pieces,
-    one_dnn,
+    FastLinear,
+    onednn_linear,
     packed_product,
+    split_product,
+    supports_onednn,
 )
 from clearformer.kernels.blockwise import blockwise
 from clearformer.kernels.fast import fast
 
-MANY = 64  # rows for which a packed copy of a matrix pays, though it is made for one batch
+PACK_ROWS = 64  # rows from which packing a matrix for a single batch pays off
 
 Function = Callable[[Tensor], Tensor]
 
 
 def supports(model: Transformer, caches: Sequence[Cache]) -> bool:
-    """Whether all of this model is written out here."""
+    """Whether all parts of this model are implemented here."""
     return (
         all(type(cache) is StaticKVCache for cache in caches)
         and not model.training
@@ -63,7 +63,7 @@ def supports(model: Transformer, caches: Sequence[Cache]) -> bool:
             type(block) is Block
             and supports_block(block)
             and supports_scheme(block.attention)
-            # A single query makes one row of the table, sparse or not.
+            # For a single query a sparse kernel has no advantage.
             and unwrap(block.attention.kernel) in (fused, fast, blockwise)
             and all(_same_for_all(each, block.attention.heads) for each in model.stack.patterns)
             for block in model.stack.blocks
@@ -77,19 +77,19 @@ def supports_block(block: Block | DecoderBlock) -> bool:
 
 
 def supports_scheme(attention: Attention) -> bool:
-    """Whether its bias does not depend on the tokens, and its rotation is of halves."""
+    """Whether its bias does not depend on the tokens, and its rotary pairs are in halves."""
     scheme, width = attention.scheme, attention.head_width
     if type(scheme).score is not Position.score:
         return False
     if type(scheme).rotate is Position.rotate:
         return True
-    x, place = torch.arange(1.0, width + 1), 3
-    expected = scheme.rotate(x[None, None, None], torch.tensor([place]))[0, 0, 0]
-    return bool(torch.allclose(_rotate(x, _rotation(scheme, place, x, width)), expected))
+    x, position = torch.arange(1.0, width + 1), 3
+    expected = scheme.rotate(x[None, None, None], torch.tensor([position]))[0, 0, 0]
+    return bool(torch.allclose(_rotate(x, _rotation(scheme, position, x, width)), expected))
 
 
 def _same_for_all(pattern: Pattern, heads: int) -> bool:
-    """Whether every head of every sequence follows one rule."""
+    """Whether all heads and sequences have the same pattern."""
     return len(pattern.by_head(heads)) == len(pattern.by_row(1)) == 1
 
 
@@ -100,10 +100,10 @@ def fast_decoder(model: Transformer, caches: Sequence[Cache]) -> FastDecoder | N
 
 
 class Step:
-    """What the layers share in one step."""
+    """Values that all layers share in one step."""
 
     start = 0  # tokens in the caches
-    # Cosines (D,) of the position at hand, and sines (D,), those of the first halves negative.
+    # Cosines (D,) of the current position, and sines (D,), negative in the first half.
     rotation: tuple[Tensor, Tensor] | None = None
     masks: Sequence[Tensor | None] = (None,)  # for each pattern, as torch's attention takes it
     source_mask: Tensor | None = None  # (B, 1, 1, S)
@@ -139,15 +139,17 @@ class FastDecoder:
 
     def __call__(self, tokens: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Logits (B, V) of what follows tokens (B,); attention_mask is (B, K)."""
-        place, step, attention = self.caches[0].length, self.step, self.attention
+        position, step, attention = self.caches[0].length, self.step, self.attention
         if self.embed is None or attention_mask is not None:
-            x = self.embedding(tokens[:, None], attention_mask, start=place)[:, 0]  # (B, E)
+            x = self.embedding(tokens[:, None], attention_mask, start=position)[:, 0]  # (B, E)
         else:
-            x = self.embed(tokens, place)  # (B, E)
-        step.start = place
-        step.rotation = _rotation(attention.scheme, place, x, attention.head_width)
-        bias = attention.scheme.bias(attention.heads, 1, place + 1, x)  # (H, 1, K)
-        step.masks = [_mask(pattern, place, attention_mask, bias, x) for pattern in self.patterns]
+            x = self.embed(tokens, position)  # (B, E)
+        step.start = position
+        step.rotation = _rotation(attention.scheme, position, x, attention.head_width)
+        bias = attention.scheme.bias(attention.heads, 1, position + 1, x)  # (H, 1, K)
+        step.masks = [
+            _mask(pattern, position, attention_mask, bias, x) for pattern in self.patterns
+        ]
         for each in self.layers:
             x = each(x)
         for cache in self.caches:
@@ -156,13 +158,13 @@ class FastDecoder:
 
 
 def _rotation(
-    scheme: Position, place: int, like: Tensor, width: int
+    scheme: Position, position: int, like: Tensor, width: int
 ) -> tuple[Tensor, Tensor] | None:
     if type(scheme).rotate is Position.rotate:
         return None
-    # Asked of the scheme itself: whatever rotates a 1 and a 0 rotates every pair.
+    # Computed by the scheme itself, from the rotation of (1, 0).
     ones = torch.cat((like.new_ones(width // 2), like.new_zeros(width // 2)))[None, None, None]
-    rotated = scheme.rotate(ones, torch.tensor([place], device=like.device))
+    rotated = scheme.rotate(ones, torch.tensor([position], device=like.device))
     cosine, sine = rotated[0, 0, 0].chunk(2)  # each (D/2,)
     return torch.cat((cosine, cosine)), torch.cat((-sine, sine))  # each (D,)
 
@@ -175,7 +177,7 @@ def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
 
 
 def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tensor] | None:
-    """Vectors (B, E) of tokens (B,) that stand at a place; None for what is not written out."""
+    """A function from tokens (B,) and their position to vectors (B, E); None if not supported."""
     token, scale, limit = embedding.token, embedding.scale, embedding.max_length
     if (
         type(token) is not nn.Embedding
@@ -185,37 +187,39 @@ def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tenso
     ):
         return None
     table = token.weight  # (V, E)
-    every = torch.arange(capacity, device=table.device)
-    added = embedding.scheme.added(every, embedding.width, embedding.position)
-    places = None if added is None else added.to(table.dtype).to(table.device)  # (capacity, E)
+    positions = torch.arange(capacity, device=table.device)
+    added = embedding.scheme.added(positions, embedding.width, embedding.position)
+    position_table = (
+        None if added is None else added.to(table.dtype).to(table.device)
+    )  # (capacity, E)
     norm = norm_function(embedding.norm)
 
-    def embed(tokens: Tensor, place: int) -> Tensor:
+    def embed(tokens: Tensor, position: int) -> Tensor:
         x = torch.embedding(table, tokens)
         if scale != 1.0:
             x = x * scale
-        return norm(x if places is None else x + places[place])
+        return norm(x if position_table is None else x + position_table[position])
 
     return embed
 
 
 def _mask(
-    pattern: Pattern, place: int, attention_mask: Tensor | None, bias: Tensor | None, x: Tensor
+    pattern: Pattern, position: int, attention_mask: Tensor | None, bias: Tensor | None, x: Tensor
 ) -> Tensor | None:
-    """What is hidden from the token at `place`, as torch's attention takes it."""
-    shown: Tensor | None = None
+    """The attention mask of the token at `position`, in torch's form."""
+    visible: Tensor | None = None
     if attention_mask is not None or not isinstance(pattern, Causal):
-        key = torch.arange(place + 1, device=x.device)[None]  # (1, K)
+        key = torch.arange(position + 1, device=x.device)[None]  # (1, K)
         query = key[:, -1:]
         if attention_mask is not None:
             first = attention_mask.int().argmax(dim=1)[:, None]  # (B, 1)
             key, query = key - first, query - first
-        shown = pattern.allows(query, key)  # (B or 1, K)
-        shown = shown if attention_mask is None else shown & attention_mask
-        shown = shown[:, None, None, :]  # (B or 1, 1, 1, K)
+        visible = pattern.allows(query, key)  # (B or 1, K)
+        visible = visible if attention_mask is None else visible & attention_mask
+        visible = visible[:, None, None, :]  # (B or 1, 1, 1, K)
     if bias is None:
-        return shown
-    return bias if shown is None else bias.masked_fill(~shown, -math.inf)
+        return visible
+    return bias if visible is None else bias.masked_fill(~visible, -math.inf)
 
 
 # --- the parts of a block ------------------------------------------------------------------------
@@ -241,7 +245,7 @@ def layer(block: Block | DecoderBlock, parts: Sequence[tuple[Function, nn.Module
 def self_attention(
     attention: Attention, cache: StaticKVCache, step: Step, rows: int, pattern: int = 0
 ) -> Function:
-    """Each sequence's W newest tokens (R, E) look at its cache, to which they are added."""
+    """Attention of each sequence's W newest tokens (R, E) to its cache, which they are added to."""
     heads, key_heads, width = attention.heads, attention.key_heads, attention.head_width
     project, output = product(attention.project, rows), product(attention.output, rows)
     norms = attention.query_norm, attention.key_norm
@@ -251,11 +255,11 @@ def self_attention(
     grouped = heads != key_heads
 
     def attend(x: Tensor) -> Tensor:
-        # Taken from the cache each time: leaving out rows gives it another tensor.
+        # Read from the cache each time: selecting rows replaces the tensor.
         buffer = cache.buffer  # (B, 2, G, capacity, D)
         projected = project(x).view(len(buffer), -1, heads + 2 * key_heads, width).transpose(1, 2)
         new = projected.shape[2]
-        place = buffer.narrow(3, step.start, new)  # (B, 2, G, W, D)
+        slots = buffer.narrow(3, step.start, new)  # (B, 2, G, W, D)
         if normed or rotates:
             both, v = projected.split_with_sizes([heads + key_heads, key_heads], 1)
             if normed:
@@ -264,11 +268,11 @@ def self_attention(
             if rotates:
                 both = _rotate(both, step.rotation)
             q, k = both.split_with_sizes([heads, key_heads], 1)
-            place.select(1, 0).copy_(k)
-            place.select(1, 1).copy_(v)
+            slots.select(1, 0).copy_(k)
+            slots.select(1, 1).copy_(v)
         else:
             q, k = projected.split_with_sizes([heads, 2 * key_heads], 1)
-            place.copy_(k.unflatten(1, (2, key_heads)))
+            slots.copy_(k.unflatten(1, (2, key_heads)))
         keys, values = buffer.narrow(3, 0, step.start + new).unbind(1)  # each (B, G, K, D)
         y = F.scaled_dot_product_attention(
             q, keys, values, step.masks[pattern], enable_gqa=grouped
@@ -279,7 +283,7 @@ def self_attention(
 
 
 def cross_attention(attention: Attention, source: FrozenKV, step: Step, rows: int) -> Function:
-    """Every row (R, E) looks at the source of its sequence."""
+    """Attention of every row (R, E) to the source of its sequence."""
     heads, width = attention.heads, attention.head_width
     queries = slice(0, heads * width)
     bias = None if attention.project.bias is None else attention.project.bias[queries]
@@ -312,7 +316,7 @@ def feed_forward(module: nn.Module, rows: int) -> Function:
 
 
 def norm_function(norm: nn.Module) -> Function:
-    """What a norm does, without its module in between."""
+    """A norm as a function, without the overhead of its module."""
     match norm:
         case nn.LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon):
             return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
@@ -323,8 +327,8 @@ def norm_function(norm: nn.Module) -> Function:
 
 
 def product(linear: nn.Module | Tensor, rows: int, bias: Tensor | None = None) -> Function:
-    """What a matrix does to about so many rows, without its module in between."""
-    if isinstance(linear, QuickLinear):
+    """A linear layer as a function, chosen for about `rows` rows."""
+    if isinstance(linear, FastLinear):
         return linear.product(rows)
     if isinstance(linear, Tensor):
         weight = linear  # (O, I)
@@ -332,12 +336,12 @@ def product(linear: nn.Module | Tensor, rows: int, bias: Tensor | None = None) -
         weight, bias = linear.weight, linear.bias
     else:
         return linear.forward
-    if by_one_dnn(weight):
+    if supports_onednn(weight):
         if rows == 1:
-            return in_pieces(weight, bias)
-        if rows >= MANY:
+            return split_product(weight, bias)
+        if rows >= PACK_ROWS:
             return packed_product(weight, bias, rows)
-        return lambda x: one_dnn(x, weight, bias)
+        return lambda x: onednn_linear(x, weight, bias)
     transposed = weight.t()  # (I, O)
     if bias is None:
         return lambda x: torch.mm(x, transposed)

@@ -1,10 +1,9 @@
-"""Where a finished model's weights lie: in memory that the system hands out in large pages.
+"""Huge pages for the weights of a model.
 
-Reading half a gigabyte in pages of four kilobytes looks up 120,000 addresses, and on a virtual
-machine twice, for its pages are themselves looked up; in pages of two megabytes it is 240. A step
-of decoding does little else than to read all weights once, so it gets faster, and nothing else
-changes: the numbers are the same bits. Linux hands such pages out on request; elsewhere, and
-where it does not, everything stays as it is.
+Reading half a gigabyte in pages of 4 KB needs 120,000 address translations, on a virtual machine
+twice as many; in pages of 2 MB it needs 240. A decoding step does little more than read all weights
+once, so it gets faster; the results are bitwise the same. Linux provides huge pages on request;
+without them nothing changes.
 
 Axes: N bytes.
 """
@@ -14,43 +13,42 @@ import mmap
 import torch
 from torch import Tensor, nn
 
-PAGE = 2**21  # bytes of a large page on most machines
-WORTH = 2**24  # bytes of weights: fewer may well stay in the processor's own memory
-LINE = 64  # bytes that a processor reads at a time: every tensor begins with a line
+PAGE = 2**21  # bytes of a huge page on most machines
+MIN_BYTES = 2**24  # smaller models may fit into the CPU cache
+LINE = 64  # bytes of a cache line: tensors are aligned to it
 
 
-def settle(model: nn.Module) -> nn.Module:
-    """Move the weights that a model has on the CPU to large pages, in place.
+def use_huge_pages(model: nn.Module) -> nn.Module:
+    """Move the weights of a model on the CPU to huge pages, in place.
 
-    Names, values and what is shared stay. A tensor is freed as soon as it is copied, so moving
-    takes the memory of the largest one, and not that of a second model.
+    Names, values and tied weights do not change. Each tensor is freed once it is copied.
     """
     tensors = [parameter for parameter in model.parameters() if parameter.device.type == "cpu"]
-    total = sum(map(_room, tensors))
-    room = _large_pages(total) if total >= WORTH else None  # (N,)
-    if room is None:
+    total = sum(map(_aligned_bytes, tensors))
+    memory = _large_pages(total) if total >= MIN_BYTES else None  # (N,)
+    if memory is None:
         return model
     start = 0
     for tensor in tensors:
-        place = room[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-        tensor.data = place.copy_(tensor.data)
-        start += _room(tensor)
+        copy = memory[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        tensor.data = copy.copy_(tensor.data)
+        start += _aligned_bytes(tensor)
     return model
 
 
-def _room(tensor: Tensor) -> int:
+def _aligned_bytes(tensor: Tensor) -> int:
     return tensor.nbytes + -tensor.nbytes % LINE
 
 
 def _large_pages(size: int) -> Tensor | None:
-    """So many bytes of memory, as a tensor that holds it; None where there are no large pages."""
+    """A tensor of `size` bytes in huge pages; None if there are none."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return None
     try:
         memory = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         memory.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:  # no memory left, or a system that was built without large pages
+    except OSError:  # no memory left, or a kernel without huge pages
         return None
-    whole = torch.frombuffer(memory, dtype=torch.uint8)
-    first = -whole.data_ptr() % PAGE  # a large page begins at a multiple of its size
-    return whole[first : first + size]  # (N,)
+    buffer = torch.frombuffer(memory, dtype=torch.uint8)
+    first = -buffer.data_ptr() % PAGE  # huge pages are aligned to their size
+    return buffer[first : first + size]  # (N,)

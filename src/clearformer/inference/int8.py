@@ -1,15 +1,14 @@
-"""Weights in eight bits: a quarter of the memory, and of the time where memory is the time.
+"""int8 weights: a quarter of the memory, and of the time where memory bandwidth limits it.
 
-A row of a matrix becomes whole numbers from -127 to 127 and one scale. On a CPU the product is
-torch's own (fbgemm), which also rounds the input to eight bits; elsewhere the rows are put back
-into floating point, which saves memory and no time.
+Each row of a matrix becomes integers from -127 to 127 and a scale. On a CPU the product is torch's
+(fbgemm), which also quantizes the input to 8 bits; on other devices the weights are dequantized,
+which saves memory but no time.
 
-torch rounds all rows of an input alike, by the least and the largest number of them together, so
-that a text would depend on its neighbours. Here each row is moved to [0, 1] first, and back
-after: then they have one range, and each is rounded as if it were alone.
+torch quantizes all rows of an input with one range, so that a text would depend on the others in
+its batch. Here each row is first mapped to [0, 1], and the result is mapped back, so that each row
+is quantized with its own range.
 
-Quantizing is a transformation of a finished model: `quantize` puts other modules in the place
-of its matrices, and nothing else knows.
+`quantize` replaces the matrices of a finished model by other modules.
 
 Axes: B batch, T tokens, I inputs, O outputs, V vocabulary, E model width.
 """
@@ -26,7 +25,7 @@ Rows = tuple[Tensor, Tensor]  # int8 (O, I) and scales (O,)
 
 
 def rounded(weight: Tensor) -> Rows:
-    """The nearest whole numbers, with a scale for each row that spans its largest."""
+    """The nearest integers, with a scale for each row by its largest absolute value."""
     weight = weight.detach().float()
     scale = weight.abs().amax(dim=1).clamp(min=1e-12) / 127  # (O,)
     return (weight / scale[:, None]).round().to(torch.int8), scale
@@ -39,7 +38,7 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
         self.out_features, self.in_features = rows[0].shape
-        # What torch packs is no tensor: it has one device, the CPU, and no place in a state dict.
+        # Packed weights are not a tensor: they are on the CPU only, and not in the state dict.
         self.packed: Any = _pack(rows) if rows[0].device.type == "cpu" else None
         if self.packed is None:
             self.register_buffer("numbers", rows[0])
@@ -51,16 +50,16 @@ class Int8Linear(nn.Module):
         if self.packed is None:
             return F.linear(x, self.weight.to(x.dtype), self.bias)  # (..., O)
         wide = x.float()
-        least = wide.amin(dim=-1, keepdim=True)  # (..., 1); aminmax would take longer than both
-        span = (wide.amax(dim=-1, keepdim=True) - least).clamp_(min=TINY)
+        minimum = wide.amin(dim=-1, keepdim=True)  # (..., 1); aminmax would be slower
+        span = (wide.amax(dim=-1, keepdim=True) - minimum).clamp_(min=MIN_SPAN)
         # W x = W (span u + least 1) = span W u + least W 1
-        u = (wide - least).div_(span)  # (..., I)
-        moved: Tensor = torch.ops.quantized.linear_dynamic(u, self.packed, SEVEN_BITS)
-        y = moved.mul_(span).addcmul_(least, self.sums)  # (..., O)
+        u = (wide - minimum).div_(span)  # (..., I)
+        product: Tensor = torch.ops.quantized.linear_dynamic(u, self.packed, SEVEN_BITS)
+        y = product.mul_(span).addcmul_(minimum, self.sums)  # (..., O)
         return (y if self.bias is None else y.add_(self.bias)).to(x.dtype)
 
     def rows(self) -> Rows:
-        """The whole numbers and their scales."""
+        """The integers and their scales."""
         if self.packed is None:
             return cast(Tensor, self.numbers), cast(Tensor, self.scale)
         with warnings.catch_warnings():
@@ -70,13 +69,13 @@ class Int8Linear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The matrix in floating point, for whoever needs a part of it (cross-attention)."""
+        """The dequantized matrix, for users of a part of it (cross-attention)."""
         numbers, scale = self.rows()
         return numbers.float() * scale[:, None]  # (O, I)
 
 
 class Int8Embedding(nn.Module):
-    """A table of vectors in int8."""
+    """An embedding with int8 weights."""
 
     def __init__(self, rows: Rows, dtype: torch.dtype) -> None:
         super().__init__()
@@ -87,19 +86,19 @@ class Int8Embedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         numbers, scale = self.rows()
-        # Looked up as torch's own table does it: an index of -1 would be the last row.
-        found = F.embedding(tokens, numbers) * F.embedding(tokens, scale[:, None])
-        return found.to(self.dtype)  # (B, T, E)
+        # F.embedding refuses negative ids, which indexing would not.
+        vectors = F.embedding(tokens, numbers) * F.embedding(tokens, scale[:, None])
+        return vectors.to(self.dtype)  # (B, T, E)
 
     def rows(self) -> Rows:
         return cast(Tensor, self.numbers), cast(Tensor, self.scale)
 
 
 def quantize(model: nn.Module) -> nn.Module:
-    """Put int8 in the place of the model's matrices and its table of tokens, one by one.
+    """Replace the model's matrices and its token embedding by int8 modules, one by one.
 
-    Norms, biases and positions stay as they are: they are small, and errors in them are not. A
-    head that shares the table's weight shares its whole numbers too.
+    Norms, biases and positions are not quantized: they are small, and sensitive to errors. A head
+    that is tied to the embedding shares its integers too.
     """
     for parent, name, module in list(_matrices(model)):
         _replace(parent, name, module, rounded(cast(Tensor, module.weight)))
@@ -107,24 +106,24 @@ def quantize(model: nn.Module) -> nn.Module:
 
 
 def int8_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Everything there is to a quantized model: `x.weight` in int8 beside `x.scale`, the rest as
-    it is. Plain tensors, to be stored; what a head shares with the table is there once.
+    """All tensors of a quantized model, for storage: `x.weight` in int8 with `x.scale`, and the
+    others unchanged; tied weights once.
     """
-    found = {name: tensor for name, tensor in model.state_dict().items() if not _inner(name)}
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if not _inner(name)}
     tables: list[Tensor] = []
     for path, module in model.named_modules():
         if isinstance(module, Int8Linear | Int8Embedding):
             numbers, scale = module.rows()
             if not any(numbers.equal(table) for table in tables):
-                found[f"{path}.weight"], found[f"{path}.scale"] = numbers, scale
+                tensors[f"{path}.weight"], tensors[f"{path}.scale"] = numbers, scale
             if isinstance(module, Int8Embedding):
                 tables.append(numbers)
-    return found
+    return tensors
 
 
 def load_int8(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """The quantized model that `int8_tensors` described, from a model of the same shape, which
-    needs no memory for its weights.
+    """Load the result of `int8_tensors` into a model of the same shape, which may be an outline
+    without memory.
     """
     left = dict(tensors)
     tables: list[Rows] = []
@@ -143,19 +142,19 @@ def load_int8(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
         else:
             tables.append(rows)
             parent.register_module(name, Int8Embedding(rows, torch.float32))
-    own = {name for name in model.state_dict() if not _inner(name)}
-    if own != set(left):
-        wrong = sorted(own.symmetric_difference(left))
-        raise ValueError(f"{wrong[0]} is missing from the int8 weights, or is too much there")
+    expected = {name for name in model.state_dict() if not _inner(name)}
+    if expected != set(left):
+        wrong = sorted(expected.symmetric_difference(left))
+        raise ValueError(f"{wrong[0]} is missing from the int8 weights, or not in the model")
     model.load_state_dict(left, strict=False, assign=True)
     return model
 
 
 def _matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
-    """Parent, name and module of what is worth quantizing."""
+    """Parent, name and module of each matrix to quantize."""
     for parent in model.modules():
         for name, module in parent.named_children():
-            # A projection of distances is read with other rows, and is small beside the rest.
+            # The projection of relative positions is small, and its rows are used differently.
             table = isinstance(module, nn.Embedding) and name == "token"
             if table or (isinstance(module, nn.Linear) and not hasattr(parent, "distance")):
                 yield parent, name, module
@@ -174,12 +173,12 @@ def _inner(name: str) -> bool:
 
 
 def _pack(rows: Rows) -> Any:
-    """The rows in the order in which fbgemm reads them; None where torch has no such kernel."""
+    """The rows packed for fbgemm; None if torch has no such kernel here."""
     numbers, scale = rows
     zeros = torch.zeros(len(scale), dtype=torch.long)
     try:
         with warnings.catch_warnings():
-            # torch means to remove the type of tensor that goes in here (pytorch#184982).
+            # torch plans to remove this type of tensor (pytorch#184982).
             warnings.simplefilter("ignore")
             tensor = torch._make_per_channel_quantized_tensor(numbers, scale.double(), zeros, 0)
             return torch.ops.quantized.linear_prepack(tensor, None)
@@ -187,6 +186,6 @@ def _pack(rows: Rows) -> Any:
         return None
 
 
-TINY = 1e-30  # the span of a row of equal numbers, which is moved to zeros
-# Without VNNI the sum of two products may not fit in 16 bits unless the input has 7.
+MIN_SPAN = 1e-30  # the span of a constant row, which is mapped to zeros
+# Without VNNI the sum of two products may overflow 16 bits unless the input has 7 bits.
 SEVEN_BITS = not getattr(torch.cpu, "_is_vnni_supported", lambda: False)()

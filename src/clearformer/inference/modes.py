@@ -1,8 +1,9 @@
-"""Modes of a model: evaluation, and whether it has hooks."""
+"""Modes of a model: evaluation, inference, and whether it has hooks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -15,6 +16,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
+
+
+@contextmanager
+def inference_mode(model: nn.Module) -> Iterator[torch.device]:
+    """`evaluating`, without gradients; gives the device of the model."""
+    with evaluating(model), torch.inference_mode():
+        yield next(model.parameters()).device
 
 
 def has_hooks(model: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""The kernel for sparse patterns: attention over the tiles that a pattern touches.
+"""Blockwise kernel for sparse patterns: attention over the tiles that contain allowed pairs.
 
 Axes: B batch, H query heads, Q queries, K keys, D head width.
 """
@@ -21,27 +21,35 @@ from clearformer.kernels.tiles import tiles
 def blockwise(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
 ) -> Tensor:
-    """Only the tiles that a sparse pattern touches; a dense pattern is left to `fast`.
+    """Attention over tiles for a sparse pattern; a dense pattern is computed by `fast`.
 
-    Sequences with other padding on the left, or another pattern, have other tiles: they are
-    computed one kind after the other. So are heads with patterns of their own.
+    Tiles depend on the left padding and the pattern, so sequences are computed in groups that share
+    both. So are heads with different patterns.
     """
     require_fitting(q, k, v, mask, bias)
     batch, attention_mask = q.shape[0], mask.attention_mask
     k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)  # (B, H, K, D)
     firsts = [0] * batch if attention_mask is None else (-first_real_token(attention_mask)).tolist()
-    rows = mask.pattern.by_row(batch)
-    kinds = list(zip(rows * (batch // len(rows)), firsts, strict=True))
+    patterns = mask.pattern.by_row(batch)
+    kinds = list(zip(patterns * (batch // len(patterns)), firsts, strict=True))
     if len(set(kinds)) == 1:
         return _by_head(q, k, v, *kinds[0], attention_mask, bias, dropout)
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[-2])
     y = torch.zeros_like(q)
     for kind in dict.fromkeys(kinds):
-        own = [row for row, each in enumerate(kinds) if each == kind]
+        rows_of_kind = [row for row, each in enumerate(kinds) if each == kind]
         some_attention_mask, some_bias = (
-            None if x is None else x[own] for x in (attention_mask, bias)
+            None if x is None else x[rows_of_kind] for x in (attention_mask, bias)
         )
-        y[own] = _by_head(q[own], k[own], v[own], *kind, some_attention_mask, some_bias, dropout)
+        y[rows_of_kind] = _by_head(
+            q[rows_of_kind],
+            k[rows_of_kind],
+            v[rows_of_kind],
+            *kind,
+            some_attention_mask,
+            some_bias,
+            dropout,
+        )
     return y  # (B, H, Q, D)
 
 
@@ -55,17 +63,24 @@ def _by_head(
     bias: Tensor | None,
     dropout: float,
 ) -> Tensor:
-    """Sequences alike in pattern and first position, one kind of head after the other."""
+    """Sequences with the same pattern and first position, in groups of heads with one pattern."""
     heads = pattern.by_head(q.shape[1])
     if len(set(heads)) == 1:
         return _by_tiles(q, k, v, heads[0], first, attention_mask, bias, dropout)
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[-2])
     y = torch.zeros_like(q)
     for kind in dict.fromkeys(heads):
-        own = [head for head, each in enumerate(heads) if each == kind]
-        some = None if bias is None else bias[:, own]
-        y[:, own] = _by_tiles(
-            q[:, own], k[:, own], v[:, own], kind, first, attention_mask, some, dropout
+        heads_of_kind = [head for head, each in enumerate(heads) if each == kind]
+        bias_of_kind = None if bias is None else bias[:, heads_of_kind]
+        y[:, heads_of_kind] = _by_tiles(
+            q[:, heads_of_kind],
+            k[:, heads_of_kind],
+            v[:, heads_of_kind],
+            kind,
+            first,
+            attention_mask,
+            bias_of_kind,
+            dropout,
         )
     return y
 
@@ -93,6 +108,6 @@ def _by_tiles(
 
 @cache
 def never_compiled(kernel: Kernel) -> Kernel:
-    """The kernel, left alone by torch.compile. No decorator: it takes a second to load."""
+    """The kernel, excluded from torch.compile; lazily, since the compiler is slow to load."""
     plain: Kernel = torch.compiler.disable(kernel)
     return plain

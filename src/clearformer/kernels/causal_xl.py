@@ -1,4 +1,4 @@
-"""Transformer-XL's scores where nobody looks ahead, as the paper has it: a third less to compute.
+"""Transformer-XL's relative scores for causal patterns, as in the paper: a third less work.
 
 Axes: B batch, Q queries, K keys, H heads.
 """
@@ -10,13 +10,13 @@ from torch import Tensor
 from clearformer.core.positions import Position, RelativeXL
 
 
-# The leading underscore keeps it out of config files: `RelativeXL` is what they say.
+# The leading underscore keeps it out of config files, which name `RelativeXL`.
 @dataclass(frozen=True, kw_only=True)
 class _CausalRelativeXL(RelativeXL):
     """Only for patterns within `Causal`: the scores of later keys are meaningless."""
 
     def span(self, queries: int, keys: int) -> tuple[int, int]:
-        return keys, 0  # one more than there is, so that cutting the line shifts by itself
+        return keys, 0  # one more than needed, so that dropping the first Q cells shifts the rows
 
     def by_key(self, by_distance: Tensor, keys: int) -> Tensor:
         """(B, H, Q, K+1) -> (B, H, Q, K)."""
@@ -25,5 +25,5 @@ class _CausalRelativeXL(RelativeXL):
 
 
 def causal_form(position: Position) -> Position:
-    """The fastest form of a position scheme under patterns that never look ahead."""
+    """The fastest form of a position scheme under causal patterns."""
     return _CausalRelativeXL() if type(position) is RelativeXL else position

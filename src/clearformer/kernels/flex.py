@@ -1,12 +1,11 @@
 """Sparse patterns through torch's flex_attention, for a GPU.
 
-flex_attention skips blocks of 128 queries and keys between which nothing is allowed. A strided
-pattern has something in every block of the plain order, so each part of a pattern gets queries
-and keys in an order of its own (the labels of its guide), and the softmax is put together from
-the parts by their log-sums, as in `tile_attention.py`.
+flex_attention skips blocks of 128 queries and keys without allowed pairs. A strided pattern has
+allowed pairs in every block, so each part of a pattern sorts queries and keys by the labels of its
+guide, and the softmax is combined from the parts by their log-sum-exps, as in `tile_attention.py`.
 
-Not tested on a GPU, for want of one. On a CPU its values are tested, without torch.compile;
-flex_attention has no backward pass there.
+Not tested on a GPU. On a CPU its values are tested, without torch.compile; flex_attention has no
+backward pass there.
 
 Axes: B batch, H heads, Q queries, K keys, D head width.
 """
@@ -28,17 +27,17 @@ def flex(
     q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, first: int, attention_mask: Tensor | None
 ) -> Tensor:
     """softmax(q k^T / sqrt(D)) v where `pattern` allows; positions begin at `first` (eq. 8)."""
-    # Here, and not above: it loads torch's compiler, a second that nobody else should wait for.
+    # Imported late: it loads torch's compiler, which takes a second.
     from torch.nn.attention.flex_attention import create_block_mask
 
     queries, keys = q.shape[-2], k.shape[-2]
-    places = torch.arange(first, first + keys, device=q.device)  # (K,)
+    positions = torch.arange(first, first + keys, device=q.device)  # (K,)
     outputs, sums = [], []
     for part in guide(pattern).parts(keys):
-        own = places[keys - queries :]  # (Q,)
-        query_order = part.guide.query_label(own).argsort(stable=True)  # (Q,)
-        key_order = part.guide.key_label(places).argsort(stable=True)  # (K,)
-        query, key = own[query_order], places[key_order]
+        query_positions = positions[keys - queries :]  # (Q,)
+        query_order = part.guide.query_label(query_positions).argsort(stable=True)  # (Q,)
+        key_order = part.guide.key_label(positions).argsort(stable=True)  # (K,)
+        query, key = query_positions[query_order], positions[key_order]
         sees = _mask(
             part.rule, query, key, None if attention_mask is None else attention_mask[:, key_order]
         )
@@ -57,19 +56,19 @@ def flex(
             block_mask=blocks,
             return_lse=True,
         )  # (B, H, Q, D), (B, H, Q)
-        back = query_order.argsort()
-        outputs.append(y[:, :, back])
-        sums.append(total[:, :, back])
-    every = torch.stack(sums)  # (parts, B, H, Q)
-    # Whoever sees nothing has outputs of zero, so that any shares will do; those of nothing but
-    # -inf would be NaN, in the backward pass too.
-    share = every.masked_fill((every == -math.inf).all(dim=0), 0.0).softmax(dim=0)
+        inverse = query_order.argsort()
+        outputs.append(y[:, :, inverse])
+        sums.append(total[:, :, inverse])
+    log_sums = torch.stack(sums)  # (parts, B, H, Q)
+    # A query without keys has outputs of zero, so that any shares are right; those of -inf alone
+    # would be NaN, also in the backward pass.
+    share = log_sums.masked_fill((log_sums == -math.inf).all(dim=0), 0.0).softmax(dim=0)
     return (share[..., None].to(q.dtype) * torch.stack(outputs)).sum(dim=0)  # (B, H, Q, D)
 
 
 @cache
 def _attention(compiled: bool) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Without torch.compile a GPU would make the whole table of scores."""
+    """flex_attention; on a GPU compiled, since otherwise it computes all scores."""
     from torch.nn.attention.flex_attention import flex_attention
 
     run: Callable[..., tuple[Tensor, Tensor]] = flex_attention

@@ -1,8 +1,8 @@
-"""Guides to sparse patterns: where the allowed pairs of each pattern are.
+"""Guides to sparse patterns: which keys may be allowed for which queries.
 
-A pattern only says whether a pair is allowed. To skip the others without asking about each of
-them, a kernel needs to know where to look: that is a pattern's guide. A pattern without a guide,
-such as a user's own, is treated as dense: never wrong, only not faster.
+A pattern only says whether a single pair is allowed. To skip the others without testing each of
+them, a kernel uses the pattern's guide. A pattern without a guide, such as a user's own, is treated
+as dense: correct, but not faster.
 
 Axes: Q queries, K keys.
 """
@@ -29,7 +29,7 @@ P = TypeVar("P", bound=Pattern)
 
 
 class Guide(Generic[P]):
-    """Where a dense pattern has its pairs: anywhere. Base of all guides."""
+    """The guide of a dense pattern, and the base class of all guides."""
 
     block = 64  # queries in a tile
 
@@ -38,27 +38,27 @@ class Guide(Generic[P]):
 
     @property
     def pointwise(self) -> bool:
-        """Whether `allows` is arithmetic alone, as a GPU's kernel needs it to be."""
+        """Whether `allows` is pure arithmetic, as a GPU kernel requires."""
         return True
 
     def max_keys(self, keys: int) -> int:
-        """About how many of `keys` keys a query sees at most: what a kernel must compute."""
+        """An upper bound on the keys of a query: about what a kernel must compute."""
         return keys
 
     def query_label(self, queries: Tensor) -> Tensor:
-        """A number for each query; those with the same number see much the same keys."""
+        """A label for each query; queries with the same label attend to similar keys."""
         return torch.zeros_like(queries)
 
     def key_label(self, keys: Tensor) -> Tensor:
-        """A number for each key; those with the same number are seen together."""
+        """A label for each key; keys with the same label belong to similar queries."""
         return self.query_label(keys)
 
     def candidates(self, queries: Tensor, keys: range) -> Tensor:
-        """Key positions in `keys` among which are all that some of the queries see."""
+        """Key positions in `keys` that include all allowed keys of the queries."""
         return torch.arange(keys.start, keys.stop)
 
     def parts(self, keys: int) -> "tuple[Part, ...]":
-        """The pattern as rules without a pair in common, each with a guide to its tiles."""
+        """The pattern as disjoint rules, each with a guide."""
         return (Part(self.pattern, self),)
 
 
@@ -70,7 +70,7 @@ class Part(NamedTuple):
 
 
 class UnknownGuide(Guide[Pattern]):
-    """Of a pattern that nothing is known about: its rule may read tables."""
+    """The guide of an unknown pattern, whose rule may read tensors."""
 
     pointwise = False
 
@@ -135,8 +135,8 @@ class GraphGuide(Guide[Graph]):
 
     def candidates(self, queries: Tensor, keys: range) -> Tensor:
         codes, nodes = self.pattern.codes, self.pattern.nodes
-        mine = torch.isin(codes // nodes, queries)
-        return _inside(torch.unique(codes[mine] % nodes), keys)
+        of_queries = torch.isin(codes // nodes, queries)
+        return _inside(torch.unique(codes[of_queries] % nodes), keys)
 
 
 class RegionGuide(Guide[Region]):
@@ -195,7 +195,7 @@ class FixedGuide(Guide[Fixed]):
 
 
 class PairGuide(Guide[Both | Either | Without]):
-    """Base of guides to what is made from two patterns."""
+    """Base class of guides to combinations of two patterns."""
 
     def __init__(self, pattern: Both | Either | Without) -> None:
         super().__init__(pattern)
@@ -254,31 +254,31 @@ GUIDES: dict[type[Pattern], type[Guide[Any]]] = {
 
 
 def guide(pattern: Pattern) -> Guide[Any]:
-    """The guide to a pattern. By its very class: a subclass may have another rule."""
+    """The guide to a pattern, by its exact class: a subclass may have another rule."""
     return GUIDES.get(type(pattern), UnknownGuide)(pattern)
 
 
 def count_pairs(pattern: Pattern, length: int) -> int:
     """How many (query, key) pairs a pattern allows in a sequence of `length` positions."""
     key = torch.arange(length)
-    # A few rows at a time: the whole table of a long sequence would not fit in memory.
-    rows = key.split(max(1, 2**24 // max(length, 1)))
+    # A few rows at a time, which stay in the CPU's cache.
+    rows = key.split(max(1, 2**18 // max(length, 1)))
     return sum(int(pattern.allows(query[:, None], key[None, :]).sum()) for query in rows)
 
 
 def blind_positions(pattern: Pattern, length: int) -> list[int]:
-    """Positions of a sequence that see nothing under a pattern, not even themselves."""
+    """Positions of a sequence without any allowed key under a pattern."""
     positions = torch.arange(length)
-    # Whoever sees itself sees something.
+    # Positions that may attend to themselves need no further check.
     doubtful = positions[~pattern.allows(positions, positions)]
-    found = []
+    blind = []
     for query in doubtful.split(256) if len(doubtful) else ():
         seen = torch.zeros(len(query), dtype=torch.bool)
         for part in guide(pattern).parts(length):
             key = part.guide.candidates(query, range(length))
             seen |= part.rule.allows(query[:, None], key[None, :]).any(dim=1)
-        found += query[~seen].tolist()
-    return found
+        blind += query[~seen].tolist()
+    return blind
 
 
 def _inside(positions: Tensor, keys: range) -> Tensor:

@@ -1,10 +1,9 @@
-"""Attention over tiles: only the pairs that a sparse pattern touches, forward and backward.
+"""Attention over tiles of a sparse pattern, forward and backward.
 
-A query may be in tiles of several parts of its pattern, so its softmax is put together piece by
-piece: with the largest score so far, the sum of exponentials relative to it, and the values
-mixed with them (Milakov and Gimelshein 2018). The backward pass computes each tile's weights
-again from the final sum (Dao et al. 2022), so nothing of a tile is kept: the memory between the
-two passes is that of queries, keys, values and outputs.
+A query may be in tiles of several parts of its pattern, so its softmax is computed online: with
+the largest score so far, the sum of exponentials relative to it, and the weighted sum of values
+(Milakov and Gimelshein 2018). The backward pass recomputes the weights of each tile from the final
+sum (Dao et al. 2022), so that only queries, keys, values and outputs are saved between the passes.
 
 Axes: B batch, H heads, Z = B x H, Q queries, K keys, D head width; of a few tiles at a time:
 N tiles, M queries of each, J keys of each.
@@ -20,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from clearformer.kernels.tiles import Tiles
 
-CELLS = 2**20  # scores at a time: a few MB, which stay near the processor
+MAX_SCORES = 2**20  # at a time: a few MB, which fit into the CPU cache
 
 
 def attend(
@@ -36,7 +35,7 @@ def attend(
 
     q (B, H, Q, D), k and v (B, H, K, D), attention_mask (B, K), bias broadcasting to (B, H, Q, K).
     """
-    # One number for the whole call: the backward pass draws the same weights to drop again.
+    # One seed per call: the backward pass draws the same dropout masks again.
     seed = int(torch.randint(2**62, ())) if dropout else 0
     # Autocast would compute the sums in half precision.
     with torch.autocast(q.device.type, enabled=False):
@@ -80,17 +79,17 @@ class TileAttention(torch.autograd.Function):
             n, m, _ = scores.shape
             before = largest[:, piece.query].view(n, m)
             now = torch.maximum(before, scores.amax(dim=-1))  # (Z*N, M)
-            base = now.clamp(min=lowest)  # finite, also where nothing is seen yet
+            base = now.clamp(min=lowest)  # finite, also if no key was visible so far
             scores = scores.sub_(base[:, :, None]).exp_()
-            fade = (before - base).exp()  # what earlier sums are worth beside the new largest
-            sums = total[:, piece.query].view(n, m) * fade + scores.sum(dim=-1)
+            rescale = (before - base).exp()  # what earlier sums are worth beside the new largest
+            sums = total[:, piece.query].view(n, m) * rescale + scores.sum(dim=-1)
             if piece.kept is not None:
                 scores *= piece.kept
-            own = torch.bmm(scores, _take(values, piece.key, n))  # (Z*N, M, D)
-            own += _take(mixed, piece.query, n) * fade[:, :, None]
+            values_sum = torch.bmm(scores, _take(values, piece.key, n))  # (Z*N, M, D)
+            values_sum += _take(mixed, piece.query, n) * rescale[:, :, None]
             _put(largest, piece.query, now)
             _put(total, piece.query, sums)
-            _put(mixed, piece.query, own)
+            _put(mixed, piece.query, values_sum)
         blind = total == 0
         y = mixed / total.masked_fill(blind, 1.0)[:, :, None]  # (Z, Q+1, D)
         log_total = (largest + total.log()).masked_fill(blind, 0.0)  # (Z, Q+1)
@@ -110,30 +109,36 @@ class TileAttention(torch.autograd.Function):
             _rows(k, precision),
             _rows(v, precision),
         )
-        given = _rows(gradient, precision)  # (Z, Q+1, D)
-        common = (given * _rows(y, precision)).sum(dim=-1)  # (Z, Q+1), of every weight of a row
-        to_q, to_k, to_v = map(torch.zeros_like, (queries, keys, values))
-        to_bias = None if bias is None else torch.zeros(*shape[:3], k.shape[2]).to(queries)
+        grad_output = _rows(gradient, precision)  # (Z, Q+1, D)
+        row_term = (grad_output * _rows(y, precision)).sum(dim=-1)  # (Z, Q+1)
+        grad_q, grad_k, grad_v = map(torch.zeros_like, (queries, keys, values))
+        grad_bias = None if bias is None else torch.zeros(*shape[:3], k.shape[2]).to(queries)
         for piece in _pieces(ctx.tiles, attention_mask, queries, shape, ctx.dropout, ctx.seed):
             scores = _scores(queries, keys, bias, piece, shape)
             n, m, _ = scores.shape
             weights = scores.sub_(log_total[:, piece.query].view(n, m, 1)).exp_()  # (Z*N, M, J)
-            some_given = _take(given, piece.query, n)  # (Z*N, M, D)
+            tile_grad = _take(grad_output, piece.query, n)  # (Z*N, M, D)
             dropped = weights if piece.kept is None else weights * piece.kept
-            _add(to_v, piece.key, torch.bmm(dropped.transpose(1, 2), some_given))
-            slope = torch.bmm(some_given, _take(values, piece.key, n).transpose(1, 2))
+            _add(grad_v, piece.key, torch.bmm(dropped.transpose(1, 2), tile_grad))
+            grad_scores = torch.bmm(tile_grad, _take(values, piece.key, n).transpose(1, 2))
             if piece.kept is not None:
-                slope *= piece.kept
-            slope = slope.sub_(common[:, piece.query].view(n, m, 1)).mul_(weights)  # (Z*N, M, J)
-            _add(to_q, piece.query, torch.bmm(slope, _take(keys, piece.key, n)))
-            _add(to_k, piece.key, torch.bmm(slope.transpose(1, 2), _take(queries, piece.query, n)))
-            if to_bias is not None:
-                _add_pairs(to_bias, piece, slope)
+                grad_scores *= piece.kept
+            grad_scores = grad_scores.sub_(row_term[:, piece.query].view(n, m, 1)).mul_(
+                weights
+            )  # (Z*N, M, J)
+            _add(grad_q, piece.query, torch.bmm(grad_scores, _take(keys, piece.key, n)))
+            _add(
+                grad_k,
+                piece.key,
+                torch.bmm(grad_scores.transpose(1, 2), _take(queries, piece.query, n)),
+            )
+            if grad_bias is not None:
+                _add_pairs(grad_bias, piece, grad_scores)
         return (
-            (to_q[:, :-1] * scale).view_as(q).to(q.dtype),
-            to_k[:, :-1].reshape(k.shape).to(k.dtype),
-            to_v[:, :-1].reshape(v.shape).to(v.dtype),
-            None if to_bias is None else to_bias.sum_to_size(bias.shape).to(bias.dtype),
+            (grad_q[:, :-1] * scale).view_as(q).to(q.dtype),
+            grad_k[:, :-1].reshape(k.shape).to(k.dtype),
+            grad_v[:, :-1].reshape(v.shape).to(v.dtype),
+            None if grad_bias is None else grad_bias.sum_to_size(bias.shape).to(bias.dtype),
             *(None,) * 4,
         )
 
@@ -147,20 +152,20 @@ def _pieces(
     seed: int,
 ) -> Iterator[Piece]:
     batch, heads = shape[:2]
-    for whole in tiles:
-        count = max(1, CELLS // (batch * heads * whole.seen[0].numel()))
-        for query, key, seen in zip(*(part.split(count) for part in whole), strict=True):
+    for group in tiles:
+        count = max(1, MAX_SCORES // (batch * heads * group.seen[0].numel()))
+        for query, key, seen in zip(*(part.split(count) for part in group), strict=True):
             hidden = ~seen[None, None]  # (1, 1, N, M, J)
             if attention_mask is not None:
-                # The place that only fills a tile is hidden already.
-                some = torch.nn.functional.pad(attention_mask, (0, 1))[:, key]  # (B, N, J)
-                hidden = hidden | ~some[:, None, :, None, :]
+                # Padding of a tile is hidden already.
+                visible = torch.nn.functional.pad(attention_mask, (0, 1))[:, key]  # (B, N, J)
+                hidden = hidden | ~visible[:, None, :, None, :]
             kept = None
             if dropout:
-                chance = torch.Generator(seen.device).manual_seed(seed)
+                generator = torch.Generator(seen.device).manual_seed(seed)
                 seed += 1
                 size = (batch * heads * len(seen), *seen.shape[1:])
-                kept = torch.rand(size, generator=chance, device=seen.device) >= dropout
+                kept = torch.rand(size, generator=generator, device=seen.device) >= dropout
                 kept = kept.to(like.dtype) / (1 - dropout or 1)  # with a dropout of 1 none is left
             yield Piece(query.flatten(), key.flatten(), hidden, kept)
 
@@ -168,7 +173,7 @@ def _pieces(
 def _scores(
     queries: Tensor, keys: Tensor, bias: Tensor | None, piece: Piece, shape: torch.Size
 ) -> Tensor:
-    """Scaled scores of a piece (Z*N, M, J), minus infinity where one may not look."""
+    """Scaled scores of a piece (Z*N, M, J), minus infinity for hidden pairs."""
     n = piece.hidden.shape[2] * queries.shape[0]
     scores = torch.bmm(
         _take(queries, piece.query, n), _take(keys, piece.key, n).transpose(1, 2)
@@ -181,13 +186,13 @@ def _scores(
 
 
 def _pairs(table: Tensor, piece: Piece) -> Tensor:
-    """The cells of a table (..., Q, K) that belong to a piece: (..., N, M, J)."""
+    """The elements of a piece from a tensor (..., Q, K): (..., N, M, J)."""
     query, key = _pair_index(table, piece)
     return table[..., query, key]
 
 
 def _add_pairs(table: Tensor, piece: Piece, cells: Tensor) -> None:
-    """Add the cells of a piece (Z*N, M, J) to their places in a table (B, H, Q, K)."""
+    """Add the elements of a piece (Z*N, M, J) to a tensor (B, H, Q, K)."""
     query, key = _pair_index(table, piece)
     flat = (query * table.shape[-1] + key).flatten()
     table.view(-1, table.shape[-2] * table.shape[-1]).index_add_(
@@ -197,18 +202,18 @@ def _add_pairs(table: Tensor, piece: Piece, cells: Tensor) -> None:
 
 def _pair_index(table: Tensor, piece: Piece) -> tuple[Tensor, Tensor]:
     n, m, j = piece.hidden.shape[2:]
-    # A place that only fills a tile is hidden: any cell will do for it.
+    # Padding of a tile is hidden, so that any index is right for it.
     query = piece.query.view(n, m, 1).clamp(max=table.shape[-2] - 1)
     return query, piece.key.view(n, 1, j).clamp(max=table.shape[-1] - 1)
 
 
 def _rows(x: Tensor, precision: torch.dtype) -> Tensor:
-    """(B, H, T, D) as (Z, T+1, D), with a row of zeros for places that only fill a tile."""
+    """(B, H, T, D) as (Z, T+1, D), with a row of zeros for the padding of tiles."""
     return torch.nn.functional.pad(x.flatten(0, 1).to(precision), (0, 0, 0, 1))
 
 
 def _take(rows: Tensor, index: Tensor, n: int) -> Tensor:
-    """Rows by number, tile by tile: (Z, T+1, D) -> (Z*N, M or J, D)."""
+    """Rows by index, for each tile: (Z, T+1, D) -> (Z*N, M or J, D)."""
     return rows.index_select(1, index).view(n, -1, rows.shape[-1])
 
 

@@ -1,11 +1,10 @@
 """Tiles of a sparse pattern: small dense blocks of queries and keys.
 
-A strided pattern touches every block of the plain order, if only in a few places. But queries
-a whole stride apart see the same keys: brought together, they form dense tiles. So each part of
-a pattern sorts its queries by the label that its guide gives them, cuts them into blocks, and
-asks for each block which keys come into question; keys that nobody in the block sees are left
-out. The work and the memory are those of the tiles, about n^1.5 for the patterns of the Sparse
-Transformer, never n^2.
+A strided pattern has a few allowed pairs in every contiguous block. But queries one stride apart
+attend to the same keys: grouped together, they form dense tiles. So the queries of each part of a
+pattern are sorted by the labels of its guide and split into blocks; each block gets the candidate
+keys of the guide, without those that none of its queries attends to. Work and memory are those of
+the tiles, about n^1.5 for the patterns of the Sparse Transformer, never n^2.
 
 Axes: N tiles, M queries of a tile, J keys of a tile, Q queries, K keys.
 """
@@ -22,46 +21,46 @@ from clearformer.kernels.guides import Guide, guide
 
 
 class Tiles(NamedTuple):
-    """Tiles of one size. A place that is only there to fill a tile has number Q, or K."""
+    """Tiles of one size; padding has the index Q or K."""
 
     query: Tensor  # (N, M)
     key: Tensor  # (N, J)
     seen: Tensor  # (N, M, J)
 
 
-class Block(NamedTuple):
+class TileBlock(NamedTuple):
     query: Tensor  # (M,) positions
     key: Tensor  # (J,) positions
     seen: Tensor  # (M, J)
 
 
 @lru_cache(maxsize=32)
-@torch.inference_mode(False)  # what was found while generating must serve training too
+@torch.inference_mode(False)  # cached tensors must be usable in training too
 def tiles(
     pattern: Pattern, first: int, queries: int, keys: int, device: torch.device
 ) -> tuple[Tiles, ...]:
-    """Every pair that the pattern allows, once, for the last `queries` of `keys` positions.
+    """Every allowed pair exactly once, for the last `queries` of `keys` positions.
 
-    Positions begin at `first` (below zero where padding comes first). A query is in one tile
-    at most of each `Tiles`.
+    Positions begin at `first` (negative with left padding). A query is in at most one tile of each
+    `Tiles`.
     """
-    places = range(first, first + keys)
+    positions = range(first, first + keys)
     start = first + keys - queries
-    found = []
+    groups = []
     for part in guide(pattern).parts(keys):
         blocks = []
-        for query in _cut(torch.arange(start, places.stop), part.guide):
-            key = part.guide.candidates(query, places)
+        for query in _cut(torch.arange(start, positions.stop), part.guide):
+            key = part.guide.candidates(query, positions)
             seen = part.rule.allows(query[:, None], key[None, :])
-            some = seen.any(dim=0)
-            if some.any():
-                blocks.append(Block(query - start, key[some] - first, seen[:, some]))
-        found += [_stack(group, queries, keys, device) for group in _of_like_size(blocks)]
-    return tuple(found)
+            used = seen.any(dim=0)
+            if used.any():
+                blocks.append(TileBlock(query - start, key[used] - first, seen[:, used]))
+        groups += [_stack(group, queries, keys, device) for group in _groups_by_size(blocks)]
+    return tuple(groups)
 
 
 def _cut(queries: Tensor, by: Guide[Any]) -> Iterator[Tensor]:
-    """Queries with one label together, at most `by.block` of them; few go with the next."""
+    """Blocks of at most `by.block` queries with the same label; small groups are merged."""
     label, order = by.query_label(queries).sort(stable=True)
     sizes = torch.unique_consecutive(label, return_counts=True)[1].tolist()
     waiting: list[Tensor] = []
@@ -76,9 +75,9 @@ def _cut(queries: Tensor, by: Guide[Any]) -> Iterator[Tensor]:
         yield torch.cat(waiting)
 
 
-def _of_like_size(blocks: list[Block]) -> Iterator[list[Block]]:
+def _groups_by_size(blocks: list[TileBlock]) -> Iterator[list[TileBlock]]:
     """Groups in which the largest block has at most a quarter more keys than the smallest."""
-    group: list[Block] = []
+    group: list[TileBlock] = []
     for block in sorted(blocks, key=lambda block: len(block.key)):
         if group and len(block.key) > 1.25 * len(group[0].key) + 4:
             yield group
@@ -88,7 +87,7 @@ def _of_like_size(blocks: list[Block]) -> Iterator[list[Block]]:
         yield group
 
 
-def _stack(blocks: list[Block], queries: int, keys: int, device: torch.device) -> Tiles:
+def _stack(blocks: list[TileBlock], queries: int, keys: int, device: torch.device) -> Tiles:
     tallest = max(len(block.query) for block in blocks)
     widest = max(len(block.key) for block in blocks)
     query = torch.full((len(blocks), tallest), queries)

@@ -1,9 +1,8 @@
-"""The loss over a vocabulary in chunks: the same as `core.heads.at_once` in less memory.
+"""Chunked loss over a vocabulary: the same as `core.heads.at_once` with less memory.
 
-With fifty thousand words the logits of a batch are the largest tensors of a training step, three
-times over (logits, their logarithms, their gradient). `in_chunks` computes the loss from a few
-rows at a time, gradient included, and keeps a gradient as wide as the model instead of one as wide
-as the vocabulary.
+With a vocabulary of 50,000 tokens the logits of a batch, their logarithms and their gradient are
+the largest tensors of a training step. `in_chunks` computes the loss and its gradient for a few
+rows at a time, and keeps a gradient of the model width instead of one of the vocabulary size.
 
 Axes: R rows (the B*T tokens of a batch), C rows of a chunk, E model width, V vocabulary.
 """
@@ -32,7 +31,7 @@ CHUNK = 2**24  # logits in memory at a time, 64 MB
 def summed_in_chunks(
     project: nn.Linear, rows: Tensor, targets: Tensor, smoothing: float, cap: float | None
 ) -> Tensor:
-    """The sum (1,), with its gradient ready."""
+    """The summed loss (1,), whose gradient is computed in the forward pass."""
     size = max(1, CHUNK // project.out_features)
     apply: Callable[..., Tensor] = _InChunks.apply
     return apply(rows, project.weight, project.bias, targets, smoothing, cap, size)
@@ -46,7 +45,7 @@ def in_chunks(
     cap: float | None,
     summed: Callable[..., Tensor] = summed_in_chunks,
 ) -> SumAndCount:
-    """The same, some rows at a time; what fits into one chunk is left to `at_once`."""
+    """The loss of `at_once`, computed in chunks of rows; a single chunk is left to `at_once`."""
     require_targets(targets, rows.shape[:-1])
     size = max(1, CHUNK // project.out_features)
     if len(rows) <= size:
@@ -54,8 +53,8 @@ def in_chunks(
     if not torch.is_grad_enabled():
         sums, counts = zip(
             *(
-                at_once(project, some, own, smoothing, cap)
-                for some, own in zip(rows.split(size), targets.split(size), strict=True)
+                at_once(project, chunk, chunk_targets, smoothing, cap)
+                for chunk, chunk_targets in zip(rows.split(size), targets.split(size), strict=True)
             ),
             strict=True,
         )
@@ -64,20 +63,20 @@ def in_chunks(
 
 
 def with_target_padded(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """`with_target`, and rows without a target up to the next multiple of 64; a few stay as few.
+    """`with_target`, padded by rows without a target to a multiple of 64 (above 64 rows).
 
-    Logits are large, and another number of tokens is masked in every step: what one step frees
-    would never quite fit the next, and the process would grow for as long as it runs.
+    The number of masked tokens differs between steps. Without padding, the freed logits of one step
+    would rarely fit those of the next, and the heap would keep growing.
     """
-    rows, own = with_target(hidden, targets)
+    rows, row_targets = with_target(hidden, targets)
     spare = -len(rows) % 64 if len(rows) > 64 else 0
-    return F.pad(rows, (0, 0, 0, spare)), F.pad(own, (0, spare), value=IGNORE)
+    return F.pad(rows, (0, 0, 0, spare)), F.pad(row_targets, (0, spare), value=IGNORE)
 
 
 class _InChunks(torch.autograd.Function):
-    """A sum whose gradient is known as soon as the sum is: probability - target, times a matrix.
+    """Summed cross entropy, whose gradient is (probability - target) times the weights.
 
-    So the forward pass makes both, and the backward pass only multiplies by a number.
+    The forward pass computes both; the backward pass only multiplies by the upstream gradient.
     """
 
     @staticmethod
@@ -93,70 +92,70 @@ class _InChunks(torch.autograd.Function):
     ) -> Tensor:
         kind = rows.device.type
         half = torch.is_autocast_enabled(kind)
-        narrow = torch.get_autocast_dtype(kind) if half else weight.dtype
-        by_rows = torch.empty_like(rows)
-        by_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
-        by_bias = None if bias is None else torch.zeros_like(bias)
+        dtype = torch.get_autocast_dtype(kind) if half else weight.dtype
+        grad_rows = torch.empty_like(rows)
+        grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        grad_bias = None if bias is None else torch.zeros_like(bias)
         total = rows.new_zeros(1, dtype=torch.promote_types(rows.dtype, torch.float32))
         with torch.autocast(kind, enabled=False):
-            matrix = weight.to(narrow)  # (V, E)
-            shift = None if bias is None else bias.to(narrow)
+            matrix = weight.to(dtype)  # (V, E)
+            half_bias = None if bias is None else bias.to(dtype)
             for start in range(0, len(rows), size):
                 chunk = slice(start, start + size)
-                some = rows[chunk].to(narrow)  # (C, E)
-                logits = F.linear(some, matrix, shift).to(total.dtype)  # (C, V)
+                chunk_rows = rows[chunk].to(dtype)  # (C, E)
+                logits = F.linear(chunk_rows, matrix, half_bias).to(total.dtype)  # (C, V)
                 with targets_explained(targets, len(weight)):
-                    nats, slope = _with_slope(logits, targets[chunk], smoothing, cap)
+                    nats, grad_logits = _loss_and_gradient(logits, targets[chunk], smoothing, cap)
                 total += nats
-                if by_bias is not None:
-                    by_bias += slope.sum(0)
-                slope = slope.to(narrow)
-                by_rows[chunk] = slope @ matrix  # (C, E)
-                if by_weight is not None:
-                    _add_product(by_weight, slope.T, some)  # (V, E)
-        ctx.gradients = by_rows, by_weight, by_bias
+                if grad_bias is not None:
+                    grad_bias += grad_logits.sum(0)
+                grad_logits = grad_logits.to(dtype)
+                grad_rows[chunk] = grad_logits @ matrix  # (C, E)
+                if grad_weight is not None:
+                    _add_product(grad_weight, grad_logits.T, chunk_rows)  # (V, E)
+        ctx.gradients = grad_rows, grad_weight, grad_bias
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        # Multiplied where they are: a copy of the matrix's would be the largest tensor here.
+        # In place: a copy of the weight's gradient would be the largest tensor here.
         if ctx.gradients is None:
             raise RuntimeError(
-                "the loss in chunks has given its gradient away and has no second one: "
-                "use vocabulary_loss=at_once to go backward twice"
+                "the chunked loss frees its gradient after the first backward pass: use "
+                "vocabulary_loss=at_once to call backward twice"
             )
-        found = [None if each is None else each.mul_(upstream) for each in ctx.gradients]
+        gradients = [None if each is None else each.mul_(upstream) for each in ctx.gradients]
         ctx.gradients = None
-        return *found, None, None, None, None
+        return *gradients, None, None, None, None
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
-    """total += one @ other; without a second matrix where both have one type."""
+    """total += one @ other; without a temporary if all have the same dtype."""
     if one.dtype == total.dtype:
         total.addmm_(one, other)
     else:
         total += one @ other
 
 
-def _with_slope(
+def _loss_and_gradient(
     logits: Tensor, targets: Tensor, smoothing: float, cap: float | None
 ) -> tuple[Tensor, Tensor]:
-    """The sum for some rows, and its derivative by their logits (C, V), written over these."""
+    """The summed loss, and its gradient with respect to the logits (C, V), which it overwrites."""
     logits = capped(logits, cap)
-    flattened = None if cap is None else 1 - (logits / cap).square()  # the derivative of the cap
+    cap_gradient = None if cap is None else 1 - (logits / cap).square()  # the derivative of the cap
     valid = targets != IGNORE  # (C,)
-    place = targets.masked_fill(~valid, 0)[:, None]  # (C, 1)
-    chosen = logits.gather(1, place)[:, 0]  # (C,)
+    index = targets.masked_fill(~valid, 0)[:, None]  # (C, 1)
+    chosen = logits.gather(1, index)[:, 0]  # (C,)
     average = logits.mean(dim=1)
     largest = logits.amax(dim=1, keepdim=True)  # (C, 1)
-    slope = logits.sub_(largest).exp_()
-    norm = slope.sum(dim=1, keepdim=True)  # (C, 1)
+    gradient = logits.sub_(largest).exp_()
+    norm = gradient.sum(dim=1, keepdim=True)  # (C, 1)
     nats = (norm.log() + largest)[:, 0] - (1 - smoothing) * chosen - smoothing * average
-    slope.div_(norm)  # the probabilities
-    slope.sub_(smoothing / slope.shape[1])
-    slope.scatter_add_(1, place, slope.new_full(place.shape, smoothing - 1))
-    if flattened is not None:
-        slope.mul_(flattened)
-    slope.mul_(valid[:, None])
-    return (nats * valid).sum()[None], slope
+    gradient.div_(norm)  # the probabilities
+    gradient.sub_(smoothing / gradient.shape[1])
+    gradient.scatter_add_(1, index, gradient.new_full(index.shape, smoothing - 1))
+    if cap_gradient is not None:
+        gradient.mul_(cap_gradient)
+    gradient.mul_(valid[:, None])
+    return (nats * valid).sum()[None], gradient

@@ -1,1 +1,1 @@
-"""What a run will need, before it runs: memory, time, several GPUs."""
+"""Memory and time that a run will need, on this machine or on several GPUs."""

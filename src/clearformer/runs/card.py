@@ -1,4 +1,4 @@
-"""A run's README: what was trained, on what, how well, and how to use it."""
+"""Model card of a run (README.md): settings, data, metrics and how to use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _plain(text: str) -> str:
-    """A name from outside as Markdown that shows it: no markup, no HTML, one line."""
+    """An untrusted name, escaped for Markdown: no markup, no HTML, one line."""
     return re.sub(r"[\\`*\[\]<>|#&~]", r"\\\g<0>", escape_line(text))
 
 
@@ -30,7 +30,7 @@ def card(run: Run) -> str:
     }
     verb = model.verbs[0]
     origin = run.config.origin
-    began = f"from {_plain(origin.folder)} (sha256 {origin.sha256})" if origin else "anew"
+    started = f"{_plain(origin.folder)} (sha256 {origin.sha256})" if origin else "random weights"
     figure = run.task.metric.replace("_", " ")
     minutes = run.state.seconds / 60
     reached = "not evaluated"
@@ -46,7 +46,7 @@ def card(run: Run) -> str:
 | parameters | {parameters:,} |
 | shape | {model.layers} layers, width {model.width}, {model.heads} heads, length {model.length} |
 | tokens | {run.config.data.tokenizer}, {model.vocabulary:,} of them |
-| began | {began} |
+| initialized from | {started} |
 | training | {run.state.step:,} steps of {train.batch_size} sequences, {minutes:.1f} minutes |
 | optimizer | {type(train.optimizer).__name__}, learning rate {train.learning_rate:g} |
 | validation | {reached} |

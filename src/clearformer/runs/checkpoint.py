@@ -32,14 +32,13 @@ SHARDS = "shards"  # folder of the shards that several ranks wrote
 PASSED_OVER = "passed over a damaged checkpoint: "
 DAMAGED = "damaged-"  # prefix of a damaged checkpoint that was moved aside
 MARGIN = 2**20  # bytes besides tensors
-# What a run writes, and nothing that merely looks like it: \d knows digits of all scripts.
-STEP = re.compile(r"step-(0|[1-9][0-9]{0,14})")
-MAX_STEPS = 10**15  # no run has as many steps
+STEP = re.compile(r"step-(0|[1-9][0-9]{0,14})")  # \d would match digits of all scripts
+MAX_STEPS = 10**15
 FOLDER = re.compile(rf"(?:\.old-)?{STEP.pattern}")
 Reached = Callable[[str], None]
 
 
-def nothing_happens(point: str) -> None:
+def no_fault(point: str) -> None:
     """The default of `reached`: no fault is injected."""
 
 
@@ -51,22 +50,28 @@ class Checkpoint:
     step: int
     manifest: Mapping[str, Any]
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest records besides its files."""
+        own = ("format", "step", "files")
+        return {name: value for name, value in self.manifest.items() if name not in own}
+
     def json(self, name: str) -> Any:
         return read_run_json(self._hashed(name))
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        # Copies: the library maps the file, and a file that changes under a map is a crash.
+        # Copies: safetensors maps the file, and changing a mapped file would crash the process.
         path = self._hashed(name)
         safe_files.require_file(path)
         try:
             return {key: value.clone() for key, value in load_file(path).items()}
         except (SafetensorError, OSError) as problem:
-            raise ValueError(f"{path} holds no tensors: {problem}") from None
+            raise ValueError(f"{path} is not a readable safetensors file: {problem}") from None
 
     def _hashed(self, name: str) -> Path:
         """The path of a file in the manifest; no other file is read."""
         if name not in self.manifest["files"]:
-            raise ValueError(f"{self.folder} has no {name} that its manifest knows of")
+            raise ValueError(f"{self.folder} has no {name} in its manifest")
         return self.folder / name
 
 
@@ -76,14 +81,14 @@ def write(
     tensors: Mapping[str, Mapping[str, Tensor]],
     documents: Mapping[str, Any],
     facts: Mapping[str, Any],
-    reached: Reached = nothing_happens,
+    reached: Reached = no_fault,
     shards: Path | None = None,
 ) -> Checkpoint:
     """Write `folder/step-N` from files of tensors and JSON documents, atomically.
 
     `shards` is a folder that was written beforehand and is moved in.
     """
-    folder.mkdir(exist_ok=True)  # without parents: a run folder that is gone is not made anew
+    folder.mkdir(exist_ok=True)  # without parents: a deleted run folder is not created again
     safe_files.require_folder(folder)
     needed = 1.1 * sum(map(_bytes, tensors.values())) + MARGIN
     require_space(folder, needed)
@@ -115,6 +120,20 @@ def write(
         ) from problem
     reached("before_rename")
     return _move_into_place(temporary, folder / f"step-{step}", manifest, reached)
+
+
+def write_run(
+    run: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    documents: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> Checkpoint:
+    """Write a run with a single checkpoint, such as an imported or an averaged model."""
+    written = write(run / "checkpoints", step, tensors, documents, facts)
+    for name in ("config.json", "tokenizer.json"):
+        safe_files.replace(run / name, as_text(documents[name]).encode())
+    return written
 
 
 def _write_files(
@@ -180,8 +199,8 @@ def verify(folder: Path) -> Checkpoint:
         plain = Path(name).name == name.removeprefix(f"{SHARDS}/") and name.isprintable()
         if not plain or not isinstance(recorded, dict):
             raise ValueError(
-                f"{folder}: the manifest names {name!r:.80}, which is no plain file name, or "
-                f"says nothing of it"
+                f"{folder}: the manifest lists {name!r:.80}, which is not a plain file name or has "
+                f"no size and hash"
             )
         try:
             actual = _identity(folder / name)
@@ -190,8 +209,10 @@ def verify(folder: Path) -> Checkpoint:
                 f"{folder / name} is not readable: {problem.strerror or problem}"
             ) from None
         if actual != recorded:
-            what = "was cut or grew" if actual["bytes"] != recorded.get("bytes") else "was altered"
-            raise ValueError(f"{folder / name} {what} since it was written")
+            change = (
+                "changed its size" if actual["bytes"] != recorded.get("bytes") else "was altered"
+            )
+            raise ValueError(f"{folder / name} {change} since it was written")
     return Checkpoint(folder, step, manifest)
 
 
@@ -211,7 +232,7 @@ def _read_manifest(folder: Path) -> tuple[int, dict[str, Any]]:
         or not 0 <= step < MAX_STEPS
     ):
         raise ValueError(
-            f"{path} has format {version!r:.20} and step {step!r:.20}, no numbers of ours"
+            f"{path} has format {version!r:.20} and step {step!r:.20}, which no run writes"
         )
     if version > FORMAT:
         raise ValueError(
@@ -248,7 +269,7 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
     if problems:
         raise ValueError(
             f"none of the {len(problems)} checkpoints in {folder} can be read: {problems[0]}; "
-            f"restore one, or start anew in another folder"
+            f"restore one, or start a new run in another folder"
         )
     return None
 
@@ -276,9 +297,9 @@ def clean_up(folder: Path, current: Checkpoint | None, say: Callable[[str], None
                 aside = path.with_name(f"{DAMAGED}{path.name}")
                 safe_files.remove(aside)
                 path.rename(aside)
-                say(f"note: {path} is damaged, and is now {aside.name}: delete it when you like")
+                say(f"note: {path} is damaged and was renamed to {aside.name}; it can be deleted")
     if current.folder.name.startswith(".old-"):
-        # A damaged one had taken its name.
+        # A damaged checkpoint had its name.
         current.folder.rename(folder / f"step-{current.step}")
     _remove_leftovers(folder, ".old-")
 
@@ -290,7 +311,7 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
             safe_files.remove(path)
 
 
-def prune(folder: Path, keep: int, best: int | None, reached: Reached = nothing_happens) -> None:
+def prune(folder: Path, keep: int, best: int | None, reached: Reached = no_fault) -> None:
     """Keep the last `keep` checkpoints and the best one."""
     steps = [(step, path) for step, path in numbered(folder) if safe_files.is_folder(path)]
     for step, path in steps[: -max(keep, 2)]:
@@ -320,7 +341,7 @@ def no_space(folder: Path, needed: float, free: float) -> OSError:
 def is_full(problem: BaseException) -> bool:
     """Whether the disk or the quota of this user is full."""
     full = (errno.ENOSPC, errno.EDQUOT)
-    # safetensors has it in its message: `I/O error: No space left on device (os error 28)`.
+    # safetensors reports it in its message: `I/O error: No space left on device (os error 28)`.
     return getattr(problem, "errno", None) in full or any(
         f"(os error {number})" in str(problem) for number in full
     )
@@ -347,7 +368,7 @@ def _require_shards(folder: Path, files: Mapping[str, Any]) -> None:
     for path in _inside(folder):
         if f"{SHARDS}/{path.name}" not in files:
             raise ValueError(
-                f"{folder} has the file {path.name!r:.80}, which the manifest does not know: "
+                f"{folder} has the file {path.name!r:.80}, which the manifest does not list: "
                 f"remove it"
             )
 

@@ -1,8 +1,8 @@
 """Average of the last checkpoints of a run, as in section 6.1 of the original paper.
 
-Near its end training moves around a good place and not towards it; the mean of where it has
-been is nearer. A running average (`--train.ema-decay`) does the same while training, in one number;
-this needs nothing but the checkpoints, `--train.keep-checkpoints` of them.
+Near the end of training the weights oscillate around a minimum, and their mean is closer to it. An
+EMA (`--train.ema-decay`) averages during training; this needs only the last checkpoints
+(`--train.keep-checkpoints`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearformer import safe_files
 from clearformer.config import run_from_json, to_json
 from clearformer.runs import checkpoint
 from clearformer.runs.checkpoint import Checkpoint
@@ -22,22 +21,22 @@ from clearformer.runs.load import require_floats
 
 
 def last_checkpoints(run: Path, last: int) -> list[Checkpoint]:
-    """The newest `last` checkpoints of a run, the newest first; each is known to hold."""
+    """The newest `last` checkpoints of a run, verified, the newest first."""
     if last < 1:
-        raise ValueError(f"the last {last} checkpoints are wanted, but it must be at least 1")
-    found = checkpoint.numbered(run / "checkpoints")
-    if not found:
-        raise ValueError(f"{run} is no run: it has no checkpoints")
-    if len(found) < last:
+        raise ValueError(f"--last is {last}, but it must be at least 1")
+    steps = checkpoint.numbered(run / "checkpoints")
+    if not steps:
+        raise ValueError(f"{run} is not a run: it has no checkpoints")
+    if len(steps) < last:
         raise ValueError(
-            f"{run} has {len(found)} checkpoints, but the last {last} are wanted: ask for fewer, "
-            f"or train with --train.keep-checkpoints {last}"
+            f"{run} has {len(steps)} checkpoints, but --last is {last}: use a smaller number, or "
+            f"train with --train.keep-checkpoints {last}"
         )
-    return [checkpoint.verify_in_run(path) for _, path in reversed(found[-last:])]
+    return [checkpoint.verify_in_run(path) for _, path in reversed(steps[-last:])]
 
 
 def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
-    """Each weight as the mean over the checkpoints, added up in double precision."""
+    """The mean of each weight over the checkpoints, computed in float64."""
     totals: dict[str, Tensor] = {}
     for each in checkpoints:
         for name, value in each.tensors("model.safetensors").items():
@@ -47,35 +46,22 @@ def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
 
 
 def average(run: Path, last: int, out: Path) -> Checkpoint:
-    """Write a run whose one checkpoint has the mean weights of the last ones of `run`."""
+    """Write a run with a single checkpoint: the mean of the last ones of `run`."""
     if os.path.lexists(out / "checkpoints"):
         raise ValueError(f"{out} already holds a run: choose another --out")
-    several = last_checkpoints(run, last)
-    for each in several:
+    checkpoints = last_checkpoints(run, last)
+    for each in checkpoints:
         require_floats(each)
-    newest = several[0]
+    newest = checkpoints[0]
     config = run_from_json(newest.json("config.json"))
-    # The weights are an average already, and are to be used as they are.
+    # The weights are an average already, so there is no EMA to use instead.
     config = replace(config, train=replace(config.train, ema_decay=None))
-    facts = {
-        name: value
-        for name, value in newest.manifest.items()
-        if name not in ("format", "step", "files")
-    }
     documents = {
         "state.json": {**newest.json("state.json"), "best": None},
         "config.json": to_json(config),
         "tokenizer.json": newest.json("tokenizer.json"),
     }
-    weights = mean(several)
+    weights = mean(checkpoints)
     out.mkdir(parents=True, exist_ok=True)
-    written = checkpoint.write(
-        out / "checkpoints",
-        newest.step,
-        {"model.safetensors": weights},
-        documents,
-        {**facts, "averaged": [each.step for each in several]},
-    )
-    for name in ("config.json", "tokenizer.json"):
-        safe_files.replace(out / name, checkpoint.as_text(documents[name]).encode())
-    return written
+    facts = {**newest.facts, "averaged": [each.step for each in checkpoints]}
+    return checkpoint.write_run(out, newest.step, {"model.safetensors": weights}, documents, facts)

@@ -12,7 +12,8 @@ from clearformer.config import RunConfig
 from clearformer.inference.int8 import quantize
 from clearformer.inference.shared_copy import shared_copy
 from clearformer.runs.checkpoint import Checkpoint
-from clearformer.runs.contamination import lineage, remarks
+from clearformer.runs.contamination import lineage
+from clearformer.runs.contamination import notes as contamination_notes
 from clearformer.runs.load import SOURCE_RUN, has_int8, open_run, require_floats
 from clearformer.tasks.registry import task_of
 from clearformer.tasks.task import EvaluationData, EvaluationOptions, EvaluationRequest, Report
@@ -83,7 +84,9 @@ class Evaluator:
         if self.checkpoint is not None:
             known = lineage(self.checkpoint, self.config)
             held_back = self.options.own_part is not None
-            for each in remarks(known, prepared.material, self.places, held_back=held_back):
+            for each in contamination_notes(
+                known, prepared.material, self.places, held_back=held_back
+            ):
                 say(each)
         return prepared
 
@@ -129,7 +132,7 @@ class Evaluator:
         if not quantized:
             if against is not None:
                 raise ValueError(
-                    f"`against` is {against}, but {self.name} is no run in int8: leave it out"
+                    f"`against` is {against}, but {self.name} is not a run in int8: leave it out"
                 )
             return self.model if weights == "int8" else None
         assert self.checkpoint is not None
@@ -141,7 +144,7 @@ class Evaluator:
                 raise
             note(f"{source} is gone, so int8 cannot be compared with float32: see `against`")
             return None
-        require_floats(other.found)
+        require_floats(other.checkpoint)
         if other.config.model != self.config.model:
             raise ValueError(f"{source} is another model than {self.name} was made from")
         return other.model

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(run: Run, progress: float) -> Evaluation:
-    """Evaluate on the validation data, and note in the state how it compares with the best."""
+    """Evaluate on the validation data, and record in the state how it compares with the best."""
     now = run.state
     device = next(run.model.parameters()).device
     with now.ema.applied_to(run.model) if now.ema else nullcontext():
@@ -44,7 +44,7 @@ def evaluate(run: Run, progress: float) -> Evaluation:
         "finished": progress >= 1,
         **(compared or {}),
     }
-    # By progress rather than by counting: evaluations that a long step skipped are not made up.
+    # By progress rather than by counting: evaluations that a long step skipped are not repeated.
     due = math.floor(min(progress, 1.0) * run.config.train.evaluations)
     now.evaluated = max(now.evaluated + 1, due)
     run.protocol = measured.protocol

@@ -3,7 +3,7 @@
 0 finished or asked to stop, 1 a defect of clearformer, 2 something the user can fix (input,
 settings, disk, memory, permission), 3 a loss that is NaN, 128 + N stopped by signal N after saving:
 129 SIGHUP (its terminal was closed), 130 SIGINT (Ctrl-C), 143 SIGTERM. With --processes also
-128 + N where a rank was killed by signal N, such as 137 by SIGKILL; what was saved before is kept.
+128 + N if a rank was killed by signal N, such as 137 by SIGKILL; saved checkpoints are kept.
 """
 
 from __future__ import annotations

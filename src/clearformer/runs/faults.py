@@ -4,8 +4,8 @@
     enospc@20              the disk is full while step 20 is saved
     nan@20                 the loss of step 20 is NaN
 
-The command line reads the variable and passes a value. Where a step is not saved, the next save
-is meant; `@1` may be left out.
+The command line reads the variable and passes a value. If the step is not saved, the fault happens
+at the next save; the default is `@1`.
 """
 
 from __future__ import annotations

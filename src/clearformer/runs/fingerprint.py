@@ -1,7 +1,7 @@
-"""A fingerprint of how a model computes: its classes, functions and settings, not its weights.
+"""Fingerprint of a model's architecture: a hash of its classes, functions and settings.
 
-A checkpoint holds a config and weights by name. A model that somebody's own builder made may have
-the same names and shapes and still be another function; its fingerprint tells it from the model
+A checkpoint holds a config and weights by name. A model from a custom builder may have the same
+names and shapes and still compute something else; its fingerprint distinguishes it from the model
 that clearformer builds from the same config.
 """
 
@@ -23,56 +23,54 @@ from clearformer.runs.checkpoint import Checkpoint
 
 Model = Transformer | Seq2Seq
 Builder = Callable[[AnyModelConfig, int], Model]
-OWN = "builder"  # what a manifest calls the fingerprint of a model that is not clearformer's own
-INTERNAL = frozenset(vars(nn.Module()))  # what every module has
+BUILDER = "builder"  # key in a manifest: the fingerprint of a model from a custom builder
+MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # attributes of every module
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-DEEPEST = 5  # values in values that are looked at
+MAX_DEPTH = 5  # of nested values
 
 
-def of_own_builder(model: Model, config: AnyModelConfig, make: Builder) -> str | None:
-    """The fingerprint of a model that `make` gave; None: it is the one that `build` gives."""
+def custom_fingerprint(model: Model, config: AnyModelConfig, make: Builder) -> str | None:
+    """The fingerprint of a model that `make` built; None if `build` builds the same."""
     if make is build:
         return None
-    found = fingerprint(model)
-    return None if found == fingerprint(outline(config)) else found
+    own = fingerprint(model)
+    return None if own == fingerprint(outline(config)) else own
 
 
-def built(found: Checkpoint, config: RunConfig, make: Builder) -> Model:
-    """A model for the weights of a checkpoint, by the builder that it was trained with.
-
-    Its weights are yet to come: what `build` would give has no memory for them.
-    """
-    own = found.manifest.get(OWN)
+def model_for(saved: Checkpoint, config: RunConfig, make: Builder) -> Model:
+    """A model without weights for a checkpoint, by the builder that it was trained with."""
+    own = saved.manifest.get(BUILDER)
     if make is not build:
         model = make(config.model, config.train.seed)
-        require_same(model, config.model, found)
+        require_same(model, config.model, saved)
         return model
     if own is not None:
         raise ValueError(
-            f"{found.folder} was trained with a model builder of its own, and would be another "
-            f"model without it: open it in Python and pass that builder, as in open_run(path, "
-            f"make=builder)"
+            f"{saved.folder} was trained with a custom model builder and cannot be opened without "
+            f"it: open it in Python and pass that builder, as in open_run(path, make=builder)"
         )
     return outline(config.model)
 
 
-def require_same(model: Model, config: AnyModelConfig, found: Checkpoint) -> None:
-    """Refuse a model that computes something else than the one whose weights are in `found`.
+def require_same(model: Model, config: AnyModelConfig, saved: Checkpoint) -> None:
+    """Raise ValueError for a model that computes something else than the one in `saved`.
 
-    A checkpoint from before builders were recorded tells nothing, and one that another version
-    wrote only that its model was not clearformer's own: classes may have other names since.
+    Older checkpoints did not record their builder. Fingerprints of other versions are not compared,
+    since classes may have been renamed.
     """
-    own, model_is = found.manifest.get(OWN), fingerprint(model)
-    stock = own is not None and model_is == fingerprint(outline(config))
-    if stock or (found.manifest.get("clearformer") == __version__ and own not in (None, model_is)):
+    recorded, actual = saved.manifest.get(BUILDER), fingerprint(model)
+    standard = recorded is not None and actual == fingerprint(outline(config))
+    if standard or (
+        saved.manifest.get("clearformer") == __version__ and recorded not in (None, actual)
+    ):
         raise ValueError(
-            f"{found.folder} was trained with a model builder of its own, and this one gives "
+            f"{saved.folder} was trained with a custom model builder, and this builder makes "
             f"another model: pass the builder that it was trained with as make="
         )
 
 
 def fingerprint(model: nn.Module) -> str:
-    """A hash of what the modules are; equal for two models that differ in their weights alone."""
+    """A hash of the modules and their settings; it does not depend on the weights."""
     return hashlib.sha256("\n".join(_lines(model)).encode()).hexdigest()
 
 
@@ -80,14 +78,14 @@ def _lines(model: nn.Module) -> Iterator[str]:
     for name, module in model.named_modules(remove_duplicate=False):
         yield f"{name}: {_name(type(module))}"
         for key, tensor in (*module._parameters.items(), *module._buffers.items()):
-            yield f"{name}.{key} = {_value(tensor, DEEPEST)}"
+            yield f"{name}.{key} = {_value(tensor, MAX_DEPTH)}"
         for key, value in sorted(vars(module).items()):
-            if key in HOOKS or key not in INTERNAL:
-                yield f"{name}.{key} = {_value(value, DEEPEST)}"
+            if key in HOOKS or key not in MODULE_ATTRIBUTES:
+                yield f"{name}.{key} = {_value(value, MAX_DEPTH)}"
 
 
 def _value(value: Any, deep: int) -> str:
-    """What a value is, without addresses and without numbers that are learned."""
+    """A description of a value, without addresses and learned numbers."""
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, Tensor):
@@ -114,7 +112,7 @@ def _value(value: Any, deep: int) -> str:
 
 
 def _enclosed(function: Any) -> Iterator[Any]:
-    """The values that a function was made with."""
+    """The values in the closure of a function."""
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # it is not filled yet
             yield cell.cell_contents

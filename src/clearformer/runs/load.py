@@ -1,7 +1,4 @@
-"""Opening what a run left behind: a model with its tokenizer, from a run or one checkpoint.
-
-A checkpoint carries its own config and tokenizer, so a model cannot be opened with another's.
-"""
+"""Loading a trained model with its config and tokenizer, from a run or from one checkpoint."""
 
 from __future__ import annotations
 
@@ -20,8 +17,9 @@ from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.translate import Translator
 from clearformer.inference.int8 import load_int8
 from clearformer.runs import checkpoint, state
+from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.checkpoint_choice import Choice, choose
-from clearformer.runs.fingerprint import Builder, built
+from clearformer.runs.fingerprint import Builder, model_for
 from clearformer.tasks.translation import TranslationTask
 from clearformer.text import Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
@@ -29,12 +27,12 @@ from clearformer.text import sha256 as tokenizer_identity
 from clearformer.training.device import set_threads
 
 Say = Callable[[str], None]
-INT8 = "int8.safetensors"  # instead of model.safetensors: what needs floats does not find them
+INT8 = "int8.safetensors"  # instead of model.safetensors
 SOURCE_RUN = "quantized_from"  # in the manifest of a run in int8: the folder of that in float32
 
 
-def nothing_said(sentence: str) -> None:
-    """For whoever does not want to know."""
+def ignore_note(sentence: str) -> None:
+    """Discard a note."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +42,17 @@ class Opened:
     model: Transformer
     config: RunConfig
     tokenizer: Tokenizer
-    found: checkpoint.Checkpoint
-    note: str | None = None  # why this checkpoint, where another could have been used
+    checkpoint: Checkpoint
+    note: str | None = None  # the reason for this checkpoint, if there are others
 
 
 class OpenedAny(NamedTuple):
-    """A trained model of either kind, ready for use."""
+    """A trained model or encoder-decoder, ready for use."""
 
     model: Transformer | Seq2Seq
     config: RunConfig
     tokenizer: Tokenizer
-    found: checkpoint.Checkpoint
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True)
@@ -63,73 +61,72 @@ class OpenedTranslator:
 
     translator: Translator
     config: RunConfig
-    found: checkpoint.Checkpoint
+    checkpoint: Checkpoint
     note: str | None = None
 
 
 def open_run(path: Path | str, make: Builder = build, verb: Verb = "embed") -> Opened:
-    """The checkpoint of a run to use (see choice.py), or the very one that `path` names.
+    """Load the best checkpoint of a run (see checkpoint_choice.py), or the one in `path`.
 
-    A model that was trained with a builder of one's own (`Run(..., make=builder)`) is opened with
-    the same one. ValueError for a model that does not answer `verb`.
+    `make` is the builder of a model that was trained with a custom one (`Run(..., make=builder)`).
+    ValueError for a model that does not support `verb`.
     """
     notes: list[str] = []
-    model, config, tokenizer, found = open_any(path, make, notes.append)
+    model, config, tokenizer, saved = open_any(path, make, notes.append)
     config.model.require_verb(verb, path)
-    return Opened(cast(Transformer, model), config, tokenizer, found, *notes)
+    return Opened(cast(Transformer, model), config, tokenizer, saved, *notes)
 
 
 def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator:
-    """The same for an encoder-decoder."""
+    """Load an encoder-decoder; see `open_run`."""
     notes: list[str] = []
-    model, config, tokenizer, found = open_any(path, make, notes.append)
+    model, config, tokenizer, saved = open_any(path, make, notes.append)
     config.model.require_verb("translate", path)
     translator = TranslationTask(config.model).translator(model, tokenizer, path)
-    return OpenedTranslator(translator, config, found, *notes)
+    return OpenedTranslator(translator, config, saved, *notes)
 
 
-def open_any(path: Path | str, make: Builder = build, say: Say = nothing_said) -> OpenedAny:
-    """Either of them, for whoever takes both; `say` is told why this checkpoint, where another
-    could have been used."""
-    found, choice = chosen_checkpoint(Path(path))
+def open_any(path: Path | str, make: Builder = build, say: Say = ignore_note) -> OpenedAny:
+    """Load a model of any kind; `say` gets the reason for the checkpoint, if there are others."""
+    saved, choice = chosen_checkpoint(Path(path))
     if choice is not None and choice.other is not None:
         other = Path(path) / "checkpoints" / f"step-{choice.other}"
         say(f"{path}: step {choice.step}, {choice.why}; for that one give {other}")
     try:
-        return _opened(found, make)
+        return _opened(saved, make)
     except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
-        # Whoever can write hashes can write anything: what does not fit is said, not trusted.
+        # Valid hashes do not make a file trustworthy.
         raise ValueError(
-            f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
-            f"{problem!s:.80}): take it again from its source"
+            f"{saved.folder} is not a valid checkpoint ({type(problem).__name__}: "
+            f"{problem!s:.80}): get it again from its source"
         ) from None
 
 
-def _opened(found: checkpoint.Checkpoint, make: Builder) -> OpenedAny:
-    config = run_from_json(found.json("config.json"))
-    tokenizer = tokenizer_from_json(found.json("tokenizer.json"))
-    if tokenizer_identity(tokenizer) != found.manifest.get("tokenizer"):
-        raise ValueError(f"{found.folder}: its tokenizer is not the one it was trained with")
+def _opened(saved: Checkpoint, make: Builder) -> OpenedAny:
+    config = run_from_json(saved.json("config.json"))
+    tokenizer = tokenizer_from_json(saved.json("tokenizer.json"))
+    if tokenizer_identity(tokenizer) != saved.manifest.get("tokenizer"):
+        raise ValueError(f"{saved.folder}: the tokenizer is not the one it was trained with")
     if tokenizer.size > config.model.vocabulary:  # a translator has marks besides
         raise ValueError(
-            f"{found.folder}: its tokenizer has {tokenizer.size:,} tokens, but the model "
+            f"{saved.folder}: the tokenizer has {tokenizer.size:,} tokens, but the model has "
             f"{config.model.vocabulary:,}: they do not belong together"
         )
-    model = built(found, config, make)
+    model = model_for(saved, config, make)
     set_threads(config.train.threads or torch.get_num_threads())
-    if has_int8(found):
-        load_int8(model, found.tensors(INT8))
-        return OpenedAny(model.eval(), config, tokenizer, found)
-    tensors = found.tensors("model.safetensors")
+    if has_int8(saved):
+        load_int8(model, saved.tensors(INT8))
+        return OpenedAny(model.eval(), config, tokenizer, saved)
+    tensors = saved.tensors("model.safetensors")
     if config.train.ema_decay is not None or make is not build:
-        others = found.tensors("state.safetensors")
+        others = saved.tensors("state.safetensors")
     if config.train.ema_decay is not None:
-        # What was evaluated is the running average, so that is what is used.
+        # The EMA was evaluated, so it is used.
         tensors = {name: others[f"average.{name}"] for name in tensors}
-    state.adopt_weights(model, tensors, str(found.folder))
+    state.adopt_weights(model, tensors, str(saved.folder))
     if make is not build:
-        state.load_buffers(model, others, str(found.folder))
-    return OpenedAny(model.eval(), config, tokenizer, found)
+        state.load_buffers(model, others, str(saved.folder))
+    return OpenedAny(model.eval(), config, tokenizer, saved)
 
 
 def is_run(path: Path) -> bool:
@@ -137,26 +134,26 @@ def is_run(path: Path) -> bool:
     return os.path.lexists(path / "manifest.json") or os.path.lexists(path / "checkpoints")
 
 
-def has_int8(found: checkpoint.Checkpoint) -> bool:
-    """Whether a checkpoint's weights are in eight bits: good for use, not for training."""
-    return INT8 in found.manifest["files"]
+def has_int8(saved: Checkpoint) -> bool:
+    """Whether the weights of a checkpoint are int8: for inference, not for training."""
+    return INT8 in saved.manifest["files"]
 
 
-def require_floats(found: checkpoint.Checkpoint) -> None:
-    if has_int8(found):
+def require_floats(saved: Checkpoint) -> None:
+    if has_int8(saved):
         raise ValueError(
-            f"{found.folder} has its weights in int8, which is good for use alone: take the run "
-            f"that it was made from"
+            f"{saved.folder} has int8 weights, which are for inference only: use the run that it "
+            f"was made from"
         )
 
 
-def best_checkpoint(path: Path) -> checkpoint.Checkpoint:
-    """The checkpoint of the run in `path` to use, found whole, or `path` itself if it is one."""
+def best_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint of the run in `path` to use, or `path` itself if it is one; verified."""
     return chosen_checkpoint(path)[0]
 
 
-def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]:
-    """The same with why it is the one; none: `path` left no choice."""
+def chosen_checkpoint(path: Path) -> tuple[Checkpoint, Choice | None]:
+    """The checkpoint to use, with the reason; None if `path` is a checkpoint."""
     if os.path.lexists(path / "manifest.json"):
         return checkpoint.verify(path), None
     newest = _newest(path)
@@ -172,16 +169,16 @@ def chosen_checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, Choice | None]
         return checkpoint.verify_in_run(folder / f"step-{choice.step}"), choice
     except ValueError as problem:
         raise ValueError(
-            f"the best checkpoint is damaged: {problem}; the newest holds: give {newest.folder}"
+            f"the best checkpoint is damaged: {problem}; the newest is intact: use {newest.folder}"
         ) from None
 
 
-def _newest(path: Path) -> checkpoint.Checkpoint:
+def _newest(path: Path) -> Checkpoint:
     folder = path / "checkpoints"
     safe_files.require_folder(folder)
     if not folder.is_dir():
         raise ValueError(
-            f"{path} is no run: it has no checkpoints folder. Give what --out named in "
+            f"{path} is not a run: it has no checkpoints folder. Use the folder that was --out of "
             f"clearformer train"
         )
     passed_over: list[str] = []
@@ -189,10 +186,10 @@ def _newest(path: Path) -> checkpoint.Checkpoint:
     if newest is None:
         raise ValueError(f"{path} has no checkpoint yet: let it train a little longer")
     if passed_over:
-        # Training goes on from the one before and says so; whoever asks for a result is not
-        # given another one than he asked for.
+        # Training continues from an older checkpoint with a note, but results must not silently
+        # come from another checkpoint than expected.
         raise ValueError(
-            f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest that holds is "
-            f"{newest.folder}: give that one, or let clearformer train --resume go on from it"
+            f"{passed_over[0].removeprefix(checkpoint.PASSED_OVER)}; the newest intact one is "
+            f"{newest.folder}: use that one, or continue from it with clearformer train --resume"
         )
     return newest

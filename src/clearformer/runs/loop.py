@@ -97,7 +97,7 @@ class Loop:
                 self.samples.append({"step": event.step, "text": event.sample})
             yield event
         if progress < 1 and self._out_of_patience():
-            run.say(f"note: {state.since_best} evaluations brought nothing better: enough")
+            run.say(f"note: stopping early: no improvement in {state.since_best} evaluations")
 
     def _step(self, seconds: float, progress: float) -> Step | Skipped:
         run, state, base = self.run, self.run.state, self.run.config.train.learning_rate
@@ -135,7 +135,7 @@ class Loop:
         yield ended
 
     def _close(self) -> None:
-        """Check the folder, since a run whose folder is gone has not finished; end the request."""
+        """Check that the folder still exists, and clear a stop request."""
         self.metrics.require_in_place()
         stop_request.clear(self.run.folder)
 

@@ -1,4 +1,4 @@
-"""Memory of a training step: refused before it is allocated, explained after it failed."""
+"""Memory checks of a training step: before it runs, and the error message after it failed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BATCH_BYTES = 2 * 8  # of a token and its target
 
 
 def require_memory(config: RunConfig, rows: int) -> None:
-    """Refuse a micro-batch of `rows` sequences that takes more memory than this machine has left.
+    """ValueError if a micro-batch of `rows` sequences needs more memory than is available.
 
-    The count is a lower bound, so that nothing is refused that would run; `plan` counts exactly.
+    The estimate is a lower bound, so that nothing is refused that would run; `plan` is exact.
     Without this check the system may kill the process without a message.
     """
     model, train = config.model, config.train
@@ -26,27 +26,28 @@ def require_memory(config: RunConfig, rows: int) -> None:
     # Rows of a table may be shorter than the context, and fewer than a batch.
     if available is None or task_of(config.model).padded or device_of(train.device).type != "cpu":
         return
-    each = KEPT if train.recompute is None else KEPT_RECOMPUTED
+    bytes_per_unit = KEPT if train.recompute is None else KEPT_RECOMPUTED
     blocks = model.layers if not isinstance(train.recompute, int) else 1
-    least = model.length * (rows * each * blocks * model.width + train.batch_size * BATCH_BYTES)
-    if least > available:
+    minimum = model.length * (
+        rows * bytes_per_unit * blocks * model.width + train.batch_size * BATCH_BYTES
+    )
+    if minimum > available:
         raise ValueError(
             f"{rows:,} sequences of {model.length:,} tokens at a time take more than "
-            f"{memory.format_bytes(least)}, but {memory.format_bytes(available)} of memory are "
+            f"{memory.format_bytes(minimum)}, but {memory.format_bytes(available)} of memory are "
             f"left: use a smaller --batch-size, or a larger --accumulation-steps (the same "
             f"gradient in more parts)"
         )
 
 
 def out_of_memory(config: RunConfig, problem: str, fits: int | None) -> str:
-    """The sentence for a step that did not fit, with what to change.
+    """The error message for a step that did not fit, with settings to change.
 
-    `fits` is a number of micro-batches that was found to fit, 0 if none does, None if none was
-    tried.
+    `fits` is a number of micro-batches that fits, 0 if none does, None if none was tried.
     """
     train, model = config.train, config.model
     match = re.search(r"allocate (\d+) bytes", problem)
-    more = "" if match is None else f" ({int(match[1]) / 1e6:,.0f} MB more were asked for)"
+    more = "" if match is None else f" ({int(match[1]) / 1e6:,.0f} MB more were requested)"
     parts = [
         n
         for n in range(train.accumulation_steps + 1, train.batch_size + 1)
@@ -69,5 +70,5 @@ def out_of_memory(config: RunConfig, problem: str, fits: int | None) -> str:
     return (
         f"out of memory{more} with {train.batch_size // train.accumulation_steps} sequences of "
         f"{model.length} tokens at a time, {model.layers} layers of width {model.width}: use "
-        f"{', or '.join(ways)}; clearformer plan tells before what fits, and what was saved is kept"
+        f"{', or '.join(ways)}; clearformer plan predicts what fits, and saved checkpoints are kept"
     )

@@ -14,8 +14,8 @@ earlier rows of later steps do not count.
     skipped, checkpoint, resume, end
 
 In version 1 a step had no event, `loss` was the name in training and validation, and `tokens` that
-of any targets. `normalized` reads a row of either version as one of version 2, so that a file that
-a later version went on with is read right too.
+of any targets. `normalized` converts rows of either version to version 2, also in a file that was
+begun by an earlier version.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clearformer.training.events import Evaluation, Step
 
 VERSION = 2
 VALIDATION = "validation_"
-UNPREFIXED = ("event", "step", "best")  # fields of an evaluation that are no metrics
+UNPREFIXED = ("event", "step", "best")  # fields of an evaluation that are not metrics
 # Names of the targets of a step; `targets` in version 1, which had one name for all.
 COUNTED = ("tokens", "texts", "hidden_tokens", "target_tokens", "targets")
 NUMBERED = ("resume", "evaluation")  # events that need a step
@@ -190,7 +190,7 @@ def content(path: Path, start: int = 0) -> bytes:
     lines = data.count(b"\n")
     if lines > limits.MAX_RECORDS:
         raise ValueError(
-            f"{path} has {lines:,} lines, but {limits.MAX_RECORDS:,} are the most (MAX_RECORDS)"
+            f"{path} has {lines:,} lines, but the limit is {limits.MAX_RECORDS:,} (MAX_RECORDS)"
         )
     return data
 
@@ -214,11 +214,11 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
-            raise ValueError(f"{path} is damaged: line {number} is no JSON object")
-        # A resume says from where, or nobody knows which records count.
+            raise ValueError(f"{path} is damaged: line {number} is not a JSON object")
+        # Without the step of a resume it is unknown which records count.
         step = record.get("step", None if record.get("event") in NUMBERED else 0)
         if type(step) is not int:
-            raise ValueError(f"{path} is damaged: line {number} has no step, but {step!r:.40}")
+            raise ValueError(f"{path} is damaged: the step in line {number} is {step!r:.40}")
         yield record
 
 
@@ -227,9 +227,9 @@ def _cut_torn_tail(descriptor: int) -> None:
     size = end = os.fstat(descriptor).st_size
     while end:
         start = max(0, end - BLOCK)
-        found = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if found >= 0:
-            end = start + found + 1
+        line_break = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if line_break >= 0:
+            end = start + line_break + 1
             break
         end = start
     if end < size:

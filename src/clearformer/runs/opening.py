@@ -13,7 +13,7 @@ from clearformer.data import DataFolders
 from clearformer.distributed.process_group import ProcessGroup
 from clearformer.runs import checkpoint, contamination, finetune, trainer
 from clearformer.runs.checkpoint import Checkpoint
-from clearformer.runs.fingerprint import OWN, Builder, Model, of_own_builder, require_same
+from clearformer.runs.fingerprint import BUILDER, Builder, Model, custom_fingerprint, require_same
 from clearformer.runs.load import Opened
 from clearformer.runs.resume import continued
 from clearformer.tasks import registry
@@ -37,14 +37,14 @@ def newest_checkpoint(folder: Path, group: ProcessGroup, say: Say) -> Checkpoint
         newest = checkpoint.newest(folder, say)
         return newest and (newest.folder.name, newest.step, dict(newest.manifest))
 
-    found = group.on_main(find)
-    if found is None:
+    newest = group.on_main(find)
+    if newest is None:
         return None
-    name, step, manifest = found
+    name, step, manifest = newest
     if not (folder / name).is_dir():
         raise ValueError(
-            f"rank {group.rank} does not see {folder / name}: the run's folder must lie where "
-            f"every machine sees it"
+            f"rank {group.rank} cannot access {folder / name}: the run folder must be on a file "
+            f"system that all machines share"
         )
     return Checkpoint(folder / name, step, manifest)
 
@@ -56,8 +56,8 @@ def resolve_config(
     if saved is not None:
         if not resume:
             raise ValueError(
-                f"{folder} already holds a run at step {saved.step}: add --resume to go on with "
-                f"it, or choose another --out"
+                f"{folder} already holds a run at step {saved.step}: add --resume to continue it, "
+                f"or choose another --out"
             )
         before = run_from_json(saved.json("config.json"))
         return before if config is None else continued(before, config, say)
@@ -69,10 +69,10 @@ def resolve_config(
 def tokenizer_and_origin(
     config: RunConfig, saved: Checkpoint | None, make: Builder
 ) -> tuple[Tokenizer | None, Opened | None]:
-    """The tokenizer, if it need not be learned, and the model that a new run is initialized from.
+    """The tokenizer, unless it is to be trained, and the model that a new run is fine-tuned from.
 
-    A resumed run takes its tokenizer from the checkpoint: learning it again would take long, and
-    its text may no longer be there.
+    A resumed run loads its tokenizer from the checkpoint: training it again would take long, and
+    the text may be gone.
     """
     if saved is not None:
         return tokenizer_from_json(saved.json("tokenizer.json")), None
@@ -80,25 +80,25 @@ def tokenizer_and_origin(
         origin = finetune.open_origin(config.origin, config, make)
         return origin.tokenizer, origin
     if config.train.embedding_std is not None:
-        raise ValueError("train.embedding_std needs tables that were learned: add --from RUN")
+        raise ValueError("train.embedding_std needs a pretrained embedding: add --from RUN")
     return None, None
 
 
-def set_threads(wanted: int, say: Say) -> None:
-    """Set the number of CPU threads, and say so if it is lower than asked for."""
-    threads = device.set_threads(wanted)
-    if threads < wanted:
-        say(f"note: {wanted} threads are more than this machine has use for: {threads} are used")
+def set_threads(requested: int, say: Say) -> None:
+    """Set the number of CPU threads, with a note if it is limited."""
+    threads = device.set_threads(requested)
+    if threads < requested:
+        say(f"note: {requested} threads are too many for this machine: {threads} are used")
 
 
 def load_task(
-    config: RunConfig, places: DataFolders, tokenizer: Tokenizer | None, group: ProcessGroup
+    config: RunConfig, folders: DataFolders, tokenizer: Tokenizer | None, group: ProcessGroup
 ) -> LoadedTask:
     """Load the task. The main process prepares data and tokenizer, the other ranks reuse both."""
 
     def load(learned: Any) -> LoadedTask:
-        known = tokenizer if learned is None else tokenizer_from_json(learned)
-        return registry.load(config, places, known)
+        use = tokenizer if learned is None else tokenizer_from_json(learned)
+        return registry.load(config, folders, use)
 
     task = group.main_first(load, lambda task: task.tokenizer.to_json())
     # A rank may read another copy of a file, or the same one after it was changed.
@@ -106,8 +106,8 @@ def load_task(
     other = next((i for i, each in enumerate(identities) if each != identities[0]), None)
     if other is not None:
         raise ValueError(
-            f"rank {other} reads other data than rank 0: every rank must see the same files, "
-            f"and nothing may change them while a run starts"
+            f"rank {other} reads other data than rank 0: every rank must read the same files, and "
+            f"they must not change while a run starts"
         )
     return task
 
@@ -119,15 +119,15 @@ def identity(
     saved: Checkpoint | None,
     origin: Opened | None,
 ) -> dict[str, Any]:
-    """What a manifest records of data, tokenizer and builder; `model` is as it was built."""
+    """What a manifest records about data, tokenizer and builder; `model` is newly built."""
     config = task.config
     facts = {"data": task.identity, "tokenizer": tokenizer_identity(task.tokenizer)}
-    own = of_own_builder(model, config.model, make)
+    own = custom_fingerprint(model, config.model, make)
     if own is not None:
-        facts[OWN] = own
+        facts[BUILDER] = own
     return facts | contamination.facts(
         task,
-        None if origin is None else origin.found,
+        None if origin is None else origin.checkpoint,
         {} if saved is None else saved.manifest,
         None if config.origin is None else config.origin.folder,
     )
@@ -136,14 +136,14 @@ def identity(
 def prepare_model(
     model: Model, config: RunConfig, saved: Checkpoint | None, origin: Opened | None
 ) -> None:
-    """Apply to a freshly built model what the training settings ask for."""
+    """Apply the training settings to a newly built model."""
     train = config.train
     if saved is not None:
         require_same(model, config.model, saved)
     if origin is not None:
-        finetune.take_over(model, config.model, origin)
+        finetune.load_pretrained(model, config.model, origin)
         if train.embedding_std is not None:
-            finetune.scale_tables(model, train.embedding_std)
+            finetune.rescale_embeddings(model, train.embedding_std)
     if train.freeze is not None:
         finetune.freeze_body(model)
     set_smoothing(model, train.label_smoothing)
@@ -153,24 +153,24 @@ def prepare_model(
 def require_same_data(
     saved: Checkpoint, facts: Mapping[str, Any], folder: Path, allow_changed_data: bool, say: Say
 ) -> None:
-    """Refuse data or a tokenizer that differs from that of the checkpoint."""
-    for what in ("data", "tokenizer"):
-        if saved.manifest.get(what) == facts[what]:
+    """ValueError for data or a tokenizer that differs from that of the checkpoint."""
+    for part in ("data", "tokenizer"):
+        if saved.manifest.get(part) == facts[part]:
             continue
-        if what != "data" or not allow_changed_data:
+        if part != "data" or not allow_changed_data:
             raise ValueError(
-                f"the {what} is not the one that {folder} was trained with: "
-                f"put the old one back, or start a new run in another folder"
-                + (", or go on with --allow-changed-data" if what == "data" else "")
+                f"the {part} is not the one that {folder} was trained with: "
+                f"restore the old one, or start a new run in another folder"
+                + (", or continue with --allow-changed-data" if part == "data" else "")
             )
         say(
-            f"note: the data is not what it was before step {saved.step}: the run goes on "
-            f"with other samples"
+            f"note: the data has changed since step {saved.step}: the run continues with other "
+            f"samples"
         )
 
 
 def environment(run: Run) -> dict[str, Any]:
-    """What the last bits of a result depend on besides the config; recorded in the manifest."""
+    """What bit-exact results depend on besides the config; recorded in the manifest."""
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -183,10 +183,10 @@ def environment(run: Run) -> dict[str, Any]:
 
 
 def report_changes(saved: Checkpoint, now: Mapping[str, Any], say: Say) -> None:
-    """Say what differs from the environment of the checkpoint, as far as it was recorded."""
+    """Report differences from the recorded environment of the checkpoint."""
     for name, value in now.items():
         if saved.manifest.get(name, value) != value:
             say(
                 f"note: {name} was {saved.manifest.get(name)} and is {value}: "
-                f"the run goes on, but not bit for bit"
+                f"the run continues, but not bit for bit"
             )

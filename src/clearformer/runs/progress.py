@@ -15,7 +15,7 @@ from clearformer.escape import escape_line
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run
-    from clearformer.training.events import Event
+    from clearformer.training.events import Ended, Event, Step
 
 PLAIN_SECONDS = 5.0  # between two plain lines
 NOTEBOOK_SECONDS = 0.25  # between two updates of a notebook's output
@@ -57,8 +57,12 @@ class Reporter:
     def event(self, event: Event) -> None:
         pass
 
+    def show(self, *lines: str) -> None:
+        for line in lines:
+            console.say(line, flush=True)
+
     def samples(self, step: int, ids: list[int]) -> None:
-        console.say(f"step {step}: samples {' '.join(map(str, ids))}", flush=True)
+        self.show(f"step {step}: samples {' '.join(map(str, ids))}")
 
     def close(self) -> None:
         pass
@@ -139,14 +143,19 @@ class Plain(Reporter):
                 self.say(skipped_line(event))
             case Step():
                 self.throughput.add(event)
-                if time.monotonic() - self.last > PLAIN_SECONDS:
-                    self.last = time.monotonic()
-                    console.say(self.line(event), flush=True)
+                self.step(event)
             case Evaluation():
-                for line in evaluation_lines(event):
-                    console.say(line, flush=True)
-            case Ended(reason=reason, step=step):
-                console.say(f"{reason} at step {step}", flush=True)
+                self.show(*evaluation_lines(event))
+            case Ended():
+                self.ended(event)
+
+    def step(self, event: Step) -> None:
+        if time.monotonic() - self.last > PLAIN_SECONDS:
+            self.last = time.monotonic()
+            self.show(self.line(event))
+
+    def ended(self, event: Ended) -> None:
+        self.show(f"{event.reason} at step {event.step}")
 
     def line(self, event: Any) -> str:
         shown = f"step {event.step}: loss {event.loss:.4f}"
@@ -202,23 +211,16 @@ class Live(Plain):
         self.bar.start()
         self.row = self.bar.add_task("starting", total=1.0)
 
-    def event(self, event: Event) -> None:
-        from clearformer.training.events import Evaluation, Skipped, Step
+    def step(self, event: Step) -> None:
+        completed = min(event.progress, 1.0)
+        self.bar.update(self.row, completed=completed, description=self.line(event))
 
-        match event:
-            case Skipped():
-                self.say(skipped_line(event))
-            case Step():
-                self.throughput.add(event)
-                self.bar.update(
-                    self.row, completed=min(event.progress, 1.0), description=self.line(event)
-                )
-            case Evaluation():
-                for line in evaluation_lines(event):
-                    self.terminal.say(line)
+    def ended(self, event: Ended) -> None:
+        pass
 
-    def samples(self, step: int, ids: list[int]) -> None:
-        self.terminal.say(f"step {step}: samples {' '.join(map(str, ids))}")
+    def show(self, *lines: str) -> None:
+        for line in lines:
+            self.terminal.say(line)
 
     def say(self, sentence: str) -> None:
         if hasattr(self, "bar"):
@@ -246,40 +248,29 @@ class Notebook(Plain):
         self.lines = summary(run)
         self.handle = display(self._bundle(), raw=True, display_id=True)
 
-    def event(self, event: Event) -> None:
-        from clearformer.training.events import Ended, Evaluation, Skipped, Step
+    def step(self, event: Step) -> None:
+        self.progress, self.status = min(event.progress, 1.0), self.line(event)
+        if time.monotonic() - self.last > NOTEBOOK_SECONDS:
+            self._update()
 
-        match event:
-            case Skipped():
-                self.say(skipped_line(event))
-            case Step():
-                self.throughput.add(event)
-                self.progress, self.status = min(event.progress, 1.0), self.line(event)
-                if time.monotonic() - self.last > NOTEBOOK_SECONDS:
-                    self._update()
-            case Evaluation():
-                self._add(*evaluation_lines(event))
-            case Ended(reason=reason, step=step):
-                self.progress = 1.0 if reason == "finished" else self.progress
-                self.status = f"{reason} at step {step}"
-                self._update()
+    def ended(self, event: Ended) -> None:
+        self.progress = 1.0 if event.reason == "finished" else self.progress
+        self.status = f"{event.reason} at step {event.step}"
+        self._update()
 
-    def samples(self, step: int, ids: list[int]) -> None:
-        self._add(f"step {step}: samples {' '.join(map(str, ids))}")
+    def show(self, *lines: str) -> None:
+        self.lines += lines
+        self._update()
 
     def say(self, sentence: str) -> None:
         if self.handle is None:
             super().say(sentence)
         else:
-            self._add(sentence)
+            self.show(sentence)
 
     def end(self, run: Run) -> None:
         if run.state.best is not None:
-            self._add(f"{run.folder}: {result(run)}")
-
-    def _add(self, *lines: str) -> None:
-        self.lines += lines
-        self._update()
+            self.show(f"{run.folder}: {result(run)}")
 
     def _update(self) -> None:
         self.last = time.monotonic()
@@ -324,8 +315,8 @@ def result(run: Run) -> str:
 
 def skipped_line(event: Any) -> str:
     return (
-        f"note: step {event.step} overflowed float16 and was left out ({event.skipped} so far); "
-        f"the loss scale is {event.scale:g} now"
+        f"note: step {event.step} overflowed float16 and was skipped ({event.skipped} so far); "
+        f"the loss scale is now {event.scale:g}"
     )
 
 

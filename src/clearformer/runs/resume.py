@@ -38,12 +38,12 @@ def continued(
     old, new = to_json(saved), to_json(asked)
     new["model"] |= {key: old["model"][key] for key in FROM_DATA if key in old["model"]}
     if new["train"]["decay_start"] == TrainConfig.decay_start:
-        # The default, which was another one when the run began.
+        # The default, which was another one when the run was started.
         new["train"]["decay_start"] = old["train"]["decay_start"]
     wrong, notes = [], []
     for path, before, now in differences(old, new):
         if path in CHANGEABLE:
-            notes.append(f"note: {path} was {before} and is {now} from here on")
+            notes.append(f"note: {path} was {before} and is {now} from now on")
         elif not path.startswith("origin"):
             wrong.append(f"{path} ({before} before, {now} now)")
     before, now = (each.origin and each.origin.sha256[:12] for each in (saved, asked))
@@ -51,7 +51,7 @@ def continued(
         wrong.append(f"origin ({before} before, {now} now)")
     if wrong:
         raise ValueError(
-            f"a run cannot go on with other settings: {'; '.join(wrong)}. Leave them out, or "
+            f"a run cannot continue with other settings: {'; '.join(wrong)}. Leave them out, or "
             f"start a new run in another folder"
         )
     for note in notes:
@@ -76,10 +76,10 @@ def _short(value: Any) -> Any:
 
 
 def require_finite_end(folder: Path) -> None:
-    """Refuse to restart a run that ended with NaN: the same steps would end the same way."""
+    """Raise NonFiniteError for a run that ended with NaN, since it would again."""
     rows = metrics.read(folder / "metrics.jsonl")
     if rows and rows[-1].get("exit") == NON_FINITE:
         raise NonFiniteError(
-            f"{folder} ended at step {rows[-1]['step']} because a number was not finite, and "
-            f"would again: change its settings, or start without torchrun's restarts"
+            f"{folder} ended at step {rows[-1]['step']} with NaN or infinity, and would again: "
+            f"change its settings, or start without torchrun's restarts"
         )

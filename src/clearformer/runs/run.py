@@ -2,7 +2,7 @@
 
 `Run` opens a folder, new or to resume, and is an iterator of events; there are no callbacks.
 The folder holds everything: `config.json`, `tokenizer.json`, `metrics.jsonl`, `samples.jsonl` and
-`checkpoints/step-N/`. Parts of a run have files of their own: `opening`, `loop`, `trainer`,
+`checkpoints/step-N/`. Parts of a run are in other files: `opening`, `loop`, `trainer`,
 `evaluation` and `saving`.
 """
 
@@ -51,7 +51,7 @@ class Run:
         self,
         config: RunConfig | None,
         folder: Path,
-        places: DataFolders,
+        folders: DataFolders,
         *,
         resume: bool = False,
         say: Callable[[str], None] = print,
@@ -71,7 +71,7 @@ class Run:
         require_writable(folder)
         group.on_main(self._acquire_lock)  # before anything in the folder is read
         try:
-            self._open(config, places, resume, allow_changed_data)
+            self._open(config, folders, resume, allow_changed_data)
         except BaseException:
             if self.lock is not None:
                 self.lock.discard()
@@ -79,16 +79,13 @@ class Run:
 
     def _acquire_lock(self) -> None:
         self.lock = Lock(self.folder)
-        # A request from before this start was meant for another one. Workers that torchrun
-        # restarts continue the run that was asked to stop.
+        # An earlier request was for an earlier start. Workers that torchrun restarts continue the
+        # run that was asked to stop.
         if not self.group.restarts and stop_request.clear(self.folder):
-            self.say(
-                "note: a file `stop` from before this start was removed: create it again to end "
-                "this run"
-            )
+            self.say("note: an old `stop` file was removed: create it again to stop this run")
 
     def _open(
-        self, config: RunConfig | None, places: DataFolders, resume: bool, allow_changed_data: bool
+        self, config: RunConfig | None, folders: DataFolders, resume: bool, allow_changed_data: bool
     ) -> None:
         group, say = self.group, self.say
         saved = opening.newest_checkpoint(self.checkpoints, group, say)
@@ -101,9 +98,9 @@ class Run:
         memory_check.require_memory(
             config, config.train.batch_size // group.world_size // self.micro_batches
         )
-        self.task = opening.load_task(config, places, tokenizer, group)
+        self.task = opening.load_task(config, folders, tokenizer, group)
         self.config = self.task.config
-        for cost in pattern_checks.costs(self.config.model):
+        for cost in pattern_checks.memory_notes(self.config.model):
             say(f"note: {cost}")
         train = self.config.train
         rng.seed(train.seed)

@@ -1,4 +1,4 @@
-"""Saving a run: a checkpoint of its state, after its weights were found finite."""
+"""Saving a checkpoint of a run, after checking that its weights are finite."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def save(run: Run, metrics: MetricsFile, samples: MetricsFile, seconds: float) -
     """Write a checkpoint of this step, and remove those that are no longer kept."""
     now, group = run.state, run.group
     _require_finite(run)
-    group.on_main(metrics.require_in_place)  # a folder that was removed is not made anew
+    group.on_main(metrics.require_in_place)  # a deleted folder is not created again
     now.seconds = seconds
     for file in (metrics, samples):
         file.sync()
     reached = run.faults.reached(now.step)
     best = now.best["step"] if now.best else None
     try:
-        written = state.save(
+        saved = state.save(
             run.checkpoints,
             now,
             run.config,
@@ -40,7 +40,7 @@ def save(run: Run, metrics: MetricsFile, samples: MetricsFile, seconds: float) -
         metrics.require_in_place()  # if the folder is gone, that is the reason
         raise
     metrics.append({"event": "checkpoint", "step": now.step})
-    return Saved(now.step, written.folder)
+    return Saved(now.step, saved.folder)
 
 
 def _require_finite(run: Run) -> None:
@@ -50,9 +50,9 @@ def _require_finite(run: Run) -> None:
     broken = any(not p.sum().isfinite() and not p.isfinite().all() for p in local)
     if not run.group.max([float(broken)])[0]:
         return
-    kept = f"those of step {run.saved_step} are kept" if run.saved_step >= 0 else "none kept"
+    kept = f"step {run.saved_step} is kept" if run.saved_step >= 0 else "there is none yet"
     raise NonFiniteError(
-        f"step {run.state.step}: the update made weights that are no numbers ({kept}): the "
-        f"learning rate, {run.config.train.learning_rate:.4g}, is too large; lower "
+        f"step {run.state.step}: the update made weights NaN or infinite (last checkpoint: "
+        f"{kept}): the learning rate, {run.config.train.learning_rate:.4g}, is too large; lower "
         f"--train.learning-rate"
     )

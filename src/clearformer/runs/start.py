@@ -1,4 +1,4 @@
-"""Starting configs: of a preset, of a run to resume, or of a model to fine-tune."""
+"""Initial config of a run: from a preset, from a run to resume, or from a model to fine-tune."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.config import (
-    Classifier,
-    DataConfig,
-    RunConfig,
-    run_from_json,
-)
+from clearformer.config import Classifier, DataConfig, RunConfig, run_from_json
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
@@ -27,8 +22,8 @@ def starting_config(
     out: Path | None = None,
     resume: bool = False,
 ) -> tuple[str, RunConfig]:
-    """The name and the settings to begin with: of the run to resume in `out`, of the model to
-    fine-tune in `source`, or of a preset."""
+    """The name and the config of the run to resume in `out`, of the model to fine-tune in
+    `source`, or of a preset."""
     if resume and out is not None and (name is None or source is not None):
         saved = saved_config(out)
         if saved is not None:
@@ -36,12 +31,12 @@ def starting_config(
     if source is not None:
         if name not in (None, CLASSIFY):
             raise ValueError(
-                f"with --from the model is that of {source}: leave out {name!r}, or say classify"
+                f"with --from the model is that of {source}: leave out {name!r}, or use classify"
             )
         config = finetune_config(source, classify=name == CLASSIFY)
         return name or config.model.name, config
     if name == CLASSIFY:
-        raise ValueError("classify gives a trained model a new head: say which with --from RUN")
+        raise ValueError("classify gives a trained model a new head: add --from RUN")
     name = DEFAULT_PRESET if name is None else name
     return name, preset_config(name)
 
@@ -59,7 +54,7 @@ def preset_config(name: str) -> RunConfig:
 
 
 def saved_config(folder: Path) -> RunConfig | None:
-    """The config that the run in this folder has written, if there is one."""
+    """The config in this run folder, if there is one."""
     path = folder / "config.json"
     if not os.path.lexists(path):
         return None
@@ -74,19 +69,18 @@ def finetune_config(source: Path, classify: bool = False) -> RunConfig:
     """The config that continues from the model in `source`, or gives it a classification head."""
     from clearformer.runs import finetune
 
-    found = finetune.read(source)
-    model = found.config.model
+    origin = finetune.read_origin(source)
+    model = origin.config.model
     if classify and "classify" not in model.verbs:
         pool = model.head.classifier_pool(causal=model.cache is not None)
         model = replace(model, head=Classifier(pool=pool))
-    data, train = going_on(model, found.tokenizer.kind, found.tokenizer.size)
-    return RunConfig(model=model, data=data, train=train, origin=found.origin)
+    data, train = going_on(model, origin.tokenizer.kind, origin.tokenizer.size)
+    return RunConfig(model=model, data=data, train=train, origin=origin.origin)
 
 
 def with_absolute_paths(data: DataConfig) -> DataConfig:
-    """The data with absolute paths of its files, so that a run can resume from any folder."""
-
-    from clearformer.data import CORPORA  # here: reading a command line needs no numpy
+    """The data with absolute paths, so that a run can resume from any folder."""
+    from clearformer.data import CORPORA  # imported late: parsing a command needs no numpy
 
     def absolute(source: str) -> str:
         if source == "-" or source in CORPORA:

@@ -22,14 +22,14 @@ from clearformer.config import RunConfig, to_json
 from clearformer.distributed import shards
 from clearformer.distributed.parallel import NOT_PARALLEL, Parallelism
 from clearformer.runs import checkpoint
-from clearformer.runs.checkpoint import Checkpoint, Reached, nothing_happens
+from clearformer.runs.checkpoint import Checkpoint, Reached, no_fault
 from clearformer.tasks.xl_memory import Memories
 from clearformer.training import rng
 from clearformer.training.ema import EMA
 from clearformer.training.loss_scaling import Scaling
 
-COUNTS = ("since_best", "evaluated", "empty", "targets")
-NUMBERS = ("step", "seconds", "best", "last", *COUNTS, "warmed")
+COUNTERS = ("since_best", "evaluated", "empty", "targets")
+NUMBERS = ("step", "seconds", "best", "last", *COUNTERS, "warmed")
 
 
 @dataclass
@@ -39,7 +39,7 @@ class State:
     model: nn.Module
     optimizers: Sequence[Optimizer]
     ema: EMA | None
-    memory: Memories | None = None  # of a model that goes on from step to step
+    memory: Memories | None = None  # of a Transformer-XL
     scaling: Scaling = field(default_factory=Scaling)  # of the loss, in float16
     step: int = 0
     seconds: float = 0.0  # spent training, over all starts
@@ -48,9 +48,9 @@ class State:
     last: dict[str, Any] | None = None  # the last evaluation, and how it compares with the best
     since_best: int = 0  # evaluations without improvement
     evaluated: int = 0  # evaluations so far
-    empty: int = 0  # steps without a single target, which changed nothing
-    targets: int = 0  # learned from so far
-    warmed: dict[str, Any] | None = None  # {"step", "seconds"} at which the warm-up was over
+    empty: int = 0  # steps without a target, which changed nothing
+    targets: int = 0  # so far
+    warmed: dict[str, Any] | None = None  # {"step", "seconds"} at the end of the warm-up
 
     def numbers(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in NUMBERS}
@@ -67,7 +67,7 @@ def save(
     config: RunConfig,
     tokenizer: Mapping[str, Any],
     facts: Mapping[str, Any],
-    reached: Reached = nothing_happens,
+    reached: Reached = no_fault,
     parallel: Parallelism = NOT_PARALLEL,
 ) -> Checkpoint:
     """Write a checkpoint of `state` into the folder of checkpoints, by the main process."""
@@ -82,20 +82,20 @@ def save(
         "config.json": to_json(config),
         "tokenizer.json": tokenizer,
     }
-    about = {
+    manifest = {
         "clearformer": __version__,
         "torch": torch.__version__,
         "tied": tied(state.model),
         **facts,
     }
-    written = folder / f".tmp-shards-{state.step}" if parts else None
-    if written is not None:
-        shards.write(written, parts)
+    shard_folder = folder / f".tmp-shards-{state.step}" if parts else None
+    if shard_folder is not None:
+        shards.write(shard_folder, parts)
 
     def write() -> Any:
         return dict(
             checkpoint.write(
-                folder, state.step, tensors, documents, about, reached, written
+                folder, state.step, tensors, documents, manifest, reached, shard_folder
             ).manifest
         )
 
@@ -103,49 +103,49 @@ def save(
 
 
 def restore(
-    found: Checkpoint, state: State, seed: int = 0, parallel: Parallelism = NOT_PARALLEL
+    saved: Checkpoint, state: State, seed: int = 0, parallel: Parallelism = NOT_PARALLEL
 ) -> None:
-    """Load a checkpoint into a new state; `seed` is for ranks whose generators were not saved."""
+    """Load a checkpoint into a new state; `seed` is for ranks without saved generators."""
     try:
-        _restore(found, state, seed, parallel)
+        _restore(saved, state, seed, parallel)
     except torch.OutOfMemoryError:
         raise
     except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as problem:
-        # Hashes do not make a file trustworthy: what does not fit is refused.
+        # Valid hashes do not make a file trustworthy.
         raise ValueError(
-            f"{found.folder} is not what clearformer writes ({type(problem).__name__}: "
-            f"{str(problem).splitlines()[0] if str(problem) else '':.80}): take an older one, or "
-            f"start anew in another folder"
+            f"{saved.folder} is not a valid checkpoint ({type(problem).__name__}: "
+            f"{str(problem).splitlines()[0] if str(problem) else '':.80}): use an older one, or "
+            f"start a new run in another folder"
         ) from None
 
 
-def _restore(found: Checkpoint, state: State, seed: int, parallel: Parallelism) -> None:
+def _restore(saved: Checkpoint, state: State, seed: int, parallel: Parallelism) -> None:
     group, device = parallel.group, next(state.model.parameters()).device
-    load_weights(state.model, found.tensors("model.safetensors"), str(found.folder), parallel.shard)
-    numbers = found.json("state.json")
-    _require_numbers(numbers, found)
+    load_weights(state.model, saved.tensors("model.safetensors"), str(saved.folder), parallel.shard)
+    numbers = saved.json("state.json")
+    _require_numbers(numbers, saved)
     scaling = numbers.get("scaling")
     left_out = numbers.get("empty", 0) + (scaling["skipped"] if scaling else 0)
-    _restore_slots(found, state.optimizers, parallel, moved=found.step > left_out)
-    others = found.tensors("state.safetensors")
+    _restore_slots(saved, state.optimizers, parallel, moved=saved.step > left_out)
+    others = saved.tensors("state.safetensors")
     if state.ema is not None:
         state.ema.load(_unprefixed("average.", others), parallel.shard)
     if state.memory is not None:
         state.memory.load(_unprefixed("memory.", others), device, group)
-    load_buffers(state.model, others, str(found.folder))
+    load_buffers(state.model, others, str(saved.folder))
     state.scaling.load(scaling)
     state.scores = others.get("scores")
     for name, value in numbers.items():
         if name in NUMBERS:
             setattr(state, name, value)
-    if found.manifest.get("world", 1) == group.world_size:
+    if saved.manifest.get("world", 1) == group.world_size:
         rng.restore(_unprefixed("generator.", others), device, group.rank)
     else:
         rng.seed_rank(seed, state.step, group.rank)
 
 
-def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
-    """Refuse a state whose numbers no run can have."""
+def _require_numbers(numbers: Mapping[str, Any], saved: Checkpoint) -> None:
+    """ValueError for a state with impossible numbers."""
 
     def is_count(value: Any) -> bool:
         return type(value) is int and 0 <= value < 2**53
@@ -154,25 +154,25 @@ def _require_numbers(numbers: Mapping[str, Any], found: Checkpoint) -> None:
         return type(value) in (int, float) and math.isfinite(value)
 
     best, last, warmed = (numbers.get(name) for name in ("best", "last", "warmed"))
-    sound = {
-        "step": numbers["step"] == found.step and is_count(numbers["step"]),
+    checks = {
+        "step": numbers["step"] == saved.step and is_count(numbers["step"]),
         "seconds": is_number(numbers["seconds"]) and numbers["seconds"] >= 0,
         "best": best is None or (is_count(best["step"]) and is_number(best["value"])),
         "last": last is None or (isinstance(last, dict) and is_count(last["step"])),
         "warmed": warmed is None
         or (is_count(warmed["step"]) and is_number(warmed["seconds"]) and warmed["seconds"] >= 0),
-        **{name: is_count(numbers.get(name, 0)) for name in COUNTS},
+        **{name: is_count(numbers.get(name, 0)) for name in COUNTERS},
     }
-    for name, right in sound.items():
-        if not right:
+    for name, valid in checks.items():
+        if not valid:
             raise ValueError(
-                f"{found.folder / 'state.json'}: {name} is {numbers[name]!r:.60}, which no run "
-                f"counts: take an older checkpoint, or start anew in another folder"
+                f"{saved.folder / 'state.json'}: {name} is {numbers[name]!r:.60}, which is not "
+                f"possible: use an older checkpoint, or start a new run in another folder"
             )
 
 
 def _restore_slots(
-    found: Checkpoint, optimizers: Sequence[Optimizer], parallel: Parallelism, moved: bool
+    saved: Checkpoint, optimizers: Sequence[Optimizer], parallel: Parallelism, moved: bool
 ) -> None:
     named = {name: parameter for _, name, parameter in _named(optimizers)}
 
@@ -180,10 +180,10 @@ def _restore_slots(
         owner = named.get(slot.rpartition(".")[0])
         return torch.empty(shape) if owner is None or owner.shape != shape else owner.detach()
 
-    slots = found.tensors("optimizer.safetensors")
-    if any(name.startswith(f"{checkpoint.SHARDS}/") for name in found.manifest["files"]):
-        slots |= shards.read(found.folder / checkpoint.SHARDS, like)
-    _require_slots(slots, named, found.folder, moved)
+    slots = saved.tensors("optimizer.safetensors")
+    if any(name.startswith(f"{checkpoint.SHARDS}/") for name in saved.manifest["files"]):
+        slots |= shards.read(saved.folder / checkpoint.SHARDS, like)
+    _require_slots(slots, named, saved.folder, moved)
     for optimizer, name, parameter in _named(optimizers):
         optimizer.state[parameter] = {
             key.removeprefix(f"{name}."): parallel.shard(value, parameter)
@@ -195,26 +195,26 @@ def _restore_slots(
 def _require_slots(
     slots: Mapping[str, Tensor], named: Mapping[str, Tensor], where: Path, moved: bool
 ) -> None:
-    """Refuse optimizer states that fit no parameter; optimizers do not check them."""
+    """ValueError for optimizer states that fit no parameter; optimizers do not check them."""
     for key, value in slots.items():
         owner = named.get(key.rpartition(".")[0])
         shapes = () if owner is None else (owner.shape, torch.Size())
         if value.shape not in shapes or not value.is_floating_point():
             raise ValueError(
                 f"{where}: the optimizer's {key:.100} has shape {tuple(value.shape)} and type "
-                f"{value.dtype}, and fits no parameter: take an older checkpoint"
+                f"{value.dtype}, and fits no parameter: use an older checkpoint"
             )
     if moved and not slots:
-        raise ValueError(f"{where} has lost what its optimizer had gathered: take an older one")
+        raise ValueError(f"{where} has no optimizer state: use an older checkpoint")
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once, under its first name; whoever shares it is listed by `tied`."""
+    """Every parameter once, under its first name; `tied` lists the other names."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def tied(model: nn.Module) -> dict[str, str]:
-    """Second names of shared parameters, each with the first."""
+    """Other names of shared parameters, each with the first name."""
     first: dict[int, str] = {}
     aliases = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -233,55 +233,62 @@ def buffers(model: nn.Module) -> dict[str, Tensor]:
 @torch.no_grad()
 def load_buffers(model: nn.Module, others: Mapping[str, Tensor], where: str) -> None:
     """Load what `buffers` returned; older checkpoints have none."""
-    found = _unprefixed("buffers.", others)
-    for name, value in buffers(model).items() if found else ():
-        if name not in found or found[name].shape != value.shape:
-            raise ValueError(f"{where} does not fit the model: its buffer {name} is another")
-        value.copy_(found[name])
+    saved = _unprefixed("buffers.", others)
+    for name, value in buffers(model).items() if saved else ():
+        if name not in saved or saved[name].shape != value.shape:
+            raise ValueError(f"{where} does not fit the model: buffer {name} is missing or differs")
+        value.copy_(saved[name])
 
 
 @torch.no_grad()
 def load_weights(
     model: nn.Module,
-    found: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
     where: str,
     shard: Callable[[Tensor, Tensor], Tensor] = lambda full, like: full,
 ) -> None:
-    """Load weights by name, or this rank's shard of them; a missing, extra or misshapen one is
-    refused."""
-    _require_fit(model, found, where)
+    """Load weights by name, or this rank's shard of them.
+
+    ValueError for a missing or additional weight, or one of another shape.
+    """
+    _require_fit(model, tensors, where)
     for name, parameter in model.named_parameters():
-        parameter.copy_(shard(found[name], parameter))
+        parameter.copy_(shard(tensors[name], parameter))
 
 
-def adopt_weights(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
+def adopt_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Use these tensors as the parameters of a model without memory (`build.outline`).
 
     Nothing is initialized or copied, and tied parameters stay tied.
     """
-    _require_fit(model, found, where)
-    own = {id(p): nn.Parameter(found[name]) for name, p in model.named_parameters()}
+    _require_fit(model, tensors, where)
+    parameters = {id(p): nn.Parameter(tensors[name]) for name, p in model.named_parameters()}
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-            setattr(module, name, own[id(parameter)])
+            setattr(module, name, parameters[id(parameter)])
 
 
-def _require_fit(model: nn.Module, found: Mapping[str, Tensor], where: str) -> None:
-    own = dict(model.named_parameters())
-    missing, extra = sorted(own.keys() - found.keys()), sorted(found.keys() - own.keys())
+def _require_fit(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    parameters = dict(model.named_parameters())
+    missing, extra = (
+        sorted(parameters.keys() - tensors.keys()),
+        sorted(tensors.keys() - parameters.keys()),
+    )
     if missing or extra:
         raise ValueError(
-            f"{where} does not fit the model: it lacks {_list(missing)} and has {_list(extra)} "
-            f"too many"
+            f"{where} does not fit the model: missing {_list(missing)}; not in the model: "
+            f"{_list(extra)}"
         )
-    for name, parameter in own.items():
-        if parameter.shape != found[name].shape:
+    for name, parameter in parameters.items():
+        if parameter.shape != tensors[name].shape:
             raise ValueError(
-                f"{where}: {name} has shape {tuple(found[name].shape)}, "
-                f"but the model wants {tuple(parameter.shape)}"
+                f"{where}: {name} has shape {tuple(tensors[name].shape)}, "
+                f"but the model has {tuple(parameter.shape)}"
             )
-        if not found[name].is_floating_point():
-            raise ValueError(f"{where}: {name} has the type {found[name].dtype}, no weights")
+        if not tensors[name].is_floating_point():
+            raise ValueError(
+                f"{where}: {name} has the type {tensors[name].dtype}, but weights are floats"
+            )
 
 
 def _slots(optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
@@ -302,15 +309,15 @@ def _named(optimizers: Sequence[Optimizer]) -> Iterator[tuple[Optimizer, str, Te
 
 def _others(state: State, parallel: Parallelism) -> dict[str, Tensor]:
     device = next(state.model.parameters()).device
-    found = _prefixed("generator.", rng.states(device, parallel.group))
+    tensors = _prefixed("generator.", rng.states(device, parallel.group))
     if state.ema is not None:
-        found |= _prefixed("average.", parallel.full_tensors(state.ema.weights))
-    found |= _prefixed("buffers.", buffers(state.model))
+        tensors |= _prefixed("average.", parallel.full_tensors(state.ema.weights))
+    tensors |= _prefixed("buffers.", buffers(state.model))
     if state.scores is not None:
-        found["scores"] = state.scores
+        tensors["scores"] = state.scores
     if state.memory is not None:
-        found |= _prefixed("memory.", state.memory.tensors(parallel.group))
-    return found
+        tensors |= _prefixed("memory.", state.memory.tensors(parallel.group))
+    return tensors
 
 
 def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -76,7 +76,7 @@ class Trainer:
         run, number = self.run, self.run.state.step + 1
         with precision.autocast(run.precision, self.device):
             module = diagnose.first_non_finite(run.model, parts)
-        # The samples of any rank can spoil the step of all: the first that found a module counts.
+        # The samples of any rank may be the cause: take the first rank that found a module.
         modules = run.group.gather(module)
         where = next((each for each in modules if each), diagnose.BACKWARD)
         ids = run.sample_ids(number)

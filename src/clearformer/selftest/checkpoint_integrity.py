@@ -49,10 +49,10 @@ def formats(workdir: Path, *, newest: bool) -> str:
     require(int(stored[-1].name) == checkpoint.FORMAT, f"format {checkpoint.FORMAT} is not stored")
     for each in stored[-1:] if newest else stored:
         opened = load.open_run(each / "step-2")
-        wanted = json.loads((each / "logits.json").read_text())
+        stored_output = json.loads((each / "logits.json").read_text())
         with torch.inference_mode():
-            ids = torch.from_numpy(opened.tokenizer.encode(wanted["text"])).long()
+            ids = torch.from_numpy(opened.tokenizer.encode(stored_output["text"])).long()
             logits = opened.model(ids[None])[0]
-        difference = (logits - torch.tensor(wanted["logits"])).abs().max().item()
+        difference = (logits - torch.tensor(stored_output["logits"])).abs().max().item()
         require(difference <= 1e-5, f"format {each.name}: logits differ by {difference:.1e}")
     return f"{'the newest' if newest else f'all {len(stored)}'} of {len(stored)} formats"

@@ -35,8 +35,8 @@ def kills(workdir: Path, *, count: int, seeds: int) -> str:
     """G1: SIGKILL up to 150 ms after training started or resumed, again and again."""
     total = 0
     for seed in range(seeds):
-        wanted = count // seeds + (seed < count % seeds)
-        total += _kill(workdir / f"seed-{seed}", wanted, seed)
+        count_of_seed = count // seeds + (seed < count % seeds)
+        total += _kill(workdir / f"seed-{seed}", count_of_seed, seed)
     return f"{total} kills: none lost, never backwards, bitwise"
 
 
@@ -64,17 +64,17 @@ def _interrupt(
 ) -> tuple[int, str, float]:
     """Start or resume a run, send a signal after its first step, and wait for its end: the exit
     code, the end of the output, and the seconds from the signal to the end."""
-    written = _metrics_bytes(folder)
+    metrics_bytes = _metrics_bytes(folder)
     child = toy.start(folder)
     if send is not None:
-        while child.alive() and _metrics_bytes(folder) == written:
+        while child.alive() and _metrics_bytes(folder) == metrics_bytes:
             time.sleep(0.005)
         time.sleep(delay)
         if child.alive():
             child.send(send)
-    began = time.monotonic()
+    sent_at = time.monotonic()
     code = child.wait(10 * processes.TIMEOUT)
-    return code, child.output()[-300:], time.monotonic() - began
+    return code, child.output()[-300:], time.monotonic() - sent_at
 
 
 def _metrics_bytes(folder: Path) -> int:
@@ -113,21 +113,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def bitwise(workdir: Path, *, count: int) -> str:
     """G3: N steps against k, a stop, and N - k; around epoch ends, in four kinds of run."""
     rng = random.Random(0)
-    data_places = DataFolders(cache=workdir / "cache")
+    folders = DataFolders(cache=workdir / "cache")
     for number in range(count):
         kind = list(VARIANTS)[number % len(VARIANTS)]
         folder = workdir / str(number)
         folder.mkdir()
         config = _variant(folder, kind)
-        run = Run(config, folder / "whole", data_places, say=_ignore)
+        run = Run(config, folder / "whole", folders, say=_ignore)
         epoch, total = run.task.steps_per_epoch, run.total_steps
         ids = [run.sample_ids(e.step) for e in run.events() if isinstance(e, Step)]
         stop = [epoch - 1, epoch, epoch + 1, rng.randrange(1, total)][number // 4 % 4]
         stop = min(max(stop, 1), total - 1)
-        part = Run(config, folder / "part", data_places, say=_ignore)
+        part = Run(config, folder / "part", folders, say=_ignore)
         _until(part, stop)
         torch.rand(7)  # changes the global random generator
-        rest = Run(None, folder / "part", data_places, resume=True, say=_ignore)
+        rest = Run(None, folder / "part", folders, resume=True, say=_ignore)
         require(rest.state.step == stop, f"{kind}: stopped at {stop}, resumed {rest.state.step}")
         again = [rest.sample_ids(e.step) for e in rest.events() if isinstance(e, Step)]
         require(again == ids[stop:], f"{kind}: other samples after step {stop}")
@@ -178,8 +178,8 @@ def signals(workdir: Path, *, count: int) -> str:
             break  # it ended before the signal
         require(code == 128 + kind, f"{kind.name}: exit code {code}: {output}")
         slowest = max(slowest, seconds)
-        right = {"event": "end", "step": newest_step(folder), "reason": "stopped", "exit": code}
-        require(end == right, f"{kind.name}: the last line is {end}, but {right} was saved")
+        expected = {"event": "end", "step": newest_step(folder), "reason": "stopped", "exit": code}
+        require(end == expected, f"{kind.name}: the last line is {end}, but {expected} was saved")
         sent += 1
     require_same(folder, workdir / "whole")
     return f"{sent} signals, each saved and bitwise; the slowest took {slowest:.1f} s to end"

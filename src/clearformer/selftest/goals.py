@@ -98,15 +98,15 @@ def attempt(name: str, effort: Effort) -> Result:
     outcome: Literal["reached", "missed", "skipped"] = "reached"
     with tempfile.TemporaryDirectory(prefix="clearformer-") as workdir:
         try:
-            found = goal.check(Path(workdir), **goal.counts[EFFORTS.index(effort)])
+            finding = goal.check(Path(workdir), **goal.counts[EFFORTS.index(effort)])
         except Missed as problem:
-            outcome, found = "missed", str(problem)
+            outcome, finding = "missed", str(problem)
         except Skipped as reason:
-            outcome, found = "skipped", str(reason)
+            outcome, finding = "skipped", str(reason)
         except Exception as problem:
             # A check that fails with an error counts as missed, and the others still run.
-            outcome, found = "missed", f"{type(problem).__name__}: {problem!s:.300}"
-    return Result(name, goal.name, outcome, found, time.monotonic() - began)
+            outcome, finding = "missed", f"{type(problem).__name__}: {problem!s:.300}"
+    return Result(name, goal.name, outcome, finding, time.monotonic() - began)
 
 
 def attempts(names: Sequence[str], effort: Effort) -> Iterator[Result]:

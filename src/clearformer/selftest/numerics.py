@@ -34,10 +34,10 @@ def gradients(workdir: Path, *, cuts: Sequence[int]) -> str:
     config = replace(preset("gpt2"), **TINY)
     model = build(config, seed=0).double().train(False)
     batch = _padded(config.vocabulary)
-    whole = _gradient(model, batch, 1)
-    worst = max(_difference(_gradient(model, batch, parts), whole) for parts in cuts)
+    reference = _gradient(model, batch, 1)
+    worst = max(_difference(_gradient(model, batch, parts), reference) for parts in cuts)
     require(worst <= TOLERANCE, f"gradients differ by {worst:.1e}")
-    naive = _difference(_naive(model, batch, 8), whole)
+    naive = _difference(_naive(model, batch, 8), reference)
     require(naive > 1e-2, f"the control, a mean of means, differs by {naive:.1e} only")
     parts = "/".join(map(str, cuts))
     return f"accumulation {parts}: {worst:.0e}; a mean of means would be off by {naive:.0%}"
@@ -114,11 +114,11 @@ def float32(workdir: Path, *, models: Sequence[str]) -> str:
         config = replace(preset(name), **TINY, **key_heads, dropout=Dropout())
         exact = build(config, seed=0).double()
         batch = _padded(config.vocabulary)
-        wanted = _gradient(exact, batch, 1)
+        reference = _gradient(exact, batch, 1)
         for device in devices:
             model = copy.deepcopy(exact).float().to(device)
             moved = microbatch.split(batch, 1, device)[0]
-            got = _gradient(model, moved, 1).cpu().double()
-            worst = max(worst, _difference(got, wanted))
+            actual = _gradient(model, moved, 1).cpu().double()
+            worst = max(worst, _difference(actual, reference))
     require(worst <= 1e-4, f"gradients in float32 differ by {worst:.1e}, more than 1e-04")
     return f"{', '.join(map(str, devices))}: gradients within {worst:.0e} of float64"

@@ -117,11 +117,11 @@ def archives(workdir: Path) -> str:
     for name, path in malicious_files.archives(folder):
         before = {each: each.stat().st_mtime_ns for each in workdir.rglob("*")}
         try:
-            read = [data for _, data in tar_files(path, malicious_files.PATTERN, 10**6)]
+            contents = [data for _, data in tar_files(path, malicious_files.PATTERN, 10**6)]
         except ValueError as problem:
             require(str(path) in str(problem), f"{name}: {problem} does not name the file")
-            read = []
-        require(b"root" not in b"".join(read), f"{name}: a file of the system was read")
+            contents = []
+        require(b"root" not in b"".join(contents), f"{name}: a file of the system was read")
         after = {each: each.stat().st_mtime_ns for each in workdir.rglob("*")}
         require(before == after, f"{name}: {set(after) - set(before) or 'a file'} was written")
         count += 1

@@ -18,7 +18,7 @@ train --data {workdir}/empty.txt | it is empty, but a text is needed
 train --data {workdir}/one.txt | bytes, but
 train --data {workdir}/latin.txt --tokenizer characters | UTF-8
 train --data {workdir}/wide.txt --tokenizer characters | UTF-8
-train --data {workdir}/hollow | there are no files that end in .txt, .md with anything in them
+train --data {workdir}/hollow | there are no non-empty files that end in .txt, .md
 train --data {text} --out {workdir}/one.txt | choose another --out
 train --data {text} --out {run} | add --resume
 train --data {text} --lr 0 | it must be above 0
@@ -53,7 +53,7 @@ train --data {text} --learning-rate 1 | --learning-rate
 train --data {text} --model.dropout.residual 1 | at least 0 and below 1
 train --data.validation-fraction 2 --data {text} | between 0 and 1
 train bert-tiny --data {text} --data.masking.rate 0 | between 0 and 1
-train classifier --data {text} | it is not a table
+train classifier --data {text} | is not a table
 train classifier --data {csv} --data.label-column colour | colour
 train classifier --data {workdir}/single.csv | at least two labels
 train original --data {text} | pairs
@@ -62,7 +62,7 @@ train --resume --out {run} --train.batch-size 9 | train.batch_size
 train --resume --out {workdir}/nothing --steps 3 --data {workdir}/absent.txt | no such file
 train --from {workdir} | no
 train classify | --from
-generate {workdir}/absent | is no run
+generate {workdir}/absent | there is no folder or file
 generate {run} x --temperature -1 | temperature
 generate {run} x --temperature nan | temperature
 generate {run} x --top-p 0 | top
@@ -75,11 +75,11 @@ classify {run} x | is a generator: it can
 translate {run} x | is a generator: it can
 evaluate {run} --data {workdir}/absent.txt | there is no such file
 evaluate {run} --context 0 | it must be at least 1
-evaluate {workdir} | is no run
+evaluate {workdir} | is not a run
 import {workdir} | has no weights
 import {workdir}/absent | there is no folder or file
 export {run} --out {text} | {text}
-average {run} --last 99 --out {workdir}/a | ask for fewer
+average {run} --last 99 --out {workdir}/a | use a smaller number
 describe nothing | nothing
 data fetch nothing | nothing
 gnerate {run} | gnerate

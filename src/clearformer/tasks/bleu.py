@@ -1,7 +1,7 @@
-"""How close translations are to their references: BLEU and chrF by sacrebleu, and exact matches.
+"""BLEU and chrF of translations, computed by sacrebleu, and the share of exact matches.
 
-The signature says how a figure was computed (case, tokenization, smoothing, version); figures
-with different signatures do not compare.
+A signature records how a score was computed (case, tokenization, smoothing, version); scores with
+different signatures are not comparable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Overlap:
-    """BLEU and chrF are from 0 to 100, exact is a share."""
+    """Scores of translations: BLEU and chrF from 0 to 100, exact matches from 0 to 1."""
 
     bleu: float
     chrf: float
@@ -24,26 +24,25 @@ class Overlap:
 
 
 def overlap(translations: Sequence[str], references: Sequence[str]) -> Overlap:
-    """Compare each translation with its one reference."""
+    """Compare each translation with its single reference."""
     bleu, chrf = _metrics()
-    given, wanted = list(translations), [list(references)]
     pairs = zip(translations, references, strict=True)
-    right = sum(one.strip() == other.strip() for one, other in pairs)
+    exact = sum(translation.strip() == reference.strip() for translation, reference in pairs)
     return Overlap(
-        bleu.corpus_score(given, wanted).score,
-        chrf.corpus_score(given, wanted).score,
-        right / len(given),
-        len(given),
+        bleu.corpus_score(list(translations), [list(references)]).score,
+        chrf.corpus_score(list(translations), [list(references)]).score,
+        exact / len(translations),
+        len(translations),
         str(bleu.get_signature()),
         str(chrf.get_signature()),
     )
 
 
 def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF of each translation by itself; their mean is near that of the corpus, not the same."""
+    """chrF of each translation; their mean is close to the chrF of the corpus, but not equal."""
     _, chrf = _metrics()
     pairs = zip(translations, references, strict=True)
-    return [chrf.sentence_score(one, [other]).score for one, other in pairs]
+    return [chrf.sentence_score(translation, [reference]).score for translation, reference in pairs]
 
 
 def _metrics() -> tuple[Any, Any]:
@@ -52,7 +51,7 @@ def _metrics() -> tuple[Any, Any]:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise ValueError(
-            "BLEU and chrF are computed by the package sacrebleu, and it is not installed: "
+            "BLEU and chrF need the package sacrebleu, which is not installed: "
             "pip install sacrebleu"
         ) from None
     return BLEU(), CHRF()

@@ -14,22 +14,23 @@ from clearformer import data
 from clearformer.config import Classifier, RunConfig
 from clearformer.core.model import Batch, Transformer
 from clearformer.escape import escape_line
+from clearformer.inference.modes import inference_mode
 from clearformer.tasks import sources
-from clearformer.tasks.measured import Measured, evaluating, standard_error
+from clearformer.tasks.measured import Measured, standard_error
 from clearformer.tasks.task import (
     EvaluationData,
     EvaluationOptions,
     EvaluationRequest,
     LoadedTask,
     Material,
+    PairLengths,
     Report,
-    Sides,
     Task,
     rows_at_a_time,
 )
 from clearformer.text import Tokenizer
 
-SAMPLED = 500  # texts whose mean length stands for that of all
+SAMPLED = 500  # texts from which the mean length is estimated
 
 
 # --- verbs ---------------------------------------------------------------------------------
@@ -42,7 +43,7 @@ class Classification:
     text: str
     label: str
     probabilities: dict[str, float]
-    cut: bool  # whether the text was longer than the model reads
+    cut: bool  # whether the text was longer than the model's context and was truncated
 
     def row(self) -> dict[str, object]:
         """A row of a table, with probabilities rounded to six digits."""
@@ -57,22 +58,22 @@ def classify(
     texts: Sequence[str | Sequence[int]],
     name: object = None,
 ) -> list[Classification]:
-    """The class of each text, a string or token ids; `name` is that of the model in messages."""
+    """The class of each text, a string or token ids; `name` is the model's in error messages."""
     names = class_names(config, name)
     if not texts:
         return []
     rows = data.encode_texts(texts, tokenizer, names)
-    room = config.model.length - len(rows.prefix_ids) - len(rows.suffix_ids)
-    cut = (rows.lengths > room).tolist()
-    found = predict(model, rows, config).tolist()
+    capacity = config.model.length - len(rows.prefix_ids) - len(rows.suffix_ids)
+    cut = (rows.lengths > capacity).tolist()
+    probabilities = predict(model, rows, config).tolist()
     return [
         Classification(
             text if isinstance(text, str) else tokenizer.decode(list(text)),
             names[row.index(max(row))],
             dict(zip(names, row, strict=True)),
-            short,
+            truncated,
         )
-        for text, row, short in zip(texts, found, cut, strict=True)
+        for text, row, truncated in zip(texts, probabilities, cut, strict=True)
     ]
 
 
@@ -87,17 +88,19 @@ def class_names(config: RunConfig, name: object = None) -> tuple[str, ...]:
     return names
 
 
-def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch: int = 32) -> Tensor:
+def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch_size: int = 32) -> Tensor:
     """Probabilities of each class for each row, in the rows' order: (rows, classes)."""
-    found = torch.zeros(len(rows), len(rows.names))
-    with evaluating(model) as device:
-        for each in data.evaluation_rows(rows, batch, config.model.length, config.data.truncate_to):
+    probabilities = torch.zeros(len(rows), len(rows.names))
+    with inference_mode(model) as device:
+        for batch in data.evaluation_rows(
+            rows, batch_size, config.model.length, config.data.truncate_to
+        ):
             logits = model(
-                torch.from_numpy(each.tokens).to(device),
-                torch.from_numpy(each.attention_mask).to(device),
+                torch.from_numpy(batch.tokens).to(device),
+                torch.from_numpy(batch.attention_mask).to(device),
             )
-            found[torch.from_numpy(each.ids)] = logits.float().softmax(dim=-1).cpu()
-    return found
+            probabilities[torch.from_numpy(batch.ids)] = logits.float().softmax(dim=-1).cpu()
+    return probabilities
 
 
 # --- the objective -------------------------------------------------------------------------
@@ -107,11 +110,11 @@ class Labels(LoadedTask):
     """A table of texts with their labels."""
 
     def _load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
+        self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
-        training, validation = sources.tables(config.data, places, config.train.seed)
+        training, validation = sources.tables(config.data, folders, config.train.seed)
         self.names = data.label_names(training)
-        self.tokenizer, told = sources.tokenizer_for(
+        self.tokenizer, tokenizer_notes = sources.tokenizer_for(
             config.data, lambda: iter(training.texts), sources.bytes_of(training.texts), tokenizer
         )
         rows = data.encode_rows(training, self.tokenizer, self.names)
@@ -129,7 +132,7 @@ class Labels(LoadedTask):
         )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{rows.sha256()} {self.validation.sha256()}"
-        notes = list(told)
+        notes = list(tokenizer_notes)
         if self.batches.cut_rows:
             every = self.batches.cut_rows == len(rows)
             which = "all" if every else f"{self.batches.cut_rows:,} of"
@@ -141,24 +144,24 @@ class Labels(LoadedTask):
         repeated = data.repeated_rows(training, validation)
         if repeated:
             notes.append(
-                f"{repeated:,} of {len(validation):,} validation texts also stand in the training"
+                f"{repeated:,} of {len(validation):,} validation texts are also training texts"
             )
         self.notes = tuple(notes)
 
     def batch(self, step: int) -> Batch:
-        found = self.batches.batch(step)
+        batch = self.batches.batch(step)
         return Batch(
-            torch.from_numpy(found.tokens),
-            torch.from_numpy(found.labels),
-            torch.from_numpy(found.attention_mask),
+            torch.from_numpy(batch.tokens),
+            torch.from_numpy(batch.labels),
+            torch.from_numpy(batch.attention_mask),
         )
 
     def evaluate(self, model: Transformer) -> Measured:
         rows = rows_at_a_time(self.config, 32)
-        found = class_report(
-            predict(model, self.validation, self.config, batch=rows), self.validation
+        measured = class_report(
+            predict(model, self.validation, self.config, batch_size=rows), self.validation
         )
-        return Measured(found.metrics, found.right, _protocol(self.validation, self.config))
+        return Measured(measured.metrics, measured.right, _protocol(self.validation, self.config))
 
     def chance(self) -> float:
         return math.log(len(self.names))
@@ -174,26 +177,26 @@ class ClassificationTask(Task):
     evaluation_rows: ClassVar[int | None] = 32
     loaded: ClassVar[type[LoadedTask] | None] = Labels
 
-    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
-        return sources.tables(config.data, places, config.train.seed)[0].texts
+    def training_material(self, config: RunConfig, folders: data.DataFolders) -> Material:
+        return sources.tables(config.data, folders, config.train.seed)[0].texts
 
-    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+    def example(self, config: RunConfig, rows: int, pair_lengths: PairLengths) -> tuple[Any, Any]:
         ids = torch.zeros(rows, config.model.length, dtype=torch.long)
         return Batch(ids, ids[:, 0], ids == 0, ids if config.model.segments else None), None
 
-    def usual_length(self, config: RunConfig, places: data.DataFolders) -> int:
-        """About the mean of padded rows, by a sample that is read with a tokenizer of its own."""
-        training, _ = sources.tables(config.data, places, config.train.seed)
+    def typical_length(self, config: RunConfig, folders: data.DataFolders) -> int:
+        """Mean length of padded rows, estimated from a sample with a tokenizer trained on it."""
+        training, _ = sources.tables(config.data, folders, config.train.seed)
         texts = training.texts[:: max(1, len(training.texts) // SAMPLED)]
-        read = lambda: iter(texts)  # noqa: E731
-        tokenizer, _ = sources.tokenizer_for(config.data, read, sources.bytes_of(texts))
-        most = config.model.length
-        lengths = [min(len(ids), most) for ids in tokenizer.encode_many(texts)]
-        return max(1, round(sum(data.batch_width(each, most) for each in lengths) / len(lengths)))
+        size = sources.bytes_of(texts)
+        tokenizer, _ = sources.tokenizer_for(config.data, lambda: iter(texts), size)
+        limit = config.model.length
+        lengths = [min(len(ids), limit) for ids in tokenizer.encode_many(texts)]
+        return max(1, round(sum(data.batch_width(each, limit) for each in lengths) / len(lengths)))
 
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
         config, options = request.config, request.options
-        names, table = class_names(config), self._table(config, options, request.places)
+        names, table = class_names(config), self._table(config, options, request.folders)
         left_out, notes = 0, list[str]()
         if options.unknown_label == "skip" and table.labels is not None:
             known = [row for row, label in enumerate(table.labels) if label in names]
@@ -205,10 +208,10 @@ class ClassificationTask(Task):
         return EvaluationData(request, table.name, table.texts, (rows, left_out), tuple(notes))
 
     def _table(
-        self, config: RunConfig, options: EvaluationOptions, places: data.DataFolders
+        self, config: RunConfig, options: EvaluationOptions, folders: data.DataFolders
     ) -> data.Table:
         if options.own_part is not None:
-            return sources.tables(config.data, places, config.train.seed)[options.own_part]
+            return sources.tables(config.data, folders, config.train.seed)[options.own_part]
         source = options.data or config.data.source
         corpus = data.CORPORA.get(source)
         if corpus is None:
@@ -219,11 +222,11 @@ class ClassificationTask(Task):
             return data.read_table(source, *columns)
         if not isinstance(corpus, data.LabelledCorpus):
             raise ValueError(f"{source} has no labels, but {self.model.name} is {self.model.noun}")
-        return corpus.read(options.part, places)
+        return corpus.read(options.part, folders)
 
-    def measure(self, model: Transformer, found: EvaluationData) -> ClassReport:
-        config, options = found.request.config, found.request.options
-        rows, left_out = found.content
+    def measure(self, model: Transformer, prepared: EvaluationData) -> ClassReport:
+        config, options = prepared.request.config, prepared.request.options
+        rows, left_out = prepared.content
         report = class_report(predict(model, rows, config), rows)
         protocol = _protocol(rows, config)
         cut = data.count_truncated(rows, config.model.length)
@@ -231,16 +234,16 @@ class ClassificationTask(Task):
             report,
             left_out=left_out,
             cut=cut,
-            protocol=f"{protocol}; {options.describe(found.name)}",
+            protocol=f"{protocol}; {options.describe(prepared.name)}",
         )
 
 
 def _protocol(rows: data.Rows, config: RunConfig) -> str:
-    """How many texts there are, and how many of them were cut."""
+    """The number of texts, and how many of them were truncated."""
     length = config.model.length
-    few = data.count_truncated(rows, length)
-    cut = f"; {few:,} longer than {length} tokens and cut (kept: {config.data.truncate_to})"
-    return f"{len(rows):,} texts{cut if few else ''}"
+    truncated = data.count_truncated(rows, length)
+    cut = f"; {truncated:,} longer than {length} tokens and cut (kept: {config.data.truncate_to})"
+    return f"{len(rows):,} texts{cut if truncated else ''}"
 
 
 # --- the report ----------------------------------------------------------------------------
@@ -306,7 +309,7 @@ class ClassReport(Report):
         width = max(len(name) for name in (*shown, "class"))
         lines = ["", f"{'class':{width}}   texts  precision  recall      F1"]
         for name, (_, count, precision, recall, f1) in zip(shown, self.by_class(), strict=True):
-            # Of a class without texts nothing can be recalled: no figure, and not zero.
+            # Recall and F1 of a class without texts are undefined, not zero.
             rest = f"{recall:.4f}  {f1:.4f}" if count else "     -       -"
             lines.append(f"{name:{width}} {count:7,}     {precision:.4f}  {rest}")
         cell = max(width, 7)
@@ -328,11 +331,11 @@ def report(probabilities: Tensor, labels: Tensor, names: tuple[str, ...]) -> Cla
     confidence, guess = probabilities.max(dim=1)
     confusion = torch.zeros(classes, classes, dtype=torch.long)
     confusion.index_put_((labels, guess), torch.ones_like(labels), accumulate=True)
-    own = probabilities.gather(1, labels[:, None])[:, 0]
+    true_class = probabilities.gather(1, labels[:, None])[:, 0]
     return ClassReport(
         names,
         confusion,
-        float(-own.clamp(min=1e-12).log().mean()),
+        float(-true_class.clamp(min=1e-12).log().mean()),
         _calibration_error(confidence, guess == labels),
         (guess == labels).float().tolist(),
         len(labels),
@@ -340,11 +343,11 @@ def report(probabilities: Tensor, labels: Tensor, names: tuple[str, ...]) -> Cla
 
 
 def _calibration_error(confidence: Tensor, right: Tensor, bins: int = 10) -> float:
-    """By how much confidence and accuracy differ, on average over bins of confidence."""
-    place = (confidence * bins).long().clamp(max=bins - 1)
+    """Expected calibration error: mean gap of confidence and accuracy over bins of confidence."""
+    bin_of = (confidence * bins).long().clamp(max=bins - 1)
     total = 0.0
-    for each in range(bins):
-        inside = place == each
+    for index in range(bins):
+        inside = bin_of == index
         if inside.any():
             gap = (confidence[inside].mean() - right[inside].float().mean()).abs()
             total += float(gap * inside.float().mean())

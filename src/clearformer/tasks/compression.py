@@ -14,21 +14,22 @@ from clearformer.core.cache import Cache
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.inference.caches import KVMemory
-from clearformer.tasks.measured import Measured, evaluating, shares
+from clearformer.inference.modes import inference_mode
+from clearformer.tasks.measured import Measured, shares
 from clearformer.text import Tokenizer
 
-LOGITS = 2**26  # numbers that may be in memory at a time, 256 MB
-# What is unknown to a tokenizer, or changed by it, is never predicted, and cheap to get right.
-LOST = (
+MAX_LOGITS = 2**26  # in memory at a time, 256 MB
+# Unknown or normalized text is never predicted as it was, so the loss is too low.
+LOSSY = (
     "; its tokenizer does not keep all of this text (unknown words, lower case), so bits per byte "
-    "compare only between models that share it"
+    "are comparable only between models that share it"
 )
-GROUPS = 32  # parts of a text that are scored one by one, at least: they give a standard error
+GROUPS = 32  # minimum number of parts that are scored separately, for the standard error
 
 
 @dataclass(frozen=True)
 class Compression:
-    """How well a text was predicted; each token but the first was scored once."""
+    """Scores of a text; each token but the first was scored once."""
 
     nats: float
     tokens: int
@@ -36,12 +37,12 @@ class Compression:
     characters: int
     context: int
     stride: int
-    parts: tuple[float, ...]  # the nats of some windows each
-    kept: bool  # whether decoding the tokens restores the text
+    parts: tuple[float, ...]  # nats of each batch of windows
+    lossless: bool  # whether decoding the tokens restores the text
 
     @property
     def scores(self) -> list[float]:
-        """Bits per byte of each part, such that their mean is that of the text."""
+        """Bits per byte of each part, scaled so that their mean is that of the text."""
         return shares(self.parts, math.log(2) * self.size)
 
     @property
@@ -50,7 +51,7 @@ class Compression:
 
     @property
     def perplexity(self) -> float:
-        """Of a token; to be compared between models with the same tokenizer alone."""
+        """Perplexity per token; comparable only between models with the same tokenizer."""
         return math.exp(self.loss)
 
     @property
@@ -68,10 +69,10 @@ class Compression:
 
     @property
     def protocol(self) -> str:
-        lost = "" if self.kept else LOST
+        lossy = "" if self.lossless else LOSSY
         return (
             f"{self.tokens:,} tokens ({self.size:,} bytes), all but the first, each scored once in "
-            f"{self._windows}{lost}"
+            f"{self._windows}{lossy}"
         )
 
     @property
@@ -93,10 +94,10 @@ def compress(
 ) -> Compression:
     """Score a text with windows of `context` tokens, `stride` apart."""
     parts, count = [], 0
-    # The logits of a large vocabulary are the largest tensor there is: fewer windows at a time.
-    batch = min(batch, LOGITS // (context * tokenizer.size), len(tokens) // stride // GROUPS)
+    # The logits of a large vocabulary are the largest tensor: score fewer windows at a time.
+    batch = min(batch, MAX_LOGITS // (context * tokenizer.size), len(tokens) // stride // GROUPS)
     batch = max(1, batch)
-    with evaluating(model) as device:
+    with inference_mode(model) as device:
         for window in data.evaluation_windows(tokens, context, stride, batch, IGNORE):
             sums, counts = model.loss(
                 Batch(
@@ -106,7 +107,7 @@ def compress(
             )
             parts.append(float(sums.double().sum()))
             count += int(counts.sum())
-    size, characters, kept = _scored(tokens, tokenizer)
+    size, characters, lossless = _scored(tokens, tokenizer)
     return Compression(
         sum(parts),
         count,
@@ -115,13 +116,13 @@ def compress(
         min(context, len(tokens) - 1),
         min(stride, len(tokens) - 1),
         tuple(parts),
-        kept,
+        lossless,
     )
 
 
 @dataclass(frozen=True)
 class SegmentCompression(Compression):
-    """The same of a model with a memory; the stride is the segment."""
+    """Scores of a text by a model with a memory; the stride is the segment length."""
 
     memory: int
     streams: int
@@ -145,13 +146,13 @@ def compress_segments(
     memory: int | None = None,
     streams: int = 8,
 ) -> SegmentCompression:
-    """Score a text segment by segment, with a memory of any length, trained with it or not."""
+    """Score a text segment by segment; `memory` may differ from that of the training."""
     segment = config.length if segment is None else segment
     memory = config.memory if memory is None else memory
     assert memory is not None
     caches: list[Cache] = [KVMemory(memory) for _ in range(config.layers)]
     parts, count, rows = [], 0, 1
-    with evaluating(model) as device:
+    with inference_mode(model) as device:
         for piece in data.evaluation_segments(tokens, segment, streams, memory, IGNORE):
             rows = len(piece.tokens)
             batch = Batch(
@@ -163,7 +164,7 @@ def compress_segments(
                 each.advance()
             parts.append(float(sums.double().sum()))
             count += int(counts.sum())
-    size, characters, kept = _scored(tokens, tokenizer)
+    size, characters, lossless = _scored(tokens, tokenizer)
     return SegmentCompression(
         sum(parts),
         count,
@@ -172,7 +173,7 @@ def compress_segments(
         segment + memory,
         segment,
         tuple(parts),
-        kept,
+        lossless,
         memory,
         rows,
     )
@@ -182,6 +183,6 @@ def _scored(tokens: data.TokenFile, tokenizer: Tokenizer) -> tuple[int, int, boo
     """Bytes and characters of all tokens but the first, and whether decoding restores the text."""
     first = tokenizer.decode(tokens.read(0, 1))
     text = tokenizer.decode(tokens.read(0, len(tokens)))
-    found = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     size = max(1, tokens.text_bytes - len(first.encode()))
-    return size, max(1, len(text) - len(first)), found == tokens.description.text_sha256
+    return size, max(1, len(text) - len(first)), digest == tokens.description.text_sha256

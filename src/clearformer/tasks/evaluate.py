@@ -15,14 +15,14 @@ def evaluate(
     model: Any,
     config: RunConfig,
     tokenizer: Tokenizer,
-    places: DataFolders,
+    folders: DataFolders,
     options: EvaluationOptions = EvaluationOptions(),
 ) -> Report:
-    """Metrics of a model on what the run held back, or on the data that the options name.
+    """Metrics of a model on the run's validation data, or on the data that the options name.
 
     The report depends on the task: `report.metrics` are its numbers, `report.lines()` its text.
     """
     task = task_of(config.model)
-    found = task.evaluation_data(EvaluationRequest(config, tokenizer, options, places))
-    report: Report = task.measure(model, found)
+    prepared = task.evaluation_data(EvaluationRequest(config, tokenizer, options, folders))
+    report: Report = task.measure(model, prepared)
     return report

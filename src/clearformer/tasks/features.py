@@ -1,7 +1,7 @@
-"""Features: a model without an objective gives a vector for each text.
+"""Embeddings of texts, and the task of models that are not trained here.
 
-Heads that come with a checkpoint and are not trained here (token classes, answer spans, next
-sentence, multiple choice) have the same task: `embed` is the only verb that they answer.
+Heads that come with an imported checkpoint and have no objective here (token classes, answer
+spans, next sentence, multiple choice) have this task: `embed` is the only verb that they support.
 
 Axes: B batch, T tokens, E model width.
 """
@@ -20,7 +20,7 @@ from clearformer import data
 from clearformer.core.heads import first_pool, mean_pool
 from clearformer.core.model import Transformer
 from clearformer.extensions.heads import max_pool
-from clearformer.tasks.measured import evaluating
+from clearformer.inference.modes import inference_mode
 from clearformer.tasks.task import Task
 from clearformer.text import Tokenizer
 
@@ -29,15 +29,15 @@ Pooling = Literal["mean", "max", "first"]
 
 
 class FeaturesTask(Task):
-    """Nothing to learn or to evaluate."""
+    """No objective: nothing is trained or evaluated."""
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """A vector for each text, in their order."""
+    """A vector for each text, in order."""
 
     vectors: Tensor  # (texts, E)
-    cut: int  # texts that were longer than the model reads
+    cut: int  # texts that were longer than the model's context and were truncated
 
 
 def embed(
@@ -50,24 +50,23 @@ def embed(
     normalize: bool = True,
     batch: int = 32,
 ) -> Embeddings:
-    """Pool the last hidden states of each text into a vector; what is longer than `length` tokens
-    is cut.
+    """Pool the last hidden states of each text into a vector; texts are truncated to `length`.
 
-    Texts of similar meaning have similar vectors if the model was trained for that, as all-MiniLM
-    was; any other model gives vectors too.
+    Texts of similar meaning have similar vectors only if the model was trained for that, as
+    all-MiniLM was.
     """
     rows = _rows(tokenizer, texts)
-    found = torch.empty(0)
-    with evaluating(model) as device:
+    vectors = torch.empty(0)
+    with inference_mode(model) as device:
         for each in data.evaluation_rows(rows, batch, length):
             attention_mask = torch.from_numpy(each.attention_mask).to(device)
             tokens = torch.from_numpy(each.tokens).to(device)
             hidden = model.hidden(tokens, attention_mask)  # (B, T, E)
-            vectors = POOLS[pool](hidden, attention_mask).float().cpu()  # (B, E)
-            if not len(found):
-                found = torch.empty(len(rows), vectors.shape[1])
-            found[torch.from_numpy(each.ids)] = vectors
-    vectors = F.normalize(found, dim=-1) if normalize else found
+            pooled = POOLS[pool](hidden, attention_mask).float().cpu()  # (B, E)
+            if not len(vectors):
+                vectors = torch.empty(len(rows), pooled.shape[1])
+            vectors[torch.from_numpy(each.ids)] = pooled
+    vectors = F.normalize(vectors, dim=-1) if normalize else vectors
     return Embeddings(vectors, data.count_truncated(rows, length))
 
 

@@ -1,7 +1,7 @@
-"""Masked language modelling: a model learns to predict hidden tokens.
+"""Masked language modelling: a model learns to predict masked tokens.
 
-Documents are the rows of a table (of a labelled corpus all but the test part, unlabelled texts
-too) or the files of a text.
+Documents are the rows of a table (of a labelled corpus, all parts but the test part) or the files
+of a text.
 """
 
 from __future__ import annotations
@@ -19,35 +19,36 @@ from clearformer.core import heads
 from clearformer.core.heads import IGNORE
 from clearformer.core.model import Batch, Transformer
 from clearformer.extensions.heads import Pretraining
+from clearformer.inference.modes import inference_mode
 from clearformer.tasks import sources
 from clearformer.tasks.documents import documents, open_documents
-from clearformer.tasks.measured import Measured, evaluating, shares
+from clearformer.tasks.measured import Measured, shares
 from clearformer.tasks.task import (
     EvaluationData,
     EvaluationRequest,
     LoadedTask,
     Material,
+    PairLengths,
     Report,
-    Sides,
     Task,
 )
 from clearformer.text import Tokenizer
 
-MOST_VALIDATION = 2**16  # tokens evaluated during training: an indicator
-EVALUATION_SEED = 0  # what is hidden in an evaluation is the same for every run and step
+MAX_VALIDATION_TOKENS = 2**16  # evaluated during training
+EVALUATION_SEED = 0  # the same tokens are masked in every run and at every step
 EVALUATION_BATCH = 16
 
 
 class Masking(LoadedTask):
-    """Documents with some of their tokens hidden."""
+    """Documents with some of their tokens masked."""
 
     task: MaskedTokenTask
 
     def _load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
+        self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
         train = config.train
-        training, validation = documents(config.data, places, config.model.length, train.seed)
+        training, validation = documents(config.data, folders, config.model.length, train.seed)
         self.tokenizer, notes = sources.tokenizer_for(
             config.data, training.chunks, training.size, tokenizer
         )
@@ -58,12 +59,12 @@ class Masking(LoadedTask):
             self.config, encoded, self.tokenizer, train.batch_size, train.seed
         )
         self.validation = self.task.evaluation_batches(
-            self.config, held_back, self.tokenizer, MOST_VALIDATION
+            self.config, held_back, self.tokenizer, MAX_VALIDATION_TOKENS
         )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{encoded.sha256()} {held_back.sha256()}"
         scale = (
-            f"guessing hidden tokens by how common they are gives a masked loss of "
+            f"predicting masked tokens by their frequency alone gives a masked loss of "
             f"{by_frequency(encoded, held_back, self.tokenizer.size):.2f}"
         )
         self.notes = (*notes, scale)
@@ -72,32 +73,32 @@ class Masking(LoadedTask):
         return as_tensors(self.batches.batch(step))
 
     def evaluate(self, model: Transformer) -> Measured:
-        found = measure(model, self.validation)
-        return Measured(found.metrics, found.scores, found.described(self.config))
+        report = measure(model, self.validation)
+        return Measured(report.metrics, report.scores, report.described(self.config))
 
     def chance(self) -> float:
         return self.task.chance(self.tokenizer.size)
 
 
 class MaskedTokenTask(Task):
-    """Predict the hidden tokens of a text."""
+    """Predict the masked tokens of a text."""
 
     metric: ClassVar[str] = "masked_loss"
     counted: ClassVar[str] = "hidden tokens"
     layout: ClassVar[type[data.SingleSpan] | type[data.SentencePairs]] = data.SingleSpan
     loaded: ClassVar[type[LoadedTask] | None] = Masking
 
-    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
+    def training_material(self, config: RunConfig, folders: data.DataFolders) -> Material:
         length, seed = config.model.length, config.train.seed
-        return documents(config.data, places, length, seed)[0].material
+        return documents(config.data, folders, length, seed)[0].material
 
-    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+    def example(self, config: RunConfig, rows: int, pair_lengths: PairLengths) -> tuple[Any, Any]:
         ids = torch.zeros(rows, config.model.length, dtype=torch.long)
         share = config.data.masking.rate if config.data.masking is not None else 1.0
-        # Spread evenly: a place is hidden where the hidden ones so far reach the next whole number.
-        reached = (torch.arange(ids.numel() + 1, dtype=torch.float64) * share).floor()
-        hidden = (reached.diff() > 0).view_as(ids)
-        targets = ids.masked_fill(~hidden, IGNORE)  # the loss is over what is hidden, and no more
+        # Masked positions are spread evenly over the batch.
+        masked_so_far = (torch.arange(ids.numel() + 1, dtype=torch.float64) * share).floor()
+        masked = (masked_so_far.diff() > 0).view_as(ids)
+        targets = ids.masked_fill(~masked, IGNORE)  # the loss is over masked tokens only
         return self.example_batch(ids, targets, ids if config.model.segments else None), None
 
     def example_batch(
@@ -106,7 +107,7 @@ class MaskedTokenTask(Task):
         return Batch(ids, targets, ids == 0, segments)
 
     def chance(self, vocabulary: int) -> float:
-        """The loss of a model that has learned nothing."""
+        """The loss of a uniform prediction."""
         return math.log(vocabulary)
 
     def batches(
@@ -116,20 +117,20 @@ class MaskedTokenTask(Task):
         tokenizer: Tokenizer,
         batch: int,
         seed: int,
-        most: int | None = None,
+        max_rows: int | None = None,
     ) -> data.MaskedBatches:
-        """Batches of the documents, hidden as the config says."""
-        how = config.data.masking
-        if how is None:
+        """Batches of the documents, masked by the settings of the config."""
+        masking = config.data.masking
+        if masking is None:
             raise ValueError(
-                f"{config.model.name} learns from hidden tokens, but data.masking is absent: "
-                f"give a Masking()"
+                f"{config.model.name} learns from masked tokens, but data.masking is None: set it "
+                f"to Masking()"
             )
-        hiding = data.MaskingPolicy(
-            how.rate, how.mask_replace, how.random_replace, data.UNITS[how.unit]
+        policy = data.MaskingPolicy(
+            masking.rate, masking.mask_replace, masking.random_replace, data.UNITS[masking.unit]
         )
         return data.MaskedBatches(
-            documents, tokenizer, config.model.length, batch, seed, self.layout(), hiding, most
+            documents, tokenizer, config.model.length, batch, seed, self.layout(), policy, max_rows
         )
 
     def evaluation_batches(
@@ -137,71 +138,73 @@ class MaskedTokenTask(Task):
         config: RunConfig,
         documents: data.Documents,
         tokenizer: Tokenizer,
-        most_tokens: int,
+        max_tokens: int,
     ) -> data.MaskedBatches:
-        """Rows of about `most_tokens` tokens, spread over the documents; one epoch is all."""
-        most = max(2, most_tokens // config.model.length)
-        return self.batches(config, documents, tokenizer, EVALUATION_BATCH, EVALUATION_SEED, most)
+        """Batches with about `max_tokens` tokens, spread over the documents; one epoch is all."""
+        max_rows = max(2, max_tokens // config.model.length)
+        return self.batches(
+            config, documents, tokenizer, EVALUATION_BATCH, EVALUATION_SEED, max_rows
+        )
 
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
-        config, options, places = request.config, request.options, request.places
+        config, options, folders = request.config, request.options, request.folders
         if options.own_part is not None:
-            both = documents(config.data, places, config.model.length, config.train.seed)
+            both = documents(config.data, folders, config.model.length, config.train.seed)
             source = both[options.own_part]
         else:
             name, column = (
                 options.data or config.data.source,
                 options.text or config.data.text_column,
             )
-            source = open_documents(name, options.part, column, places)
+            source = open_documents(name, options.part, column, folders)
         encoded = data.encode_documents(source.name, source.documents(), request.tokenizer)
         batches = self.evaluation_batches(config, encoded, request.tokenizer, options.most)
         return EvaluationData(request, source.name, source.material, batches)
 
-    def measure(self, model: Transformer, found: EvaluationData) -> MaskedReport:
-        report, request = measure(model, found.content), found.request
-        protocol = f"{report.described(request.config)}; {request.options.describe(found.name)}"
+    def measure(self, model: Transformer, prepared: EvaluationData) -> MaskedReport:
+        report, request = measure(model, prepared.content), prepared.request
+        protocol = f"{report.described(request.config)}; {request.options.describe(prepared.name)}"
         return replace(report, protocol=protocol)
 
 
-def as_tensors(found: data.MaskedBatch) -> Batch:
-    arrays = found.tokens, found.targets, found.attention_mask
+def as_tensors(batch: data.MaskedBatch) -> Batch:
+    arrays = batch.tokens, batch.targets, batch.attention_mask
     tokens, targets, attention_mask = map(torch.from_numpy, arrays)
-    if found.labels is None:
+    if batch.labels is None:
         return Batch(tokens, targets, attention_mask)
-    labels, segments = torch.from_numpy(found.labels), torch.from_numpy(found.segments)
+    labels, segments = torch.from_numpy(batch.labels), torch.from_numpy(batch.segments)
     return Batch(tokens, (targets, labels), attention_mask, segments)
 
 
 def by_frequency(training: data.Documents, held_back: data.Documents, size: int) -> float:
-    """The validation loss of guessing each token by its frequency in the training documents."""
-    counts = np.bincount(training.flat, minlength=size) + 1.0  # one for what was never seen
+    """The validation loss of predicting each token by its frequency in the training documents."""
+    counts = np.bincount(training.flat, minlength=size) + 1.0  # one for tokens that do not occur
     return float(-np.log(counts / counts.sum())[held_back.flat].mean())
 
 
 @dataclass(frozen=True)
 class MaskedReport(Report):
-    """A masked model on hidden tokens: nats and right answers, each with how many there were."""
+    """Scores of a masked model: nats, correct predictions and their number."""
 
-    masked: tuple[float, int, int]  # nats, right, all hidden tokens
-    sentences: tuple[float, int, int]  # the same of pairs; zeros: there are none
+    masked: tuple[float, int, int]  # nats, correct and total masked tokens
+    sentences: tuple[float, int, int]  # the same for sentence pairs; zeros without pairs
     rows: int
-    parts: tuple[float, ...]  # the nats of the hidden tokens of some rows each
+    parts: tuple[float, ...]  # nats of the masked tokens of each batch
     protocol: str = ""
 
     @property
     def scores(self) -> list[float]:
-        """Losses of the parts, such that their mean is the masked loss."""
+        """Losses of the parts, scaled so that their mean is the masked loss."""
         return shares(self.parts, max(self.masked[2], 1))
 
     def described(self, config: RunConfig) -> str:
         """How the metrics were measured."""
-        how = config.data.masking
-        assert how is not None
+        masking = config.data.masking
+        assert masking is not None
         return (
-            f"{self.masked[2]:,} hidden tokens in {self.rows:,} rows of up to "
-            f"{config.model.length} tokens, hidden as in training ({how.rate:.0%}, by "
-            f"{how.unit}), the same at every evaluation"
+            f"{self.masked[2]:,} masked tokens in {self.rows:,} rows of up to "
+            f"{config.model.length} tokens, masked as in training ({masking.rate:.0%}, by "
+            f"{masking.unit}), the same at every evaluation"
         )
 
     @property
@@ -212,7 +215,7 @@ class MaskedReport(Report):
         nats, right, count = self.sentences
         if count:
             figures["next_sentence_accuracy"] = right / count
-        # What training optimises: the objectives, each over its own count, together.
+        # Training optimises the sum of the objectives, each divided by its own count.
         return {"loss": masked_loss + nats / max(count, 1), **figures}
 
     def lines(self, in_float32: MaskedReport | None = None) -> list[str]:
@@ -224,31 +227,31 @@ class MaskedReport(Report):
         ]
 
 
-def measure(model: Transformer, given: data.MaskedBatches) -> MaskedReport:
-    """Every row of `given` once, with what is hidden in its first epoch."""
+def measure(model: Transformer, batches: data.MaskedBatches) -> MaskedReport:
+    """Score every row of `batches` once, masked as in their first epoch."""
     head = model.head
     assert isinstance(head, heads.MaskedToken | Pretraining)
-    masked = head.token_head
-    words, pairs = np.zeros(3), np.zeros(3)
+    token_head = head.token_head
+    tokens, sentences = np.zeros(3), np.zeros(3)
     rows, parts = 0, []
-    with evaluating(model) as device:
-        for step in range(given.steps_per_epoch):
-            found = given.batch(step)
-            batch = as_tensors(found)
-            attention_mask = torch.from_numpy(found.attention_mask).to(device)
+    with inference_mode(model) as device:
+        for step in range(batches.steps_per_epoch):
+            arrays = batches.batch(step)
+            batch = as_tensors(arrays)
+            attention_mask = torch.from_numpy(arrays.attention_mask).to(device)
             segments = None if batch.segments is None else batch.segments.to(device)
             hidden = model.hidden(batch.tokens.to(device), attention_mask, segments)
-            targets = torch.from_numpy(found.targets).to(device)
-            places = targets != IGNORE
-            counted = _count(masked(hidden[places]), targets[places])
+            targets = torch.from_numpy(arrays.targets).to(device)
+            masked_positions = targets != IGNORE
+            counted = _count(token_head(hidden[masked_positions]), targets[masked_positions])
             parts.append(float(counted[0]))
-            words += counted
-            if found.labels is not None:
+            tokens += counted
+            if arrays.labels is not None:
                 assert isinstance(head, Pretraining)
-                labels = torch.from_numpy(found.labels).to(device)
-                pairs += _count(head.sentence(hidden, attention_mask), labels)
-            rows += len(found.ids)
-    return MaskedReport(_numbers(words), _numbers(pairs), rows, tuple(parts))
+                labels = torch.from_numpy(arrays.labels).to(device)
+                sentences += _count(head.sentence(hidden, attention_mask), labels)
+            rows += len(arrays.ids)
+    return MaskedReport(_numbers(tokens), _numbers(sentences), rows, tuple(parts))
 
 
 def _count(

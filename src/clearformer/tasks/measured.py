@@ -1,16 +1,12 @@
-"""Metrics of an evaluation with their standard error, and evaluation mode."""
+"""Metrics of an evaluation, with their standard error."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
-
-from clearformer.inference import modes
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class Measured:
 
 
 def standard_error(scores: Sequence[float]) -> float | None:
-    """Of the mean of independent scores; None: it cannot be told."""
+    """The standard error of the mean of independent scores; None if it is undefined."""
     if len(scores) < 2:
         return None
     error = float(torch.tensor(scores, dtype=torch.float64).std()) / math.sqrt(len(scores))
@@ -36,12 +32,5 @@ def standard_error(scores: Sequence[float]) -> float | None:
 
 
 def shares(sums: Sequence[float], total: float) -> list[float]:
-    """Parts of a sum, as scores whose mean is that sum over `total`."""
+    """Scale the parts of a sum so that their mean is the sum divided by `total`."""
     return [each * len(sums) / total for each in sums]
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[torch.device]:
-    """Put a model into evaluation mode, without gradients; restore its mode afterwards."""
-    with modes.evaluating(model), torch.inference_mode():
-        yield next(model.parameters()).device

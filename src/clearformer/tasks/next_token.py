@@ -24,22 +24,21 @@ from clearformer.tasks.task import (
     EvaluationRequest,
     LoadedTask,
     Material,
+    PairLengths,
     Report,
-    Sides,
     Task,
     rows_at_a_time,
 )
 from clearformer.text import Tokenizer
 
-# Bytes of a text that are evaluated during training: an indicator that costs little beside it.
-# `clearformer evaluate` takes as much as it is told.
-MOST_VALIDATION = 2**15
-SAMPLE = 120  # tokens of a sample at each evaluation
+# Evaluated during training, which costs little; `clearformer evaluate --most` evaluates more.
+MAX_VALIDATION_BYTES = 2**15
+SAMPLE_TOKENS = 120  # of the text generated at each evaluation
 
 
 @dataclass(frozen=True)
 class TextReport(Report):
-    """A generator on a text."""
+    """Scores of a generator on a text."""
 
     compression: Compression
     text: data.TextSource
@@ -53,30 +52,30 @@ class TextReport(Report):
 
     @property
     def metrics(self) -> dict[str, float]:
-        found = self.compression
+        compression = self.compression
         return {
-            "bits_per_byte": found.bits_per_byte,
-            "bits_per_character": found.bits_per_character,
-            "loss": found.loss,
-            "perplexity": found.perplexity,
+            "bits_per_byte": compression.bits_per_byte,
+            "bits_per_character": compression.bits_per_character,
+            "loss": compression.loss,
+            "perplexity": compression.perplexity,
         }
 
     def lines(self, in_float32: TextReport | None = None) -> list[str]:
-        found, lines = self.compression, []
+        scores, lines = self.compression, []
         if in_float32 is not None:
             before = in_float32.compression.bits_per_byte
             lines += [
                 f"in float32          {before:.4f} bits per byte",
-                f"int8 costs          {found.bits_per_byte - before:+.4f} bits per byte",
+                f"int8 costs          {scores.bits_per_byte - before:+.4f} bits per byte",
             ]
         return [
             *lines,
-            f"bits per byte       {found.bits_per_byte:.4f}",
-            f"bits per character  {found.bits_per_character:.4f}",
-            f"loss per token      {found.loss:.4f}",
-            f"perplexity          {found.perplexity:.4f} per token, stride {found.stride}",
+            f"bits per byte       {scores.bits_per_byte:.4f}",
+            f"bits per character  {scores.bits_per_character:.4f}",
+            f"loss per token      {scores.loss:.4f}",
+            f"perplexity          {scores.perplexity:.4f} per token, stride {scores.stride}",
             f"xz -9e, beside it   {self.xz:.4f} bits per byte",
-            f"protocol: {found.protocol}; {self.data}",
+            f"protocol: {scores.protocol}; {self.data}",
         ]
 
 
@@ -87,18 +86,18 @@ class Stream(LoadedTask):
     cut: type[data.StreamBatches] | type[data.SegmentBatches] = data.StreamBatches
 
     def _load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
+        self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
-        pattern_checks.require_sight(config.model.patterns, config.model.length)
-        training, held_back = sources.texts(config.data, places, config.model.length)
-        validation = sources.beginning(held_back, MOST_VALIDATION)
-        data.fingerprint_together(training, validation)  # from here on, a change is noticed
-        self.tokenizer, told = sources.tokenizer_for(
+        pattern_checks.require_visible_keys(config.model.patterns, config.model.length)
+        training, held_back = sources.texts(config.data, folders, config.model.length)
+        validation = sources.beginning(held_back, MAX_VALIDATION_BYTES)
+        data.fingerprint_together(training, validation)  # later changes of the files are errors
+        self.tokenizer, tokenizer_notes = sources.tokenizer_for(
             config.data, training.decoded, training.size, tokenizer
         )
-        cache = sources.token_cache(places)
-        self.training = data.prepare(training, self.tokenizer, cache, places.progress)
-        self.validation = data.prepare(validation, self.tokenizer, cache, places.progress)
+        cache = sources.token_cache(folders)
+        self.training = data.prepare(training, self.tokenizer, cache, folders.progress)
+        self.validation = data.prepare(validation, self.tokenizer, cache, folders.progress)
         model = replace(config.model, vocabulary=self.tokenizer.size)
         self.config = replace(config, model=model)
         self.batches = self.cut(
@@ -106,20 +105,20 @@ class Stream(LoadedTask):
         )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{self.training.sha256} {self.validation.sha256}"
-        notes = [*told, *pattern_checks.remarks(model.patterns, model.length)]
+        notes = [*tokenizer_notes, *pattern_checks.unlikely_values(model.patterns, model.length)]
         if data.is_table(config.data.source):
             notes.append(
-                f"{config.data.source} is a table, and a generator reads it as it is, names of "
-                f"columns and labels included"
+                f"{config.data.source} is a table; a generator is trained on the raw file, with "
+                f"column names and labels"
             )
         repeated = data.repeated_text(training, validation)
         if repeated > 0.1:
-            notes.append(f"{repeated:.0%} of the validation text also stands in the training")
+            notes.append(f"{repeated:.0%} of the validation text is also in the training text")
         self.notes = tuple(notes)
 
     def batch(self, step: int) -> Batch:
-        found = self.batches.batch(step)
-        return Batch(torch.from_numpy(found.tokens), torch.from_numpy(found.targets))
+        batch = self.batches.batch(step)
+        return Batch(torch.from_numpy(batch.tokens), torch.from_numpy(batch.targets))
 
     def evaluate(self, model: Transformer) -> Measured:
         length = self.config.model.length
@@ -132,20 +131,20 @@ class Stream(LoadedTask):
         return math.log(self.tokenizer.size)
 
     def sample(self, model: Transformer) -> str:
-        """A short text, drawn at temperature 0.5."""
+        """A short generated text, at temperature 0.5."""
         writer = LanguageModel(model, self.config.model, self.tokenizer)
         try:
-            prompt, begun = writer.encode("\n"), ""
+            prompt, start = writer.encode("\n"), ""
         except ValueError:
-            # Words and pieces of them know no line break, and no token that begins a text.
+            # The vocabulary has neither a line break nor a token that begins a text.
             prompt = self.validation.read(0, 1).tolist()
-            begun = self.tokenizer.decode(prompt)
-        drawn = stream(writer, prompt, Sampling(temperature=0.5), max_tokens=SAMPLE, seed=0)
-        return begun + "".join(token.text for token in drawn)
+            start = self.tokenizer.decode(prompt)
+        tokens = stream(writer, prompt, Sampling(temperature=0.5), max_tokens=SAMPLE_TOKENS, seed=0)
+        return start + "".join(token.text for token in tokens)
 
     def text_identity(self) -> dict[str, Any]:
-        about = self.training.description
-        return {"size": about.text_bytes, "sha256": about.text_sha256}
+        description = self.training.description
+        return {"size": description.text_bytes, "sha256": description.text_sha256}
 
 
 class NextTokenTask(Task):
@@ -155,45 +154,45 @@ class NextTokenTask(Task):
     evaluation_rows: ClassVar[int | None] = 16
     loaded: ClassVar[type[LoadedTask] | None] = Stream
 
-    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
-        return sources.texts(config.data, places, config.model.length)[0]
+    def training_material(self, config: RunConfig, folders: data.DataFolders) -> Material:
+        return sources.texts(config.data, folders, config.model.length)[0]
 
-    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+    def example(self, config: RunConfig, rows: int, pair_lengths: PairLengths) -> tuple[Any, Any]:
         ids = torch.zeros(rows, config.model.length, dtype=torch.long)
         return Batch(ids, ids), None
 
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
-        config, options, places = request.config, request.options, request.places
+        config, options, folders = request.config, request.options, request.folders
         self._require_options(options)
-        text, notes = self._text(config, options, places), []
-        cache = sources.token_cache(places)
+        text, notes = self._text(config, options, folders), []
+        cache = sources.token_cache(folders)
         if options.own_part == 1 and request.identity is not None:
             held_back = data.prepare(
-                sources.beginning(text, MOST_VALIDATION), request.tokenizer, cache
+                sources.beginning(text, MAX_VALIDATION_BYTES), request.tokenizer, cache
             )
             if held_back.sha256 not in request.identity.split():
                 notes.append(
-                    "the text that is held back is not the one of the training: the file was "
-                    "changed since, and some of this text may have been learned"
+                    "the validation text is not the one of the training run: the file was changed "
+                    "since, and the model may have been trained on some of this text"
                 )
-        whole, text = text.size, sources.beginning(text, options.most)
-        if text.size < whole:
-            notes.append(f"the first {text.size:,} of {whole:,} bytes are scored: see --most")
+        total_bytes, text = text.size, sources.beginning(text, options.most)
+        if text.size < total_bytes:
+            notes.append(f"the first {text.size:,} of {total_bytes:,} bytes are scored: see --most")
         tokens = data.prepare(text, request.tokenizer, cache)
         return EvaluationData(request, text.name, text, tokens, tuple(notes))
 
     def _text(
-        self, config: RunConfig, options: EvaluationOptions, places: data.DataFolders
+        self, config: RunConfig, options: EvaluationOptions, folders: data.DataFolders
     ) -> data.TextSource:
         if options.own_part is not None:
-            return sources.texts(config.data, places, config.model.length)[options.own_part]
+            return sources.texts(config.data, folders, config.model.length)[options.own_part]
         source = options.data or config.data.source
         corpus = data.CORPORA.get(source)
         if corpus is None:
             return data.open_text(source)
         if not isinstance(corpus, data.TextCorpus):
             raise ValueError(f"{source} is a table, but {self.model.name} is {self.model.noun}")
-        return corpus.read(options.part, places)
+        return corpus.read(options.part, folders)
 
     def _require_options(self, options: EvaluationOptions) -> None:
         if options.memory is not None and self.model.memory is None:
@@ -202,16 +201,16 @@ class NextTokenTask(Task):
                 f"or train a Transformer-XL (clearformer train xl-small)"
             )
         for name in ("context", "stride", "memory"):
-            value, least = getattr(options, name), 0 if name == "memory" else 1
-            if value is not None and value < least:
-                raise ValueError(f"--{name} is {value}, but it must be at least {least}")
+            value, minimum = getattr(options, name), 0 if name == "memory" else 1
+            if value is not None and value < minimum:
+                raise ValueError(f"--{name} is {value}, but it must be at least {minimum}")
 
-    def measure(self, model: Transformer, found: EvaluationData) -> TextReport:
-        options = found.request.options
-        text = found.material
+    def measure(self, model: Transformer, prepared: EvaluationData) -> TextReport:
+        options = prepared.request.options
+        text = prepared.material
         assert isinstance(text, data.TextSource)
-        compression = self.compress(model, found.content, found.request.tokenizer, options)
-        return TextReport(compression, text, options.describe(found.name))
+        compression = self.compress(model, prepared.content, prepared.request.tokenizer, options)
+        return TextReport(compression, text, options.describe(prepared.name))
 
     def compress(
         self,

@@ -1,4 +1,4 @@
-"""What is said of a model's patterns before it is used: what is odd, what cannot be meant."""
+"""Checks of a model's attention patterns: unlikely values, memory cost, queries without keys."""
 
 from __future__ import annotations
 
@@ -16,59 +16,60 @@ from clearformer.config import (
 )
 from clearformer.kernels.guides import blind_positions
 
-LONG = 2048  # tokens from which a table of scores is worth a word
+LONG = 2048  # context length from which the memory of attention scores matters
 
 
-def remarks(patterns: Sequence[Pattern], length: int) -> list[str]:
-    """Numbers that are allowed, but may not be meant."""
+def unlikely_values(patterns: Sequence[Pattern], length: int) -> list[str]:
+    """Notes on windows and strides that are longer than the sequence."""
     return [
-        f"{name(each)}: {stride} is longer than the sequence of {length}: a window then covers all "
-        f"of it, and a stride joins no two positions"
+        f"{describe(each)}: {stride} is longer than the sequence of {length}: a window covers all "
+        f"of it, and a stride connects no two positions"
         for each in dict.fromkeys(patterns)
         for stride in dict.fromkeys(strides(each))
         if stride > length
     ]
 
 
-def costs(model: AnyModelConfig) -> list[str]:
-    """What takes much more memory than it need."""
+def memory_notes(model: AnyModelConfig) -> list[str]:
+    """Notes on settings that take much more memory than necessary."""
     dropout, length = model.dropout.attention, model.length
     if dropout == 0 or length < LONG or model.kernel == "blockwise":
         return []
     table = 4 * length**2 * model.heads / 1e6
     return [
-        f"attention dropout of {dropout:g} at a context of {length} keeps the table of scores of "
-        f"every head, {table:,.0f} MB for each layer and sequence, several times; without it the "
-        f"fused kernel keeps none: --model.dropout.attention 0"
+        f"attention dropout of {dropout:g} at a context of {length} stores the attention scores "
+        f"of every head, {table:,.0f} MB for each layer and sequence, several times; the fused "
+        f"kernel without dropout stores none: --model.dropout.attention 0"
     ]
 
 
-def require_sight(patterns: Sequence[Pattern], length: int) -> None:
-    """Refuse a pattern under which some output sees nothing."""
+def require_visible_keys(patterns: Sequence[Pattern], length: int) -> None:
+    """Raise ValueError for a pattern under which some query attends to no key."""
     for each in dict.fromkeys(patterns):
         positions = blind_positions(each, length)
         if positions:
             shown = ", ".join(map(str, positions[:3])) + (", …" if len(positions) > 3 else "")
-            which = f"position {shown} sees" if len(positions) == 1 else f"positions {shown} see"
+            plural = len(positions) > 1
+            which = f"positions {shown} attend" if plural else f"position {shown} attends"
             raise ValueError(
-                f"under {name(each)} {which} nothing in a sequence of {length}, not even itself: "
-                f"add Local(1) to the pattern, so that everyone sees itself"
+                f"under {describe(each)} {which} to no key in a sequence of {length}: add Local(1) "
+                f"to the pattern, so that each position attends to itself"
             )
 
 
-def name(pattern: Pattern) -> str:
-    """A pattern as it is written: Causal & Local(128)."""
+def describe(pattern: Pattern) -> str:
+    """A pattern as an expression: Causal & Local(128)."""
     match pattern:
         case Both(first=first, second=second):
-            return f"{name(first)} & {name(second)}"
+            return f"{describe(first)} & {describe(second)}"
         case Either(first=first, second=second):
-            return f"({name(first)} | {name(second)})"
+            return f"({describe(first)} | {describe(second)})"
         case Graph(edges=edges, nodes=nodes):
             return f"Graph({len(edges)} edges, {nodes} nodes)"
-        case PerHead(patterns=several):
-            return f"PerHead({', '.join(map(name, several))})"
+        case PerHead(patterns=patterns):
+            return f"PerHead({', '.join(map(describe, patterns))})"
         case Shifted(pattern=inner, by=by):
-            return f"Shifted({name(inner)}, {by})"
+            return f"Shifted({describe(inner)}, {by})"
         case _:
             numbers = ", ".join(str(value) for value in vars(pattern).values())
             return f"{type(pattern).__name__}({numbers})" if numbers else type(pattern).__name__

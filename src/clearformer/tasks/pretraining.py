@@ -1,4 +1,4 @@
-"""BERT's pretraining: hidden tokens, and whether one sentence follows another."""
+"""BERT's pretraining: masked tokens and next sentence prediction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clearformer.tasks.masked_token import MaskedTokenTask
 
 
 class PretrainingTask(MaskedTokenTask):
-    """Predict the hidden tokens of two sentences, and whether the second follows the first."""
+    """Predict the masked tokens of two sentences, and whether the second follows the first."""
 
     layout: ClassVar[type[data.SingleSpan] | type[data.SentencePairs]] = data.SentencePairs
 

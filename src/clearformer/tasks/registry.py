@@ -1,4 +1,4 @@
-"""From a model config to its task."""
+"""Registry of tasks: the task of each model config."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from clearformer.text import Tokenizer
 
 
 def task_of(model: AnyModelConfig) -> Task:
-    """The task of a model, by its stacks and its head."""
+    """The task of a model, by its config and its head."""
     if isinstance(model, Seq2SeqConfig):
         return TranslationTask(model)
     match model.head:
@@ -50,7 +50,7 @@ def task_of(model: AnyModelConfig) -> Task:
 
 
 def load(
-    config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
+    config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None = None
 ) -> LoadedTask:
-    """The data of a run as its task needs it; without a tokenizer, one is trained."""
-    return task_of(config.model).load(config, places, tokenizer)
+    """The task of a run with its data loaded; without a tokenizer, one is trained."""
+    return task_of(config.model).load(config, folders, tokenizer)

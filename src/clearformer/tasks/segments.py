@@ -13,7 +13,7 @@ from clearformer.core.model import Transformer
 from clearformer.tasks.compression import Compression, compress_segments
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.next_token import NextTokenTask, Stream
-from clearformer.tasks.task import EvaluationOptions, LoadedTask, Sides
+from clearformer.tasks.task import EvaluationOptions, LoadedTask, PairLengths
 from clearformer.tasks.xl_memory import Memories
 from clearformer.text import Tokenizer
 
@@ -43,9 +43,9 @@ class SegmentTask(NextTokenTask):
     evaluation_rows: ClassVar[int | None] = 8
     loaded: ClassVar[type[LoadedTask] | None] = Segments
 
-    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
+    def example(self, config: RunConfig, rows: int, pair_lengths: PairLengths) -> tuple[Any, Any]:
         model = config.model
-        batch, _ = super().example(config, rows, sides)
+        batch, _ = super().example(config, rows, pair_lengths)
         caches = []
         assert model.memory is not None
         for _ in range(model.layers):
@@ -57,7 +57,9 @@ class SegmentTask(NextTokenTask):
     def _require_options(self, options: EvaluationOptions) -> None:
         super()._require_options(options)
         if options.stride is not None:
-            raise ValueError("--stride is for windows, but this model goes on: use --memory")
+            raise ValueError(
+                "--stride is for windows, but this model reads consecutive segments: use --memory"
+            )
 
     def compress(
         self,

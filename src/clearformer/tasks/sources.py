@@ -11,8 +11,8 @@ from clearformer.config import DataConfig
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 
-# A trained vocabulary whose size nobody chose: a token for so many bytes of text, so that each
-# occurs often enough to be learned, and at most as many as GPT-2 and BERT have.
+# Default size of a trained vocabulary: one token per so many bytes of text, so that each occurs
+# often enough to be learned, and at most the size of GPT-2's or BERT's.
 BYTES_PER_TOKEN = 128
 LARGEST_VOCABULARY = {"bpe": 50_257, "wordpiece": 30_522}
 SMALLEST_VOCABULARY = 512
@@ -20,42 +20,42 @@ SMALLEST_VOCABULARY = 512
 
 def tokenizer_for(
     config: DataConfig,
-    read: Callable[[], Iterable[str]],
+    texts: Callable[[], Iterable[str]],
     size: int,
-    given: Tokenizer | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> tuple[Tokenizer, tuple[str, ...]]:
-    """The tokenizer of a run, with notes on it: the given one, or one trained on a text of `size`
+    """The tokenizer of a run and notes on it: the given one, or one trained on a text of `size`
     bytes."""
-    if given is not None:
-        return given, ()
+    if tokenizer is not None:
+        return tokenizer, ()
     if config.tokenizer == "bytes":
         return train_tokenizer("bytes", (), None), ()
     largest = LARGEST_VOCABULARY.get(config.tokenizer)
     if config.vocabulary is not None or largest is None:
-        return train_tokenizer(config.tokenizer, read(), config.vocabulary), ()
-    suited = min(largest, max(SMALLEST_VOCABULARY, size // BYTES_PER_TOKEN))
-    learned = train_tokenizer(config.tokenizer, read(), suited)
-    return learned, (
-        f"the {config.tokenizer} vocabulary has {learned.size:,} tokens, to suit a text of "
-        f"{size:,} bytes; --data.vocabulary chooses another size",
+        return train_tokenizer(config.tokenizer, texts(), config.vocabulary), ()
+    suitable_size = min(largest, max(SMALLEST_VOCABULARY, size // BYTES_PER_TOKEN))
+    trained = train_tokenizer(config.tokenizer, texts(), suitable_size)
+    return trained, (
+        f"the {config.tokenizer} vocabulary has {trained.size:,} tokens, chosen for a text of "
+        f"{size:,} bytes; --data.vocabulary sets another size",
     )
 
 
 def texts(
-    config: DataConfig, places: data.DataFolders, length: int
+    config: DataConfig, folders: data.DataFolders, length: int
 ) -> tuple[data.TextSource, data.TextSource]:
     """The training text and the validation text."""
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.TextCorpus):
-            known = [n for n, c in data.CORPORA.items() if isinstance(c, data.TextCorpus)]
+            names = [n for n, c in data.CORPORA.items() if isinstance(c, data.TextCorpus)]
             raise ValueError(
                 f"{corpus.name} is a table, but a generator learns from a text: train a "
-                f"classifier on it, or choose {', '.join(known)}, or a file"
+                f"classifier on it, or choose {', '.join(names)}, or a file"
             )
-        training = corpus.read("train", places)
+        training = corpus.read("train", folders)
         if config.validation is None and "validation" in corpus.parts:
-            return training, corpus.read("validation", places)
+            return training, corpus.read("validation", folders)
     else:
         training = _own_text(config.source)
     if config.validation is not None:
@@ -75,7 +75,7 @@ def _own_text(source: str) -> data.TextSource:
 
 
 def beginning(text: data.TextSource, size: int) -> data.TextSource:
-    """The first `size` bytes, and the rest of a character that they would cut."""
+    """The first `size` bytes, extended to the end of a character."""
     if text.size <= size:
         return text
     follows = text.part(size, min(size + 4, text.size)).read()
@@ -84,18 +84,18 @@ def beginning(text: data.TextSource, size: int) -> data.TextSource:
 
 
 def tables(
-    config: DataConfig, places: data.DataFolders, seed: int
+    config: DataConfig, folders: data.DataFolders, seed: int
 ) -> tuple[data.Table, data.Table]:
     """The training rows and the validation rows."""
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.LabelledCorpus):
-            labelled = [n for n, c in data.CORPORA.items() if isinstance(c, data.LabelledCorpus)]
+            names = [n for n, c in data.CORPORA.items() if isinstance(c, data.LabelledCorpus)]
             raise ValueError(
                 f"{corpus.name} has no labels, but a classifier learns from them: choose "
-                f"{', '.join(labelled)}, or a .csv, .tsv or .jsonl file"
+                f"{', '.join(names)}, or a .csv, .tsv or .jsonl file"
             )
-        table = corpus.read("train", places)
+        table = corpus.read("train", folders)
     else:
         table = data.read_table(config.source, config.text_column, config.label_column)
     if config.validation is not None:
@@ -108,6 +108,6 @@ def bytes_of(texts: Iterable[str]) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-def token_cache(places: data.DataFolders) -> Path:
+def token_cache(folders: data.DataFolders) -> Path:
     """The folder of tokenized texts."""
-    return (places.cache or Path(".")) / "tokens"
+    return (folders.cache or Path(".")) / "tokens"

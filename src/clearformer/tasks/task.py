@@ -1,7 +1,7 @@
 """Base classes of the objectives: a task, and a task with its data loaded.
 
-A `Task` belongs to a model config and needs no data: it names its metric, says which verbs the
-model answers, and makes example batches for planning. `Task.load` reads the data of a run and
+A `Task` belongs to a model config and needs no data: it names its metric and makes example
+batches for planning. `Task.load` reads the data of a run and
 returns a `LoadedTask`, which makes batches and evaluates a model in training.
 """
 
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from clearformer import data
-from clearformer.config import AnyModelConfig, RunConfig, Verb
+from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.xl_memory import Memories
 from clearformer.text import Tokenizer
 
 Material = data.TextSource | tuple[str, ...]  # one text, or many
-Sides = tuple[int, int]  # tokens of a source and of its target
+PairLengths = tuple[int, int]  # tokens of a source and of its target
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
-    """What to evaluate on, and how; a task ignores what does not concern it."""
+    """Data and settings of an evaluation; a task ignores those that do not apply to it."""
 
     data: str | None = None
     """A file or corpus; None: the data of the run."""
@@ -42,18 +42,18 @@ class EvaluationOptions:
     source_column: str | None = None
     target_column: str | None = None
     unknown_label: Literal["refuse", "skip"] = "refuse"
-    """What to do with rows whose label is none of the model's."""
+    """What to do with rows whose label the model does not have."""
     beam: int = 4
     """Hypotheses of a translator's beam search."""
     length_penalty: float = 1.0
 
     @property
     def own_part(self) -> int | None:
-        """Which part of the run's own data is meant: 0 training, 1 validation; None: other data."""
+        """Part of the run's own data: 0 training, 1 validation; None for other data."""
         return {"train": 0, "validation": 1}.get(self.part) if self.data is None else None
 
     def describe(self, name: str) -> str:
-        """The evaluated data by its name and, where it is the run's own, its part."""
+        """The name of the evaluated data, with its part if it is the run's own."""
         part = {0: "training part of ", 1: "held back by the run, of ", None: ""}[self.own_part]
         return f"{part}{name}"
 
@@ -65,7 +65,7 @@ class EvaluationRequest:
     config: RunConfig
     tokenizer: Tokenizer
     options: EvaluationOptions
-    places: data.DataFolders
+    folders: data.DataFolders
     identity: str | None = None  # hashes of the run's own data, to notice changed files
 
 
@@ -81,9 +81,9 @@ class EvaluationData:
 
 
 class Report:
-    """Base of what an evaluation returns."""
+    """Base class of evaluation results."""
 
-    cut: int = 0  # texts that were longer than the model reads
+    cut: int = 0  # texts that were truncated to the model's context
     total: int = 0  # texts
 
     @property
@@ -91,13 +91,13 @@ class Report:
         raise NotImplementedError
 
     def lines(self, in_float32: Any = None) -> list[str]:
-        """The report as text, beside that of the same model in float32 if there is one."""
+        """The report as text, compared with that of the same model in float32 if given."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Task:
-    """Base of the objectives; a head that cannot be trained or evaluated here has no other."""
+    """Base class of the objectives."""
 
     model: AnyModelConfig
     metric: ClassVar[str] = "loss"  # decides which checkpoint is best
@@ -107,86 +107,79 @@ class Task:
     evaluation_rows: ClassVar[int | None] = None  # None: an evaluation needs less than a step
     loaded: ClassVar[type[LoadedTask] | None] = None  # the task with its data
 
-    @property
-    def verbs(self) -> tuple[Verb, ...]:
-        """What the model can be asked to do, the main verb first."""
-        return self.model.verbs
-
-    def require(self, verb: Verb, name: object = None) -> None:
-        """Raise ValueError if the model, called `name`, does not answer a verb."""
-        self.model.require_verb(verb, name)
-
     def load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None = None
+        self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None = None
     ) -> LoadedTask:
-        """The data of a run; the tokenizer is the given one, or one trained on the data."""
+        """Load the data of a run; without a tokenizer, one is trained on the data."""
         if self.loaded is None:
             raise self._no_objective("is not trained here")
-        return self.loaded(self, config, places, tokenizer)
+        return self.loaded(self, config, folders, tokenizer)
 
-    def training_material(self, config: RunConfig, places: data.DataFolders) -> Material:
+    def training_material(self, config: RunConfig, folders: data.DataFolders) -> Material:
         """The text that a run with these settings is trained on."""
         raise self._no_objective("is not trained here")
 
-    def example(self, config: RunConfig, rows: int, sides: Sides) -> tuple[Any, Any]:
-        """A batch of full length with zeros for tokens, and the caches that belong to it."""
+    def example(self, config: RunConfig, rows: int, pair_lengths: PairLengths) -> tuple[Any, Any]:
+        """A batch of full length with zeros for tokens, and its caches."""
         raise self._no_objective("is not trained here")
 
-    def rows(self, config: RunConfig, sides: Sides) -> int:
-        """Sequences in a whole batch."""
+    def rows(self, config: RunConfig, pair_lengths: PairLengths) -> int:
+        """Sequences in a batch."""
         return config.train.batch_size
 
-    def length(self, sides: Sides) -> int:
+    def length(self, pair_lengths: PairLengths) -> int:
         """Tokens of the longest row of a batch."""
         return self.model.length
 
-    def sides(self, config: RunConfig, places: data.DataFolders) -> tuple[Sides, Sides] | None:
-        """Tokens of both sides in the largest and in the usual batch of pairs; None: no pairs."""
+    def pair_lengths(
+        self, config: RunConfig, folders: data.DataFolders
+    ) -> tuple[PairLengths, PairLengths] | None:
+        """Tokens of both sides in the largest and in the typical batch; None without pairs."""
         return None
 
-    def usual_length(self, config: RunConfig, places: data.DataFolders) -> int | None:
-        """Mean length of rows that are padded to their longest; None: all have the same."""
+    def typical_length(self, config: RunConfig, folders: data.DataFolders) -> int | None:
+        """Mean length of padded rows; None if all rows have the same length."""
         return None
 
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
         """Read and prepare the requested data."""
         raise self._no_objective("has nothing to evaluate here")
 
-    def measure(self, model: Any, found: EvaluationData) -> Any:
+    def measure(self, model: Any, prepared: EvaluationData) -> Any:
         """Evaluate a model on prepared data: a `Report`."""
         raise self._no_objective("has nothing to evaluate here")
 
-    def _no_objective(self, what: str) -> ValueError:
+    def _no_objective(self, limitation: str) -> ValueError:
         return ValueError(
-            f"{self.model.name} is {self.model.noun}, which {what}: use clearformer embed, or "
-            f"give it another head with clearformer train classify --from"
+            f"{self.model.name} is {self.model.noun}, which {limitation}: use clearformer embed, "
+            f"or give it another head with clearformer train classify --from"
         )
 
 
 class LoadedTask:
-    """Base of the tasks with their data: what a run needs to train and evaluate."""
+    """Base class of tasks with their data loaded, for training and evaluation."""
 
     task: Task
-    config: RunConfig  # completed by what only the data can tell: vocabulary, classes
+    config: RunConfig  # completed from the data: vocabulary, classes
     tokenizer: Tokenizer
     identity: str  # hashes of the data
     steps_per_epoch: int
     notes: tuple[str, ...]  # what the user should know about the data
     batches: Any  # `batches.sample_ids(step)` are the samples that a step learns from
-    same_shape: ClassVar[bool] = False  # whether all batches have one shape: worth compiling for
+    same_shape: ClassVar[bool] = False  # whether all batches have one shape: worth compiling
 
     def __init__(
         self,
         task: Any,
         config: RunConfig,
-        places: data.DataFolders,
+        folders: data.DataFolders,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         self.task = task
-        self._load(config, places, tokenizer)
+        self._load(config, folders, tokenizer)
 
     def _load(
-        self, config: RunConfig, places: data.DataFolders, tokenizer: Tokenizer | None
+        self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
         """Read the data and set the attributes above."""
         raise NotImplementedError
@@ -211,26 +204,26 @@ class LoadedTask:
         raise NotImplementedError
 
     def chance(self) -> float:
-        """The loss of a model that has learned nothing."""
+        """The loss of a uniform prediction."""
         raise NotImplementedError
 
     def sample(self, model: Any) -> str | None:
-        """Something that the model writes, to be looked at; None: it writes nothing."""
+        """Text from the model, for display; None if it generates none."""
         return None
 
     def memory(self, parts: int) -> Memories | None:
-        """What `parts` micro-batches remember from step to step; None: nothing."""
+        """The memory of `parts` micro-batches across steps; None for models without one."""
         return None
 
     def fresh(self, step: int) -> bool:
-        """Whether the rows of a step continue nothing that is remembered."""
+        """Whether the rows of a step start anew instead of continuing those of the last step."""
         return False
 
     def text_identity(self) -> dict[str, Any] | None:
-        """Size and hash of the training text; None: the task learns from rows."""
+        """Size and hash of the training text; None if the data is a table."""
         return None
 
 
-def rows_at_a_time(config: RunConfig, most: int) -> int:
-    """Rows of an evaluation batch: no more than in training, since what fits there fits here."""
-    return min(most, config.train.batch_size // config.train.accumulation_steps)
+def rows_at_a_time(config: RunConfig, max_rows: int) -> int:
+    """Rows of an evaluation batch: at most a micro-batch of training, which fits into memory."""
+    return min(max_rows, config.train.batch_size // config.train.accumulation_steps)

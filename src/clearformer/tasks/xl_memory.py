@@ -1,8 +1,8 @@
-"""What a Transformer-XL in training remembers from step to step, by row of the batch.
+"""Memory of a Transformer-XL across training steps, for each row of the batch.
 
-Each micro-batch has a memory of its own for each layer, since its rows go on where they stood.
-On disk a layer's memory is one tensor by global row, so that a run may go on with its batch cut
-into other micro-batches.
+Each micro-batch has its own memory for each layer, since its rows continue those of the last
+step. On disk a layer's memory is one tensor over all rows of the batch, so that a run may resume
+with another number of micro-batches.
 
 Axes: B batch, K states remembered, E model width.
 """
@@ -30,48 +30,48 @@ class Memories:
         self.parts = [self._empty() for _ in range(parts)]
 
     def forget(self) -> None:
-        """Begin anew: the rows to come continue nothing."""
+        """Clear all memories: the next rows start anew."""
         self.parts = [self._empty() for _ in self.parts]
 
     def using(self, loss: Callable[..., Any], batches: Sequence[Any]) -> Loss:
-        """The loss of a micro-batch, which reads the memory that belongs to it."""
-        own = {id(batch): caches for batch, caches in zip(batches, self.parts, strict=False)}
-        return lambda batch: loss(batch, own[id(batch)])
+        """The loss of a micro-batch with its own memory."""
+        caches_of = {id(batch): caches for batch, caches in zip(batches, self.parts, strict=False)}
+        return lambda batch: loss(batch, caches_of[id(batch)])
 
     def advance(self) -> None:
-        """Commit what the micro-batches of a step left pending."""
+        """Commit the pending states of a step's micro-batches."""
         for caches in self.parts:
             for cache in caches:
                 cache.advance()
 
     def tensors(self, group: ProcessGroup = SINGLE_PROCESS) -> dict[str, Tensor]:
-        """The memory of each layer by global row (B, K, E); nothing if nothing is remembered."""
-        found = {}
+        """The memory of each layer over all rows (B, K, E); empty if all memories are."""
+        tensors = {}
         for layer in range(self.layers):
             states = [caches[layer].states for caches in self.parts]
-            known = [each for each in states if each is not None]
-            if known:
-                found[f"{layer}"] = group.stack(torch.cat(known)).flatten(0, 1)
-        return found
+            filled = [each for each in states if each is not None]
+            if filled:
+                tensors[f"{layer}"] = group.stack(torch.cat(filled)).flatten(0, 1)
+        return tensors
 
     def load(
         self,
-        found: Mapping[str, Tensor],
+        tensors: Mapping[str, Tensor],
         device: torch.device,
         group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        """Put back what `tensors` gave: the rows of this rank, however many ranks there were."""
-        if not found:
+        """Load this rank's rows of what `tensors` returned, by any number of ranks."""
+        if not tensors:
             self.forget()
             return
-        layers, widths = len(found), {tensor.shape[-1] for tensor in found.values()}
+        layers, widths = len(tensors), {tensor.shape[-1] for tensor in tensors.values()}
         if layers != self.layers or widths != {self.width}:
             raise ValueError(
                 f"the memory has {layers} layers of width {_list(widths)}, but the model has "
                 f"{self.layers} of width {self.width}: it was made by another model"
             )
         for layer in range(self.layers):
-            rows = found[f"{layer}"].tensor_split(group.world_size)[group.rank]
+            rows = tensors[f"{layer}"].tensor_split(group.world_size)[group.rank]
             pieces = rows.to(device).tensor_split(len(self.parts))
             for caches, piece in zip(self.parts, pieces, strict=True):
                 caches[layer].states, caches[layer].pending = piece, None

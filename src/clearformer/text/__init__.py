@@ -6,19 +6,3 @@ from clearformer.text.registry import KINDS, from_json, train
 from clearformer.text.sentencepiece import SentencePieces
 from clearformer.text.subwords import BytePairs, WordPieces
 from clearformer.text.tokenizer import Ids, Tokenizer, sha256
-
-__all__ = [
-    "KINDS",
-    "ByteFallbackPairs",
-    "BytePairs",
-    "Bytes",
-    "Characters",
-    "Ids",
-    "SentencePieces",
-    "Tokenizer",
-    "WordPieces",
-    "Words",
-    "from_json",
-    "sha256",
-    "train",
-]

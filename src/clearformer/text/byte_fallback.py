@@ -117,12 +117,12 @@ def read_fallback(data: Any) -> FallbackSpec:
     model = hf_tokenizers.require_keys(data.get("model"), "model", names)
     # transformers 5 writes null as unk_token: with all 256 bytes, no character is unknown.
     hf_tokenizers.expect(model, "model", type="BPE", unk_token=(UNKNOWN, None), byte_fallback=True)
-    found = data.get("normalizer"), data.get("pre_tokenizer")
-    leading_space = next((name for name, each in LEADING_SPACE.items() if each == found), None)
+    actual = data.get("normalizer"), data.get("pre_tokenizer")
+    leading_space = next((name for name, each in LEADING_SPACE.items() if each == actual), None)
     if leading_space is None:
         raise ValueError(
-            f"normalizer and pre_tokenizer are {found!r:.120}, which is not supported: clearformer "
-            f"would give other ids than the tokenizer's maker meant"
+            f"normalizer and pre_tokenizer are {actual!r:.120}, which is not supported: "
+            f"clearformer would give other ids than the original tokenizer"
         )
     if data.get("decoder") != DECODER:
         raise ValueError(f"decoder is {data.get('decoder')!r:.120}, which is not supported")

@@ -215,7 +215,7 @@ def require_keys(data: Any, path: str, known: set[str]) -> dict[str, Any]:
             shown = name if name.isprintable() else repr(name)
             raise ValueError(
                 f"{shown} is {value!r:.60}, which is not supported: "
-                f"clearformer would give other ids than the tokenizer's maker meant"
+                f"clearformer would give other ids than the original tokenizer"
             )
     return data
 
@@ -224,9 +224,9 @@ def expect(data: Any, path: str, **expected: Any) -> None:
     """Each key must have the value given, or one of a tuple of values."""
     for key, values in expected.items():
         got = data.get(key) if isinstance(data, dict) else None
-        wanted = values if isinstance(values, tuple) else (values,)
-        if not any(got == each and type(got) is type(each) for each in wanted):
-            names = " or ".join(repr(each) for each in wanted)
+        allowed = values if isinstance(values, tuple) else (values,)
+        if not any(got == each and type(got) is type(each) for each in allowed):
+            names = " or ".join(repr(each) for each in allowed)
             raise ValueError(f"{path}.{key} is {got!r:.60}, but only {names} is supported")
 
 
@@ -244,7 +244,7 @@ def read_merges(model: Mapping[str, Any]) -> Merges:
             case [str(first), str(second)]:
                 merges.append((first, second))
             case _:
-                raise ValueError(f"model.merges has {merge!r:.60}, but a merge is of two tokens")
+                raise ValueError(f"model.merges has {merge!r:.60}, but a merge has two tokens")
     return tuple(merges)
 
 
@@ -260,10 +260,10 @@ def read_vocabulary(
     data: Mapping[str, Any],
 ) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
     """The vocabulary sorted by id, the special tokens, and the other added tokens."""
-    found = data["model"].get("vocab")
-    if not isinstance(found, dict):
-        raise ValueError(f"model.vocab is {found!r:.60}, but it must be an object")
-    vocabulary = dict(found)
+    entries = data["model"].get("vocab")
+    if not isinstance(entries, dict):
+        raise ValueError(f"model.vocab is {entries!r:.60}, but it must be an object")
+    vocabulary = dict(entries)
     specials: list[str] = []
     added: list[str] = []
     for token in require_list(data.get("added_tokens", []), "added_tokens"):
@@ -276,14 +276,14 @@ def read_vocabulary(
         if token.get("normalized") not in _OFF and data.get("normalizer") is not None:
             raise ValueError(
                 f"the special token {content!r:.60} has normalized on, which is not supported: "
-                f"clearformer looks for it in the text as it is"
+                f"clearformer matches it in the original text"
             )
         if vocabulary.setdefault(content, token.get("id")) != token.get("id"):
             raise ValueError(f"the special token {content!r} has two ids")
         (specials if token["special"] else added).append(content)
     ids = list(vocabulary.values())
     if not all(type(i) is int for i in ids) or sorted(ids) != list(range(len(ids))):
-        raise ValueError(f"the ids must be 0 to {len(ids) - 1}, each once, and they are not")
+        raise ValueError(f"the ids are not the numbers from 0 to {len(ids) - 1}, each once")
     ordered = dict(sorted(vocabulary.items(), key=lambda item: item[1]))
     return ordered, tuple(specials), tuple(added)
 
@@ -320,24 +320,24 @@ def _read_template(template: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         for part in single
         if isinstance(part, dict) and isinstance(part.get("SpecialToken"), dict)
     ]
-    wanted = [{"SpecialToken": {"id": name, "type_id": 0}} for name in names]
-    place = single.index(text) if text in single else 0
-    wanted.insert(place, text)
-    if single != wanted or not all(isinstance(name, str) for name in names):
+    expected = [{"SpecialToken": {"id": name, "type_id": 0}} for name in names]
+    index = single.index(text) if text in single else 0
+    expected.insert(index, text)
+    if single != expected or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f"{_POST}.single is {single!r:.60}, but only special tokens around one text are "
             f"supported"
         )
-    return tuple(names[:place]), tuple(names[place:])
+    return tuple(names[:index]), tuple(names[index:])
 
 
 def _require_template_ids(
     template: Any, names: Sequence[str], vocabulary: Mapping[str, int]
 ) -> None:
     """The library inserts the ids of the template, whatever the vocabulary says."""
-    known = template.get("special_tokens")
+    entries = template.get("special_tokens")
     for name in names:
-        entry = known.get(name) if isinstance(known, dict) else None
+        entry = entries.get(name) if isinstance(entries, dict) else None
         ids = entry.get("ids") if isinstance(entry, dict) else None
         if name not in vocabulary or ids != [vocabulary[name]]:
             raise ValueError(
@@ -353,15 +353,15 @@ def _require_bert_template(data: Any, vocabulary: Mapping[str, int]) -> None:
     expect(data, _POST, type=("TemplateProcessing", "BertProcessing"))
     names = ("[CLS]", "[SEP]")
     if data["type"] == "TemplateProcessing":
-        found: Any = _read_template(data)
-        wanted: Any = tuple((name,) for name in names)
+        actual: Any = _read_template(data)
+        expected: Any = tuple((name,) for name in names)
     else:
-        found = data.get("cls"), data.get("sep")
-        wanted = tuple([name, vocabulary.get(name)] for name in names)
-    if found != wanted:
+        actual = data.get("cls"), data.get("sep")
+        expected = tuple([name, vocabulary.get(name)] for name in names)
+    if actual != expected:
         raise ValueError(
-            f"{_POST} puts {found[0]!r:.60} before a text and {found[1]!r:.60} behind it, but only "
-            f"[CLS] and [SEP] are supported"
+            f"{_POST} puts {actual[0]!r:.60} before a text and {actual[1]!r:.60} after it, but "
+            f"only [CLS] and [SEP] are supported"
         )
     if data["type"] == "TemplateProcessing":
         _require_template_ids(data, names, vocabulary)

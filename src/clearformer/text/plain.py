@@ -8,13 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clearformer.text.tokenizer import (
-    Ids,
-    Tokenizer,
-    require_size,
-    require_strings,
-    require_text,
-)
+from clearformer.text.tokenizer import Ids, Tokenizer, require_size, require_strings, require_text
 from clearformer.text.utf8 import require_unicode
 
 REPLACEMENT = "\ufffd"  # Unicode's replacement character
@@ -29,8 +23,8 @@ class Bytes(Tokenizer):
     def train(cls, texts: Iterable[str], size: int | None = None) -> Self:
         if size not in (None, 256):
             raise ValueError(
-                f"the vocabulary of a bytes tokenizer is to be {size}, but there are 256 bytes: "
-                f"leave the size out"
+                f"the vocabulary size of a bytes tokenizer is {size}, but it must be 256: leave "
+                f"the size out"
             )
         return cls()
 
@@ -71,7 +65,7 @@ class Characters(Tokenizer):
 
     def __init__(self, characters: str) -> None:
         if not characters or list(characters) != sorted(set(characters)):
-            raise ValueError("the characters must be different, in the order of Unicode, not none")
+            raise ValueError("the characters must be unique, in Unicode order and not empty")
         require_unicode(characters)
         self.characters = characters
         self._codes = _codes(characters)
@@ -81,7 +75,7 @@ class Characters(Tokenizer):
         """All characters, or the `size` - 1 most common."""
         counts = _counts(cls.kind, texts)
         if size is not None:
-            require_size(cls.kind, size, 2, "one for a character, one for all that are unknown")
+            require_size(cls.kind, size, 2, "one for a character, one for unknown characters")
         return cls("".join(sorted(_most_common(counts, None if size is None else size - 1))))
 
     @classmethod
@@ -98,9 +92,9 @@ class Characters(Tokenizer):
     def encode(self, text: str) -> Ids:
         require_unicode(text)
         codes = _codes(text)
-        place = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
-        known = self._codes[place] == codes
-        return np.where(known, place + 1, self.unknown).astype(np.int32)
+        index = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
+        known = self._codes[index] == codes
+        return np.where(known, index + 1, self.unknown).astype(np.int32)
 
     def decode(self, ids: ArrayLike) -> str:
         return "".join(self.pieces(ids))
@@ -134,7 +128,7 @@ class Words(Tokenizer):
 
     def __init__(self, words: Sequence[str]) -> None:
         if not words or len(set(words)) != len(words) or not all(words):
-            raise ValueError("the words must be different and not empty, and there must be some")
+            raise ValueError("the words must be unique and not empty, and there must be some")
         require_unicode("".join(words))
         self.words = tuple(words)
         self._ids = {word: i for i, word in enumerate(words, start=2)}
@@ -183,7 +177,7 @@ def _counts(
 
 
 def _most_common(counts: Counter[str], number: int | None) -> list[str]:
-    """Ties are broken by the word itself; `Counter.most_common` would keep the order of reading."""
+    """Ties are broken by the word itself; `Counter.most_common` would use the order of the text."""
     return sorted(counts, key=lambda each: (-counts[each], each))[:number]
 
 

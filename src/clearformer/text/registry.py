@@ -1,4 +1,4 @@
-"""The kinds of tokenizers by name: learn one from text, or rebuild one from JSON."""
+"""Registry of tokenizers: train one by its kind, or rebuild one from JSON."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ KINDS: Mapping[str, type[Tokenizer]] = {each.kind: each for each in _CLASSES}
 
 
 def train(kind: str, texts: Iterable[str], size: int | None = None) -> Tokenizer:
-    """Learn a tokenizer of this kind with at most `size` ids (default: the usual number).
+    """Train a tokenizer of this kind with at most `size` ids.
 
     The same texts give the same tokenizer, on any machine and in any process.
     """
@@ -33,13 +33,13 @@ def train(kind: str, texts: Iterable[str], size: int | None = None) -> Tokenizer
         raise ValueError(f"there is no tokenizer {kind!r}: {nearest(kind, KINDS)}")
     if size is not None and size < 1:
         raise ValueError(
-            f"the vocabulary of a {kind} tokenizer is to be {size}, but it must be at least 1"
+            f"the vocabulary size of a {kind} tokenizer is {size}, but it must be at least 1"
         )
     return KINDS[kind].train(texts, size)
 
 
 def from_json(data: Any) -> Tokenizer:
-    """The tokenizer that `to_json` described; anything damaged or unknown is refused."""
+    """The tokenizer from its `to_json`; ValueError if it is damaged or unknown."""
     if not isinstance(data, dict):
         raise ValueError(f"a tokenizer is {data!r:.60}, but it must be an object with a kind")
     kind = data.get("kind")

@@ -124,7 +124,7 @@ def verify(file: bytes) -> None:
     """ValueError unless every offset in the model points inside the file."""
     if len(file) > limits.MAX_SPM_BYTES:
         raise ValueError(
-            f"it has {len(file):,} bytes, but {limits.MAX_SPM_BYTES:,} are the most (MAX_SPM_BYTES)"
+            f"it has {len(file):,} bytes, but the limit is {limits.MAX_SPM_BYTES:,} (MAX_SPM_BYTES)"
         )
     pieces = unknown = 0
     for field, value in fields(file):
@@ -136,20 +136,23 @@ def verify(file: bytes) -> None:
                 if inner == CHARACTERS and table:
                     _verify_table(_bytes(table))
     if not 1 <= pieces <= MAX_PIECES or unknown != 1:
-        raise ValueError(f"it has {pieces:,} pieces, {unknown:,} of them for the unknown")
+        raise ValueError(
+            f"it has {pieces:,} pieces, {unknown:,} of them for unknown text, but it must have one "
+            f"of these"
+        )
 
 
 def _piece(message: bytes) -> int:
     """The type of a piece; ValueError unless it is a text with a finite score."""
-    found: dict[int, Value] = dict(fields(message))
+    values: dict[int, Value] = dict(fields(message))
     try:
-        text = _bytes(found.get(TEXT, b"")).decode("utf-8")
+        text = _bytes(values.get(TEXT, b"")).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("a piece is not UTF-8 text") from None
-    score = found.get(SCORE, bytes(4))
+    score = values.get(SCORE, bytes(4))
     if not text or not isinstance(score, bytes) or not math.isfinite(_float(score)):
         raise ValueError(f"the piece {text!r:.40} is empty or has no score")
-    kind = found.get(TYPE, 1)
+    kind = values.get(TYPE, 1)
     if not isinstance(kind, int) or not 1 <= kind <= 6:
         raise ValueError(f"the piece {text!r:.40} is of type {kind!r:.20}")
     return kind
@@ -158,7 +161,7 @@ def _piece(message: bytes) -> int:
 def _verify_table(table: bytes) -> None:
     """A double-array trie, then the texts that its leaves point to.
 
-    From the unit at place i, byte c leads to place i ^ offset ^ c; c = 0 leads to a leaf.
+    From the unit at index i, byte c leads to index i ^ offset ^ c; c = 0 leads to a leaf.
     """
     size = int.from_bytes(table[:4], "little")
     if len(table) < 4 or size % 1024 or not 0 < size <= len(table) - 4:
@@ -167,50 +170,50 @@ def _verify_table(table: bytes) -> None:
     texts = table[4 + size :]
     inner = units >> 31 == 0  # the others are leaves
     offset = (units >> 10) << ((units & 512) >> 6)
-    place = np.arange(len(units)) ^ offset
-    if (place | 255)[inner].max(initial=0) >= len(units):
+    target = np.arange(len(units)) ^ offset
+    if (target | 255)[inner].max(initial=0) >= len(units):
         raise ValueError("its table of characters points outside of itself")
-    leaves = units[place[inner & (units >> 8 & 1 == 1)]] & 0x7FFFFFFF
+    leaves = units[target[inner & (units >> 8 & 1 == 1)]] & 0x7FFFFFFF
     if leaves.max(initial=0) >= len(texts) or texts[-1:] != b"\0":
-        raise ValueError("its table of characters points behind its texts")
+        raise ValueError("its table of characters points past the end of its texts")
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """Number and value of each field of a protocol buffer, to the last byte."""
-    place = 0
-    while place < len(message):
-        key, place = _varint(message, place)
+    offset = 0
+    while offset < len(message):
+        key, offset = _varint(message, offset)
         number, kind = key >> 3, key & 7
         if kind == 0:
             value: Value
-            value, place = _varint(message, place)
+            value, offset = _varint(message, offset)
         else:
             if kind == 2:
-                length, place = _varint(message, place)
+                length, offset = _varint(message, offset)
             else:
                 length = {1: 8, 5: 4}.get(kind, len(message) + 1)
-            value = message[place : place + length]
-            place += length
-        if place > len(message) or number == 0:
+            value = message[offset : offset + length]
+            offset += length
+        if offset > len(message) or number == 0:
             raise ValueError("it was cut, or is something else")
         yield number, value
 
 
-def _varint(message: bytes, place: int) -> tuple[int, int]:
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
     number = shift = 0
     while True:
-        if place >= len(message) or shift > 63:
+        if offset >= len(message) or shift > 63:
             raise ValueError("it was cut, or is something else")
-        byte = message[place]
+        byte = message[offset]
         number |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 128:
-            return number, place
+            return number, offset
 
 
 def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError("it has a number where a text should be")
+        raise ValueError("it has a number instead of a text")
     return value
 
 

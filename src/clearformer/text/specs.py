@@ -45,12 +45,12 @@ class BytePairSpec:
                 )
         for name in self.prefix:
             if name not in self.specials:
-                raise ValueError(f"{name!r} opens a text, but it is not a special token")
+                raise ValueError(f"the prefix {name!r} is not a special token")
         missing = set(byte_characters()) - set(self.vocabulary)
         if missing:
             raise ValueError(
                 f"{len(missing)} of the 256 bytes are missing from the vocabulary, "
-                f"so some text could not be encoded: it is not a byte-level one"
+                f"so some text could not be encoded: it is not a byte-level vocabulary"
             )
         require_merges(self.merges, self.vocabulary)
 

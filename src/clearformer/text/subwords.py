@@ -1,7 +1,7 @@
 """Subword tokenizers: byte pairs (GPT-2) and WordPiece (BERT).
 
-The `tokenizers` library learns and encodes. This module makes the result depend on the text
-alone, and passes the library only JSON that `hf_tokenizers` wrote.
+The `tokenizers` library trains and encodes. This module makes training deterministic, and passes
+the library only JSON that `hf_tokenizers` wrote.
 """
 
 import json
@@ -29,7 +29,7 @@ DEFAULT_SIZE = 8192
 
 
 class LibraryTokenizer(Tokenizer):
-    """A tokenizer whose work the `tokenizers` library does."""
+    """A tokenizer of the `tokenizers` library."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class LibraryTokenizer(Tokenizer):
             return self.encode(text)
         parts = re.split(f"({'|'.join(map(re.escape, names))})", text)
         ids = [
-            np.asarray([self.specials[part]], dtype=np.int32) if place % 2 else self.encode(part)
-            for place, part in enumerate(parts)
+            np.asarray([self.specials[part]], dtype=np.int32) if index % 2 else self.encode(part)
+            for index, part in enumerate(parts)
         ]
         return np.concatenate(ids)
 

@@ -6,7 +6,7 @@ A tokenizer is immutable: it is trained once and stored with the model that uses
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -29,18 +29,18 @@ class Tokenizer:
     suffix_ids: tuple[int, ...] = ()  # ids after such a row
     mask: int | None = None  # the id of the mask token, if there is one
     specials: Mapping[str, int] = MappingProxyType({})  # ids of special tokens by name
-    unsplittable: tuple[str, ...] = ()  # tokens that a stream must not be cut inside of
+    unsplittable: tuple[str, ...] = ()  # tokens that a stream must not be split within
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int | None = None) -> Self:
-        """Learn a tokenizer with at most `size` ids (default: the usual number)."""
+        """Train a tokenizer with at most `size` ids (default: that of the class)."""
         raise ValueError(
-            f"a {cls.kind} tokenizer comes with a checkpoint and is not learned here: use bpe"
+            f"a {cls.kind} tokenizer comes with a checkpoint and cannot be trained here: use bpe"
         )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The tokenizer that `to_json` described; damage is a ValueError."""
+        """The tokenizer from its `to_json`; ValueError if it is damaged."""
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
@@ -77,26 +77,13 @@ class Tokenizer:
 
         The name of a special token means the same as in `encode`, wherever a chunk ends.
         """
-        return self._encode_stream(chunks, self.encode_many)
-
-    def encode_stream_with_specials(self, chunks: Iterable[bytes]) -> Iterator[Ids]:
-        """Like `encode_stream`, with the ids of `encode_with_specials`."""
-        if not self.specials:
-            return self.encode_stream(chunks)
-        return self._encode_stream(
-            chunks, lambda texts: list(map(self.encode_with_specials, texts))
-        )
-
-    def _encode_stream(
-        self, chunks: Iterable[bytes], encode: Callable[[Sequence[str]], list[Ids]]
-    ) -> Iterator[Ids]:
         batch: list[str] = []
         for text in self._stream_texts(chunks):
             batch.append(text)
             if len(batch) == CHUNKS_PER_BATCH or len(text) > CHUNK:
-                yield from encode(batch)
+                yield from self.encode_many(batch)
                 batch = []
-        yield from encode(batch)
+        yield from self.encode_many(batch)
 
     def _stream_texts(self, chunks: Iterable[bytes]) -> Iterator[str]:
         """The text in parts that can be encoded independently."""
@@ -132,22 +119,22 @@ def sha256(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def require_text(kind: str, found: bool) -> None:
-    """Refuse to learn a vocabulary from nothing."""
-    if not found:
-        raise ValueError(f"there is no text to learn a {kind} tokenizer from: the input is empty")
+def require_text(kind: str, has_text: bool) -> None:
+    """ValueError for training without text."""
+    if not has_text:
+        raise ValueError(f"there is no text to train a {kind} tokenizer on: the input is empty")
 
 
 def require_size(kind: str, size: int, minimum: int, reason: str) -> None:
     if size < minimum:
         raise ValueError(
-            f"the vocabulary of a {kind} tokenizer is to be {size}, "
-            f"but it must be at least {minimum}: {reason}"
+            f"the vocabulary size of a {kind} tokenizer is {size}, but it must be at least "
+            f"{minimum}: {reason}"
         )
 
 
 def require_strings(value: Any, name: str) -> list[str]:
-    """A list of strings out of a JSON document."""
+    """A list of strings from a JSON document."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f"{name} is {value!r:.60}, but it must be a list of strings")
     return value

@@ -1,4 +1,4 @@
-"""Strict UTF-8 decoding of bytes and streams; errors name the place.
+"""Strict UTF-8 decoding of bytes and streams; errors name the offset.
 
 `errors="replace"` is not used: a model would silently learn the replacement characters. The
 byte tokenizer accepts any bytes and does not use this module.
@@ -8,9 +8,9 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 CHUNK = 1 << 17  # characters encoded at a time, so that memory stays constant
-MAX_GROWTH = 32  # factor by which a chunk may grow where there is no place to cut it
+MAX_GROWTH = 32  # factor by which a chunk may grow if it has no boundary
 
-ADVICE = "save the text as UTF-8 (a generator with the byte tokenizer takes anything)"
+ADVICE = "save the text as UTF-8 (a generator with the bytes tokenizer accepts any file)"
 
 
 class NotTextError(ValueError):
@@ -33,10 +33,10 @@ def text_chunks(
 ) -> Iterator[str]:
     """The text of a stream of bytes, about `size` characters at a time.
 
-    Where a chunk ends depends on the text alone, not on how the bytes arrived. No tokenizer has a
-    token across that place, so the ids of the chunks are those of the text; a chunk never ends
-    inside one of the `unsplittable` strings. Where there is no such place, the chunk grows up to
-    MAX_GROWTH times `size` and is then cut anywhere.
+    The end of a chunk depends on the text alone, not on how the bytes arrived. No tokenizer has a
+    token across it, so that the ids of the chunks are those of the text; a chunk never ends within
+    one of the `unsplittable` strings. Without such a boundary, the chunk grows up to MAX_GROWTH
+    times `size` and is then split anywhere.
     """
     offset, pending = 0, b""  # bytes decoded so far, and the start of an incomplete character
     text = ""
@@ -64,13 +64,13 @@ def text_chunks(
 
 
 def require_unicode(text: str) -> None:
-    """Refuse lone surrogates, which Python strings can hold and UTF-8 cannot."""
+    """ValueError for lone surrogates, which cannot be encoded in UTF-8."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
             f"character {error.start} of the text is U+{ord(text[error.start]):04X}, "
-            f"half of a surrogate pair: it has no meaning alone, so leave it out"
+            f"a lone surrogate, which is not valid text: remove it"
         ) from None
 
 
@@ -86,11 +86,11 @@ def _decode(data: bytes, start: int, final: bool) -> tuple[str, int]:
         raise NotTextError(start + error.start, reason) from None
 
 
-# Places that no token spans. Before white space, not after it, because BPE joins a space to the
-# following word; not inside a run of white space, because its last character is special. Some
+# Boundaries that no token spans. Before white space, not after it, because BPE joins a space to the
+# following word; not within a run of white space, because its last character is special. Some
 # patterns join line breaks to the preceding mark (`.` and "\n"). Texts without spaces have
 # punctuation; not `.` and `:`, which are inside a word for Unicode's lowercasing of sigma.
-PLACES: tuple[tuple[str, Callable[[str], bool]], ...] = (
+BOUNDARIES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     (" ", lambda before: not before.isspace()),
     *((sign, str.isalnum) for sign in ("\r\n", "\n")),
     *((mark, str.isalpha) for mark in ",;!?，。；！？、"),
@@ -98,32 +98,35 @@ PLACES: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 def _boundary(text: str, start: int, end: int, unsplittable: Sequence[str]) -> int | None:
-    """The last place between the middle and `end` where the text may be cut."""
+    """The last boundary between the middle and `end`."""
     middle = (start + end) // 2
-    for sign, fits in PLACES:
-        place = text.rfind(sign, middle, end)
-        while place > middle:
+    for sign, fits in BOUNDARIES:
+        position = text.rfind(sign, middle, end)
+        while position > middle:
             # `<br />` is one token of our word tokenizer.
-            in_break = text[place - 3 : place].lower() == "<br"
+            in_break = text[position - 3 : position].lower() == "<br"
             if (
-                fits(text[place - 1])
+                fits(text[position - 1])
                 and not in_break
-                and not _inside(text, start, place, unsplittable)
+                and not _inside(text, start, position, unsplittable)
             ):
-                return place
-            place = text.rfind(sign, middle, place)
+                return position
+            position = text.rfind(sign, middle, position)
     return None
 
 
-def _inside(text: str, start: int, place: int, unsplittable: Sequence[str]) -> bool:
-    """Whether one of the strings spans this place."""
+def _inside(text: str, start: int, position: int, unsplittable: Sequence[str]) -> bool:
+    """Whether one of the strings spans this position."""
     return any(
-        text.find(each, max(start, place - len(each) + 1), place + len(each) - 1) >= 0
+        text.find(each, max(start, position - len(each) + 1), position + len(each) - 1) >= 0
         for each in unsplittable
     )
 
 
 def _outside(text: str, start: int, end: int, unsplittable: Sequence[str]) -> int:
-    """The last place up to `end` that none of the strings spans."""
-    places = range(end, start, -1)
-    return next((place for place in places if not _inside(text, start, place, unsplittable)), end)
+    """The last position up to `end` that none of the strings spans."""
+    positions = range(end, start, -1)
+    return next(
+        (position for position in positions if not _inside(text, start, position, unsplittable)),
+        end,
+    )

@@ -25,12 +25,12 @@ def device_of(name: str) -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def set_threads(wanted: int) -> int:
-    """Use `wanted` CPU threads, but no more than this machine has use for; return how many.
+def set_threads(requested: int) -> int:
+    """Use `requested` CPU threads, up to a limit for this machine; return how many.
 
     A config may come from a larger machine, or be hostile: a process that cannot start a thread
     is aborted without a message.
     """
-    threads = min(wanted, max(ALWAYS_ALLOWED, THREADS_PER_CORE * (os.cpu_count() or 1)))
+    threads = min(requested, max(ALWAYS_ALLOWED, THREADS_PER_CORE * (os.cpu_count() or 1)))
     torch.set_num_threads(threads)
     return threads

@@ -46,7 +46,7 @@ def not_learning(losses: Sequence[float], chance: float) -> str | None:
     recent = sum(losses[-20:]) / 20
     if recent > 0.99 * chance:
         return (
-            f"the loss stays at {recent:.3f}, no better than what knowing nothing gives "
-            f"({chance:.3f}): try another learning rate, and look at the data"
+            f"the loss stays at {recent:.3f}, no better than a uniform guess ({chance:.3f}): try "
+            f"another learning rate, and check the data"
         )
     return None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-MAX_CONSECUTIVE_SKIPS = 20  # before a run fails: no scale will do
+MAX_CONSECUTIVE_SKIPS = 20  # before a run fails
 
 
 class Scaling:

@@ -18,7 +18,7 @@ import sys
 
 MMAP_BYTES = 2**21  # from this size on a tensor has its own pages
 # Free bytes that stay at the end of the heap. By default glibc returns all but 128 KB, so that each
-# step of a small model would ask for all of its memory again.
+# step of a small model would request all of its memory again.
 TRIM_BYTES = 2**28
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
 # Read once, before the first kernel: by oneDNN, and by torch's own cache in front of it.

@@ -1,4 +1,4 @@
-"""Memory sizes: parsing, formatting, what is available, and the lengths that decide it."""
+"""Memory sizes: parsing, formatting, and what is available."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     unit = None if match is None else UNITS.get(match[2].upper())
     if match is None or unit is None or not float(match[1]) * unit >= 1:
-        raise ValueError(f"{text!r:.60} is no size of memory: write it as 12GB, 500MB or 4GiB")
+        raise ValueError(f"{text!r:.60} is not a memory size: write it as 12GB, 500MB or 4GiB")
     if float(match[1]) * unit > MAX_BYTES:
-        raise ValueError(f"{text!r:.60} is more memory than there is: write at most 1000000TB")
+        raise ValueError(f"{text!r:.60} is too much memory: write at most 1000000TB")
     return round(float(match[1]) * unit)
 
 

@@ -63,7 +63,7 @@ def split(
 
 
 def fewest_fitting(model: Model, batch: Any, rows: int, parts: int) -> int | None:
-    """Try how many micro-batches, more than `parts`, fit into memory; None: no number does."""
+    """Try how many micro-batches, more than `parts`, fit into memory; None if none does."""
     device, start = next(model.parameters()).device, time.monotonic()
     for more in range(parts + 1, rows + 1):
         if rows % more:

@@ -1,6 +1,6 @@
 """Optimizers and their parameter groups.
 
-Matrices inside the blocks may have an optimizer of their own (Muon); embeddings, norms, biases and
+Matrices inside the blocks may have their own optimizer (Muon); embeddings, norms, biases and
 the output matrix always use AdamW. Weight decay applies to matrices alone.
 """
 

@@ -23,10 +23,10 @@ def recompute(part: nn.Module, *arguments: object) -> Tensor:
     return checkpoint(part, *arguments, use_reentrant=False)
 
 
-def apply(model: nn.Module, what: Recompute) -> None:
-    """Recompute every `what`-th block of each stack, or attention alone, or nothing (None)."""
-    blocks = (direct,) if not isinstance(what, int) else (recompute, *[direct] * (what - 1))
-    attention = recompute if what == "attention" else direct
+def apply(model: nn.Module, setting: Recompute) -> None:
+    """Recompute every `setting`-th block of each stack, or attention alone, or nothing (None)."""
+    blocks = (direct,) if not isinstance(setting, int) else (recompute, *[direct] * (setting - 1))
+    attention = recompute if setting == "attention" else direct
     for module in model.modules():
         if isinstance(module, Stack):
             module.runs = blocks
@@ -34,8 +34,8 @@ def apply(model: nn.Module, what: Recompute) -> None:
             module.run = attention
 
 
-def name(what: Recompute) -> str:
+def describe(setting: Recompute) -> str:
     """A setting in words."""
-    if isinstance(what, int):
-        return "every block" if what == 1 else f"every {what}. block"
-    return what or "nothing"
+    if isinstance(setting, int):
+        return "every block" if setting == 1 else f"every {setting}. block"
+    return setting or "nothing"

@@ -50,7 +50,7 @@ def compiled(model: Any, say: Callable[[str], None] = print, **options: Any) -> 
                 return attempt(*arguments)
             except (TorchDynamoException, CppCompileError, InvalidCxxCompiler) as problem:
                 reason = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
-                say(f"note: torch.compile failed ({reason:.100}): the run goes on without it")
+                say(f"note: torch.compile failed ({reason:.100}): the run continues without it")
                 attempt = None
         return loss(*arguments)
 

@@ -58,7 +58,7 @@ async def generate(explorer: CurrentExplorer, request: GenerateRequest) -> Event
 
 
 async def _events(explorer: Explorer, text: GeneratedText) -> AsyncIterator[bytes]:
-    """Each token is a call of its own, so that other requests run between two of them."""
+    """Each token is a separate call, so that other requests run between two of them."""
     worker = text.loaded.entry.worker
     explorer.generating.add(text)
     try:

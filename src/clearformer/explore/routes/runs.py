@@ -63,8 +63,8 @@ async def events(
 
 def _watcher(explorer: Explorer, id: str, offsets: runs.ReadOffsets | None) -> runs.RunWatcher:
     path = _require_run(explorer, id).path
-    known = runs.checkpoint_ids(path) if offsets is not None else set()
-    return runs.RunWatcher(path, offsets or runs.ReadOffsets(), known)
+    seen = runs.checkpoint_ids(path) if offsets is not None else set()
+    return runs.RunWatcher(path, offsets or runs.ReadOffsets(), seen)
 
 
 async def _events(explorer: Explorer, watcher: runs.RunWatcher) -> AsyncIterator[bytes]:
