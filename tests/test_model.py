@@ -340,7 +340,7 @@ def test_saved_and_exported_models_write_the_same(generator, tmp_path):
     folder = generator.export(tmp_path / "theirs").path
     assert cf.load(folder).generate("12 b", max_tokens=8) == text
     int8 = generator.export(tmp_path / "int8", to="int8").path
-    with pytest.raises(ValueError, match="has its weights in int8"):
+    with pytest.raises(ValueError, match="has int8 weights, which are for inference"):
         cf.load(int8).save(tmp_path / "again")
     with pytest.raises(ValueError, match="to is 'onnx', but it must be huggingface, safetensors"):
         generator.export(tmp_path / "x", to="onnx")

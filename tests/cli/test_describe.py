@@ -9,9 +9,9 @@ import pytest
 
 from clearformer import builder
 from clearformer.config import RunConfig, to_json
-from clearformer.kernels import guides
 from clearformer.families import preset, presets
 from clearformer.families.recipes import recipe
+from clearformer.kernels import guides
 
 counted = cache(guides.count_pairs)
 
