@@ -17,8 +17,8 @@ def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSo
     The end rather than random lines, whose neighbours would be in the training text.
     """
     _require_share(share)
-    validation_bytes = max(round(share * text.size), minimum + 3)  # 3: the rest of a character
-    cut = text.size - validation_bytes
+    held_out = max(round(share * text.size), minimum + 3)  # 3: the rest of a character
+    cut = text.size - held_out
     if cut < minimum:
         raise ValueError(
             f"{text.name}: it has {text.size:,} bytes, but {minimum:,} are needed for training "
@@ -26,7 +26,7 @@ def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSo
         )
     near = text.part(cut, cut + 1000).read()
     line = near.find(b"\n") + 1
-    if 0 < line <= validation_bytes - minimum:
+    if 0 < line <= held_out - minimum:
         cut += line  # not inside a line, if one ends nearby
     else:
         cut += next((i for i, byte in enumerate(near[:4]) if byte & 0xC0 != 0x80), 0)

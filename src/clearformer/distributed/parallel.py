@@ -136,9 +136,9 @@ class FullySharded(Parallelism):
     def full_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         full = {}
         for name, tensor in tensors.items():
-            tensor_value = self.full_tensor(tensor)
+            gathered = self.full_tensor(tensor)
             if self.group.is_main:
-                full[name] = tensor_value.cpu()
+                full[name] = gathered.cpu()
         return full
 
     def shard(self, whole: Tensor, like: Tensor) -> Tensor:

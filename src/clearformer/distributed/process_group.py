@@ -187,12 +187,12 @@ class DistributedGroup(ProcessGroup):
         self.turns += 1
         main = f"turn {self.turns}: main process"
         machine = f"turn {self.turns}: machine {self.machine.number}"
-        result_of_main = None if self.is_main else self._await(main)
+        shared = None if self.is_main else self._await(main)
         if not self.is_main and self.machine.local_rank != 0:
             self._await(machine)
         keys = [main] * self.is_main + [machine] * (self.machine.local_rank == 0)
         try:
-            result = act(result_of_main)
+            result = act(shared)
             outcome = {"result": share(result) if self.is_main else None}
         except Exception as problem:
             outcome = {"problem": str(problem)}

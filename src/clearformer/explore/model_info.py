@@ -10,10 +10,7 @@ from clearformer.explore.model_entry import ModelEntry
 from clearformer.explore.safe_text import clean
 
 POSITIONS = {"RelativeXL": "relative", "NoPosition": "none"}  # others: the name in lower case
-SAMPLES = {
-    "classify": "The film was good, and the end was a surprise",
-    "translate": "twenty-one",
-}
+SAMPLES = {"classify": "The film was good, and the end was a surprise", "translate": "twenty-one"}
 DEFAULT_SAMPLE = "The cat sat on the mat"
 
 

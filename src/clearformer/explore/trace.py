@@ -158,11 +158,7 @@ def trace(
     module = traced.module
     _require_layers(module, layers)
     recorder = Recorder(capture, layers)
-    with (
-        evaluating(module),
-        torch.inference_mode(),
-        recording(module, recorder, mask, positions),
-    ):
+    with evaluating(module), torch.inference_mode(), recording(module, recorder, mask, positions):
         output = _run(traced, model_input)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
     settings |= {} if memory is None else {"segment": segment, "memory": memory}

@@ -43,9 +43,7 @@ RENAMES = (
     Rename("embedding.segment.weight", "bert.embeddings.token_type_embeddings.weight"),
     Rename("embedding.norm.{}", "bert.embeddings.LayerNorm.{}"),
     Rename(
-        OURS + "attention.project.{}",
-        (SELF + "query.{}", SELF + "key.{}", SELF + "value.{}"),
-        QKV,
+        OURS + "attention.project.{}", (SELF + "query.{}", SELF + "key.{}", SELF + "value.{}"), QKV
     ),
     Rename(OURS + "attention.output.{}", THEIRS + "attention.output.dense.{}"),
     Rename(OURS + "attention_norm.{}", THEIRS + "attention.output.LayerNorm.{}"),

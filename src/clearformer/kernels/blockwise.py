@@ -37,18 +37,12 @@ def blockwise(
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[-2])
     y = torch.zeros_like(q)
     for kind in dict.fromkeys(kinds):
-        rows_of_kind = [row for row, each in enumerate(kinds) if each == kind]
+        rows = [row for row, each in enumerate(kinds) if each == kind]
         some_attention_mask, some_bias = (
-            None if x is None else x[rows_of_kind] for x in (attention_mask, bias)
+            None if x is None else x[rows] for x in (attention_mask, bias)
         )
-        y[rows_of_kind] = _by_head(
-            q[rows_of_kind],
-            k[rows_of_kind],
-            v[rows_of_kind],
-            *kind,
-            some_attention_mask,
-            some_bias,
-            dropout,
+        y[rows] = _by_head(
+            q[rows], k[rows], v[rows], *kind, some_attention_mask, some_bias, dropout
         )
     return y  # (B, H, Q, D)
 
@@ -70,12 +64,12 @@ def _by_head(
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[-2])
     y = torch.zeros_like(q)
     for kind in dict.fromkeys(heads):
-        heads_of_kind = [head for head, each in enumerate(heads) if each == kind]
-        bias_of_kind = None if bias is None else bias[:, heads_of_kind]
-        y[:, heads_of_kind] = _by_tiles(
-            q[:, heads_of_kind],
-            k[:, heads_of_kind],
-            v[:, heads_of_kind],
+        group = [head for head, each in enumerate(heads) if each == kind]
+        bias_of_kind = None if bias is None else bias[:, group]
+        y[:, group] = _by_tiles(
+            q[:, group],
+            k[:, group],
+            v[:, group],
             kind,
             first,
             attention_mask,

@@ -235,8 +235,8 @@ def _evaluation(config: RunConfig, model: Any, counter: MemoryCounter) -> int:
     gradients = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
     if task.evaluation_rows is None:
         return gradients  # less than a step
-    batch_rows = task.rows(config, ASSUMED_LENGTHS)
-    rows = min(task.evaluation_rows, -(-batch_rows // config.train.accumulation_steps))
+    rows_per_batch = task.rows(config, ASSUMED_LENGTHS)
+    rows = min(task.evaluation_rows, -(-rows_per_batch // config.train.accumulation_steps))
     rows = max(1, min(rows, 2**26 // (config.model.length * config.model.vocabulary)))
     model.eval()
     batch, caches = task.example(config, rows, ASSUMED_LENGTHS)

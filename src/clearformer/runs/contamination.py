@@ -163,10 +163,7 @@ def _joined(material: Material) -> data.TextSource:
 
 
 def facts(
-    task: LoadedTask,
-    origin: Checkpoint | None,
-    before: Mapping[str, Any],
-    folder_name: str | None,
+    task: LoadedTask, origin: Checkpoint | None, before: Mapping[str, Any], folder_name: str | None
 ) -> dict[str, Any]:
     """What a manifest records about the training data.
 

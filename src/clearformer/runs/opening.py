@@ -113,11 +113,7 @@ def load_task(
 
 
 def identity(
-    task: LoadedTask,
-    model: Model,
-    make: Builder,
-    saved: Checkpoint | None,
-    origin: Opened | None,
+    task: LoadedTask, model: Model, make: Builder, saved: Checkpoint | None, origin: Opened | None
 ) -> dict[str, Any]:
     """What a manifest records about data, tokenizer and builder; `model` is newly built."""
     config = task.config

@@ -134,11 +134,7 @@ class MaskedTokenTask(Task):
         )
 
     def evaluation_batches(
-        self,
-        config: RunConfig,
-        documents: data.Documents,
-        tokenizer: Tokenizer,
-        max_tokens: int,
+        self, config: RunConfig, documents: data.Documents, tokenizer: Tokenizer, max_tokens: int
     ) -> data.MaskedBatches:
         """Batches with about `max_tokens` tokens, spread over the documents; one epoch is all."""
         max_rows = max(2, max_tokens // config.model.length)
@@ -242,8 +238,8 @@ def measure(model: Transformer, batches: data.MaskedBatches) -> MaskedReport:
             segments = None if batch.segments is None else batch.segments.to(device)
             hidden = model.hidden(batch.tokens.to(device), attention_mask, segments)
             targets = torch.from_numpy(arrays.targets).to(device)
-            masked_positions = targets != IGNORE
-            counted = _count(token_head(hidden[masked_positions]), targets[masked_positions])
+            masked = targets != IGNORE
+            counted = _count(token_head(hidden[masked]), targets[masked])
             parts.append(float(counted[0]))
             tokens += counted
             if arrays.labels is not None:

@@ -46,12 +46,7 @@ class TranslationReport(Report):
     @property
     def metrics(self) -> dict[str, float]:
         scores = self.overlap
-        return {
-            "loss": self.loss,
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
-            "exact": scores.exact,
-        }
+        return {"loss": self.loss, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
 
     def lines(self, in_float32: TranslationReport | None = None) -> list[str]:
         scores = self.overlap
