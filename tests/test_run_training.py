@@ -85,6 +85,17 @@ def test_a_run_can_be_stopped_and_resumed(text, tmp_path):
     assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
 
 
+def test_as_a_context_manager_it_releases_the_folder(text, tmp_path):
+    given = {"data": text, "out": tmp_path / "run", "steps": 6, **MODERN}
+    with Training(**given) as training:
+        events = iter(training)
+        while not isinstance(next(events), Step):
+            pass
+        with pytest.raises(ValueError, match="is being trained by another process"):
+            list(Training(**given, resume=True))
+    assert list(Training(**given, resume=True))[-1] == Ended(6, "finished")
+
+
 def test_a_folder_with_a_run_is_refused(text, tmp_path):
     list(Training(data=text, out=tmp_path / "run", steps=1, **MODERN))
     with pytest.raises(ValueError, match=r"already holds a run at step 1: add --resume"):

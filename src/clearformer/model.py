@@ -563,7 +563,7 @@ class Model:
         context: int | None = None,
         stride: int | None = None,
         memory: int | None = None,
-        most: int = 1_000_000,
+        max_bytes: int = 1_000_000,
         text: str | None = None,
         label: str | None = None,
         source_column: str | None = None,
@@ -587,7 +587,8 @@ class Model:
                 Default: half the context.
             memory (int, optional): States that a Transformer-XL remembers. Default: as in
                 training.
-            most (int): Bytes of a text to score, or tokens for a masked model. Default: 1,000,000.
+            max_bytes (int): Bytes of a text to score, or tokens for a masked model. Default:
+                1,000,000.
             text, label (str, optional): Columns of a table. Default: as in training.
             source_column, target_column (str, optional): Columns of a table of pairs. Default: as
                 in training.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,8 +94,9 @@ def train(
 class Training:
     """A training run that can be iterated for its events.
 
-    Takes the arguments of `train`. Iterating prints notes only; breaking out of the loop ends the
-    run without saving again, `stop` ends it after a checkpoint.
+    Takes the arguments of `train`. Iterating prints notes only. `stop` saves and ends the run;
+    breaking out of the loop does not save again. As a context manager it closes the run folder
+    when the block ends, however it ends.
 
     Example:
         >>> training = cf.Training("modern-tiny", data="my.txt", steps=100)  # doctest: +SKIP
@@ -155,6 +156,7 @@ class Training:
         self.on_event = on_event
         self._stopping = False
         self._model: Model | None = None
+        self._iterator: Generator[Event] | None = None
 
     def run(self) -> Model:
         """Train to the end, or until Ctrl-C, with progress; the model."""
@@ -170,8 +172,23 @@ class Training:
 
     def __iter__(self) -> Iterator[Event]:
         """Train and yield the events."""
+        self._iterator = self._events()
+        return self._iterator
+
+    def _events(self) -> Generator[Event]:
         with StopOnInterrupt() as interrupt:
             yield from self.events(Silent() if self.quiet else Notes(), interrupt.exit_code)
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the iteration and release the run folder; nothing more is saved."""
+        if self._iterator is not None:
+            self._iterator.close()
 
     def stop(self) -> None:
         """Save and end the run at the next step; from an event's handler or another thread."""

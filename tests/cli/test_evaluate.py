@@ -132,8 +132,8 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     told = clearformer("evaluate", out, "--data", str(copy)).out
     assert "note: this run was trained on 90 % of this text; evaluate its validation part" in told
     (tmp_path / "gone.txt").rename(tmp_path / "t.txt")
-    cut = clearformer("evaluate", out, "--most", "300").out
-    assert re.search(r"note: the first 300 of \d+ bytes are scored: see --most", cut)
+    cut = clearformer("evaluate", out, "--max-bytes", "300").out
+    assert re.search(r"note: the first 300 of \d+ bytes are scored: see --max-bytes", cut)
     learned = clearformer("evaluate", out, "--part", "train").out
     assert "note: these figures are of the data that the run was trained on" in learned
     assert "xz -9e" in text
@@ -166,9 +166,9 @@ def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_p
     train = ("train", "xl-tiny", "--data", text, "--steps", "3", "--evaluations", "1",
              "--model.cache.length", "24", *TINY)  # fmt: skip
     assert clearformer(*train, "--out", out).code == 0
-    found = clearformer("evaluate", out, "--memory", "64", "--most", "500").out
+    found = clearformer("evaluate", out, "--memory", "64", "--max-bytes", "500").out
     assert "segments of 16 tokens with a memory of 64" in found
-    assert "with a memory of 24" in clearformer("evaluate", out, "--most", "500").out
+    assert "with a memory of 24" in clearformer("evaluate", out, "--max-bytes", "500").out
     assert len(clearformer("generate", out, "9 green", "--max-tokens", "60").out) >= 40
     assert clearformer("evaluate", out, "--memory", "-1").complaint == (
         "--memory is -1, but it must be at least 0"

@@ -71,7 +71,9 @@ def test_a_masked_model_is_evaluated(clearformer, run, folder):
     assert "note:" not in own.out
     same = clearformer("evaluate", run, "--data", str(folder / "text.txt")).out
     assert "note: this run was trained on about all of this text" in same
-    own = clearformer("evaluate", run, "--data", "python-docs", "--part", "train", "--most", "999")
+    own = clearformer(
+        "evaluate", run, "--data", "python-docs", "--part", "train", "--max-bytes", "999"
+    )
     assert own.out.endswith("the same at every evaluation; python-docs\n")
     complaint = clearformer("evaluate", run, "--data", "multi30k").complaint
     assert "multi30k consists of pairs, but a masked model reads single texts" in complaint

@@ -81,7 +81,7 @@ def test_a_copy_is_told_without_the_original(run, source, tmp_path, places):
     copy = written(tmp_path, "copy.txt", source.read_text() + text(2000, 2100))
     source.unlink()
     assert "trained on 82 % of this text" in told(run, copy, places)[0]
-    # Only the beginning of it is evaluated, as with --most.
+    # Only the beginning of it is evaluated, as with --max-bytes.
     assert "trained on all of this text" in told(run, copy.part(0, 1000), places)[0]
 
 

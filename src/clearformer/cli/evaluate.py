@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from clearformer.cli.inputs import announce, tell_cut
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import say
+from clearformer.cli.output import say, with_flags
 
 if TYPE_CHECKING:
     from clearformer.model import Model
@@ -30,7 +30,7 @@ class Evaluate(ModelCommand):
     """Tokens between two windows, smaller is slower and better; none: half the context."""
     memory: int | None = None
     """States that a Transformer-XL remembers, more than in training if you like; none: as many."""
-    most: int = 1_000_000
+    max_bytes: int = 1_000_000
     """Bytes of a text to score; of a masked model tokens."""
     text: str | None = None
     """Column of the texts, in a table; none: as in training."""
@@ -101,7 +101,7 @@ class Evaluate(ModelCommand):
 
 
 def _say_note(sentence: str) -> None:
-    say(f"note: {sentence}")
+    say(f"note: {with_flags(sentence, Evaluate)}")
 
 
 def _weights(model: Model) -> str:

@@ -8,15 +8,13 @@ import contextlib
 import errno
 import importlib
 import os
-import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
 from clearformer import __version__
 from clearformer.cli.launch import watch_launcher
-from clearformer.cli.output import Help, say, tell
+from clearformer.cli.output import Help, say, tell, with_flags
 from clearformer.cli.renamed_flags import current_flags
 from clearformer.cli.resource_errors import require_address_space, resource_error
 from clearformer.cli.standard_streams import settle_streams, silence
@@ -198,14 +196,6 @@ def system_error(problem: OSError) -> str:
     name = str(problem.filename)
     name = name if len(name) <= 500 else f"{name[:100]}..."
     return f"{name}: {SYSTEM_ERRORS.get(problem.errno, problem.strerror)}"
-
-
-def with_flags(sentence: str, command: object) -> str:
-    """A message of the library, with its parameters in backticks as the flags of a command."""
-    if not is_dataclass(command):
-        return sentence
-    flags = {each.name: f"--{each.name.replace('_', '-')}" for each in fields(command)}
-    return re.sub("`([a-z_]+)`", lambda found: flags.get(found[1], found[0]), sentence)
 
 
 def fail(sentence: str) -> None:

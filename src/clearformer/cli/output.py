@@ -11,6 +11,7 @@ import re
 import sys
 import traceback
 import warnings
+from dataclasses import fields, is_dataclass
 from types import TracebackType
 
 from clearformer.console import say as say
@@ -36,6 +37,14 @@ def write_line(text: str) -> None:
     if sys.stdout.isatty():
         text = escape_line(text)
     print(text)
+
+
+def with_flags(sentence: str, command: object) -> str:
+    """A message of the library, with its parameters in backticks as the flags of a command."""
+    if not is_dataclass(command):
+        return sentence
+    flags = {each.name: f"--{each.name.replace('_', '-')}" for each in fields(command)}
+    return re.sub("`([a-z_]+)`", lambda found: flags.get(found[1], found[0]), sentence)
 
 
 class Help(io.TextIOWrapper):

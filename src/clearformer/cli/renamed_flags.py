@@ -61,6 +61,7 @@ RENAMED: dict[str, dict[str, str]] = {  # by verb: old flag, new flag
     },
     "translate": {"--length": "--max-tokens", "--batch": "--batch-size"},
     "fill": {"--top": "--top-k"},
+    "evaluate": {"--most": "--max-bytes"},
     "embed": {"--normalised": "--normalize", "--no-normalised": "--no-normalize"},
     "train": _SETTINGS | _MEMORY,
     # --tokens of `plan` is the length of a run.

@@ -154,7 +154,7 @@ class MaskedTokenTask(Task):
             )
             source = open_documents(name, options.part, column, folders)
         encoded = data.encode_documents(source.name, source.documents(), request.tokenizer)
-        batches = self.evaluation_batches(config, encoded, request.tokenizer, options.most)
+        batches = self.evaluation_batches(config, encoded, request.tokenizer, options.max_bytes)
         return EvaluationData(request, source.name, source.material, batches)
 
     def measure(self, model: Transformer, prepared: EvaluationData) -> MaskedReport:

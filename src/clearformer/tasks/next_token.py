@@ -175,9 +175,11 @@ class NextTokenTask(Task):
                     "the validation text is not the one of the training run: the file was changed "
                     "since, and the model may have been trained on some of this text"
                 )
-        total_bytes, text = text.size, sources.beginning(text, options.most)
+        total_bytes, text = text.size, sources.beginning(text, options.max_bytes)
         if text.size < total_bytes:
-            notes.append(f"the first {text.size:,} of {total_bytes:,} bytes are scored: see --most")
+            notes.append(
+                f"the first {text.size:,} of {total_bytes:,} bytes are scored: see `max_bytes`"
+            )
         tokens = data.prepare(text, request.tokenizer, cache)
         return EvaluationData(request, text.name, text, tokens, tuple(notes))
 

@@ -34,7 +34,7 @@ class EvaluationOptions:
     """Tokens between two windows; None: half the context."""
     memory: int | None = None
     """States that a Transformer-XL remembers; None: as many as in training."""
-    most: int = 1_000_000
+    max_bytes: int = 1_000_000
     """Bytes of a text to score; of a masked model tokens."""
     text: str | None = None
     """Column of the texts in a table; None: as in training. Likewise the other columns."""
