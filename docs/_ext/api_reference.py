@@ -19,7 +19,9 @@ FOLDER = Path(__file__).parents[1] / "reference" / "api"
 # Packages without an interface for Python, apart from the modules of theirs named in PUBLIC.
 INTERNAL = {
     *("cli", "selftest", "explore"),
-    *("did_you_mean", "escape", "limits", "safe_files", "safe_json"),
+    *("did_you_mean", "escape", "limits", "safe_files", "safe_json", "arguments", "moved"),
+    *("console", "rich_console"),
+    *("model", "run_training"),  # the page of `clearformer` has what they define
 }
 PUBLIC = {"explore/trace", "explore/notebook", "explore/embed", "explore/figures"}
 SECTION = re.compile(r"(Args|Returns|Raises|Yields|Examples?|Attributes):$")
