@@ -20,6 +20,17 @@ from pathlib import Path
 TEXT = "The cat sat on the mat. The dog lay on the rug. Neither of them said a word.\n" * 200
 SMALL = "--steps 3 --batch-size 2 --evaluations 1 --compile off --threads 1 --quiet"
 
+# The front door, and that it writes what the command writes.
+FROM_PYTHON = """
+import subprocess, sys, clearformer as cf
+model = cf.load("run")
+text = model.generate("The ", max_tokens=8)
+print(model.embed(["a", "b"]).shape, model.trace("The cat").weights(layer=0, head=0).shape)
+words = ["generate", "run", "The ", "--max-tokens", "8", "--quiet"]
+shown = subprocess.run([f"{sys.prefix}/bin/clearformer", *words], capture_output=True)
+print(shown.stdout.decode() == f"The {text}\\n")
+"""
+
 
 def check_contents(wheel: Path) -> None:
     """The wheel holds the package and its licences, and no tests."""
@@ -113,6 +124,8 @@ def main(wheel: Path) -> None:
             run(command, "generate", "run", "The ", "--max-tokens", "8", folder=folder) != "",
             "no text",
         )
+        written = run(programs / "python", "-c", FROM_PYTHON, folder=folder)
+        expect(written.strip().endswith("True"), f"Python and the command line differ: {written}")
         goals = run(command, "selftest", "--only", "G11,G16", "--json", folder=folder).splitlines()
         expect(
             len([json.loads(line) for line in goals]) >= 2, "selftest lists fewer goals than asked"
