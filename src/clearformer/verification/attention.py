@@ -345,7 +345,8 @@ def softmax_axis(event: Attention) -> int | None:
 
 
 def states_no_scale(source: str, file: str) -> bool:
-    """Whether code says in so many words that scores are not scaled."""
+    """Whether code says in so many words that scores are not scaled: of the class or its file."""
     if re.search(r"sqrt|\*\*\s*-?\s*\(?\s*-?0?\.5|rsqrt", source):
         return False
-    return re.search(r"scal\w*\s*=\s*1(\.0*)?\b(?!\s*/)", file) is not None
+    said = re.search(r"self\.\w*scal\w*\s*=\s*1(\.0*)?\b(?!\s*/)|#.*(un|not? |without )scal", source)
+    return said is not None or re.search(r"scal\w*\s*=\s*1(\.0*)?\b(?!\s*/)", file) is not None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from clearformer.verification.catalogue import CHECKS, Check, chosen_names
+from clearformer.verification.catalogue import CHECKS, chosen_names
 from clearformer.verification.checks.arithmetic import time_slices_in, views_in
 from clearformer.verification.claims import KINDS
 from clearformer.verification.entries import ENTRIES, resolve
@@ -44,27 +46,34 @@ def verify(
     names = chosen_names(list(only or ()), list(skip or ()))
     start = time.perf_counter()
     opened = open_target(target)
+    with one_thread():
+        report = _report(opened, as_, names, seed)
+    return replace(report, seconds=time.perf_counter() - start)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tiny tensors are slower with more threads."""
     threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        probe = Probe(opened.model, kind=as_, seed=seed)
-    except Uncallable as problem:
-        found = _explained(problem, opened.model, names)
-        if not found:
-            raise
-        return Report(opened.label, "a module that fails", (), tuple(found), (), {},
-                      time.perf_counter() - start, seed)  # fmt: skip
+        yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Report:
+    try:
+        probe = Probe(opened.model, kind=kind, seed=seed)
+    except Uncallable as problem:
+        explained = _explained(problem, opened.model, names)
+        if not explained:
+            raise
+        return Report(opened.label, "a module that fails", (), tuple(explained), (), seed=seed)
     found, ran, skipped = _run_checks(probe, names)
+    notes = (*opened.notes, *assumptions(probe))
     return Report(
-        opened.label,
-        read_as(probe),
-        (*opened.notes, *assumptions(probe)),
-        tuple(resolve(found)),
-        tuple(ran),
-        skipped,
-        time.perf_counter() - start,
-        seed,
+        opened.label, read_as(probe), notes, tuple(found), tuple(ran), skipped, seed=seed
     )
 
 
@@ -144,5 +153,3 @@ def assumptions(probe: Probe) -> list[str]:
         found.append("checked in float32: it does not run in float64")
     return found
 
-
-__all__ = ["Check", "Target", "verify"]

@@ -47,9 +47,13 @@ class Claim:
     sparse: str | None = None  # why not every pair need be connected
 
 
-def claim_of(model: nn.Module, trace: Trace | None, kind: str | None) -> Claim:
+def claim_of(
+    model: nn.Module, trace: Trace | None, kind: str | None, translates: bool = False
+) -> Claim:
     """What the model claims, from `--as`, its config, attributes, masks and name."""
     causal, reason = _causal(model, trace, kind)
+    if translates and kind is None:
+        causal, reason = True, "the decoder of an encoder-decoder predicts the next token"
     return Claim(causal, reason, _window(model), _sparse(model, trace))
 
 
@@ -62,6 +66,8 @@ def _causal(model: nn.Module, trace: Trace | None, kind: str | None) -> tuple[bo
     config = config_of(model)
     if config.get("attn_type") == "bi":
         return None, "its config says attn_type='bi'"
+    if re.search("maskedlm|mlm", name) and config.get("is_decoder") is not True:
+        return False, f"its class is called {type(model).__name__}"
     if (found := _flag(model, config)) is not None:
         return found
     if BOTH_WAYS_NAME.search(name) and not CAUSAL_NAME.search(name):
@@ -79,6 +85,10 @@ def _causal(model: nn.Module, trace: Trace | None, kind: str | None) -> tuple[bo
         for flag in FLAGS:
             if getattr(part, flag, None) is True:
                 return True, f"{type(part).__name__}.{flag} is True"
+    for name, value in _settings(model):
+        kinds = value if isinstance(value, tuple | list) else (value,)
+        if any(type(each).__name__ == "Causal" for each in kinds):
+            return True, f"its {name} is Causal"
     if callable(getattr(type(model), "generate", None)):
         return True, "it has a method generate"
     return None, "nothing says whether it is causal"
@@ -153,6 +163,7 @@ def _window(model: nn.Module) -> int | None:
 
 def _sparse(model: nn.Module, trace: Trace | None) -> str | None:
     for name, value in _settings(model):
-        if SPARSE_NAME.search(name) and value not in (None, False, 0, "full", "full_attention"):
+        plain = isinstance(value, str | int | float | tuple | list) and bool(value)
+        if plain and SPARSE_NAME.search(name) and value not in ("full", "full_attention"):
             return f"{name} is set"
     return None

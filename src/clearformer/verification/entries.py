@@ -48,7 +48,7 @@ ENTRIES = {
         Entry("reach-too-short", E, "information flow", "an output does not depend on inputs that it should see"),
         Entry("window-off-by-one", W, "information flow", "a window is one key wider or narrower than it says", ("reach-too-short",)),
         # masks and padding
-        Entry("padding-leak-left", E, "masks", "padding on the left changes real tokens", ("padding-leak-right", "padding-moves-positions")),
+        Entry("padding-leak-left", E, "masks", "padding on the left changes real tokens", ("padding-moves-positions",)),
         Entry("padding-leak-right", E, "masks", "padding on the right changes real tokens"),
         Entry("padding-moves-positions", W, "masks", "padding on the left shifts the positions of real tokens"),
         Entry("mask-ignored", E, "masks", "a mask that is passed has no effect", ("padding-leak-left", "padding-leak-right", "mask-broadcast-wrong", "padding-moves-positions")),
@@ -56,7 +56,7 @@ ENTRIES = {
         Entry("mask-broadcast-wrong", E, "masks", "a row is masked with the mask of another row", ("padding-leak-left", "padding-leak-right", "padding-moves-positions")),
         Entry("mask-lost-on-slow-path", E, "masks", "a mask is dropped on another path: in training, with weights returned, with padding"),
         Entry("finite-mask", W, "masks", "hidden scores get a finite value that a large score can beat", ("future-leak", "padding-leak-left", "padding-leak-right", "mask-lost-on-slow-path")),
-        Entry("nan-row", E, "masks", "a query that may see nothing gives NaN", ("padding-leak-left", "padding-leak-right", "padding-moves-positions", "mask-broadcast-wrong")),
+        Entry("nan-row", E, "masks", "a query that may see nothing gives NaN", ("residual-missing", "reach-too-short", "half-precision-overflow", "future-leak", "permutation-equivariant", "mask-lost-on-slow-path", "cache-differs", "padding-leak-left", "padding-leak-right", "padding-moves-positions", "mask-broadcast-wrong")),
         Entry("causal-aligned-top-left", E, "masks", "with more keys than queries the causal mask is aligned to the wrong corner", ("cache-differs", "positions-not-offset-in-cache")),
         # arithmetic
         Entry("scale-missing", E, "arithmetic", "scores are not divided by the square root of the head width"),

@@ -15,6 +15,7 @@ from torch import Tensor
 from clearformer.verification.calls import Inputs
 from clearformer.verification.probe import Probe
 
+HIDDEN = 2  # the position that is masked to see what a mask does
 SHAPES = ("BT", "B11T", "B1T", "BTT", "B1TT")
 KEEP_NAMES = ("attention_mask", "input_mask", "token_mask", "src_attention_mask")
 HIDE_NAMES = ("key_padding_mask", "src_key_padding_mask", "tgt_key_padding_mask")
@@ -81,22 +82,26 @@ def real_tokens(batch: int, length: int, hidden: int, left: bool) -> Tensor:
 
 
 def effect_of(probe: Probe, mask: PaddingMask, **options: Any) -> Effect | None:
-    """Whether a mask hides the first position of row 0; None: it cannot be passed so."""
+    """Whether a mask hides one position of row 0; None: it cannot be passed so."""
     inputs = probe.inputs(batch=2)
-    real = real_tokens(2, inputs.length, 1, left=True)
+    real = torch.ones(2, inputs.length, dtype=torch.bool)
+    real[0, HIDDEN] = False  # not the first: a causal query 0 would see nothing at all
     try:
         extra = mask.arguments(real)
         base = probe.run(inputs, extra=extra, **options)
-        other = probe.run(probe.change(inputs, 0, 0), extra=extra, **options)
+        other = probe.run(probe.change(inputs, 0, HIDDEN), extra=extra, **options)
         open_ = mask.arguments(torch.ones_like(real))
+        if mask.positions is not None:
+            open_[mask.positions] = extra[mask.positions]
         unmasked = probe.run(inputs, extra=open_, **options)
     except Exception:
         return None
     if base.dim() < 2 or base.shape != other.shape:
         return None
-    seen = base[0, 1:] if probe.per_token else base[0]
-    new = other[0, 1:] if probe.per_token else other[0]
-    full = unmasked[0, 1:] if probe.per_token else unmasked[0]
+    rest = [each for each in range(inputs.length) if each != HIDDEN]
+    seen = base[0, rest] if probe.per_token else base[0]
+    new = other[0, rest] if probe.per_token else other[0]
+    full = unmasked[0, rest] if probe.per_token else unmasked[0]
     finite = bool(seen.isfinite().all()) and bool(unmasked.isfinite().all())
     return Effect(finite and not probe.differs(seen, new), bool(probe.differs(seen, full)))
 

@@ -88,7 +88,7 @@ def _stated(probe: Probe, event: Attention) -> bool:
         file = inspect.getsource(inspect.getmodule(owner) or owner)
     except (AttributeError, TypeError, OSError):
         return False
-    return states_no_scale(source, file)
+    return states_no_scale(source, file if hasattr(probe.model, "config") else "")
 
 
 def _model_width(probe: Probe, event: Attention) -> int | None:
@@ -203,8 +203,8 @@ def _splits_heads(before: Tensor, after: Tensor, batch: int) -> bool:
 
 def _keeps_positions(before: Tensor, after: Tensor, axis: int, other: int, length: int) -> bool:
     for position in range(length):
-        own = before.select(axis, position).flatten().sort().values
-        new = after.select(other, position).flatten().sort().values
+        own = before.select(axis, position).nan_to_num().flatten().sort().values
+        new = after.select(other, position).nan_to_num().flatten().sort().values
         if own.shape != new.shape or not own.equal(new):
             return False
     return True
@@ -449,7 +449,10 @@ def norm_placement(probe: Probe) -> Iterator[Finding]:
              "pre_ln", "is_pre_norm")  # fmt: skip
     for name, part in probe.model.named_modules():
         claimed = next((getattr(part, each) for each in flags if isinstance(getattr(part, each, None), bool)), None)
-        if claimed is None or not name and not list(part.children()):
+        stacked = any(isinstance(each, nn.ModuleList | nn.Sequential) and any(
+            event.place.module.startswith(f"{name}.{own}." if name else f"{own}.")
+            for event in probe.attention) for own, each in part.named_children())  # fmt: skip
+        if claimed is None or stacked or not list(part.children()):
             continue
         last = _last_of_block(probe, name)
         if last is None:

@@ -54,7 +54,7 @@ def future_leak(probe: Probe) -> Iterator[Finding]:
 
 def _lengths(probe: Probe) -> list[int]:
     window = probe.claim.window or 0
-    more = [2, probe.length, 12, window + 1, window + 3, 16]
+    more = [probe.length, 12, 2, window + 1, window + 3, 16]
     return [each for each in dict.fromkeys(more) if 1 < each <= 40]
 
 
@@ -84,6 +84,11 @@ def _named(probe: Probe, origin: Origin | None) -> tuple[str, str]:
     if op.name == "batch_norm":
         return "future-leak-through-batch", "batch statistics mix positions: "
     if op.name in NORMS or _from(origin, NORMS):
+        return "future-leak-through-norm", "a norm takes its statistics over time: "
+    around = origin.trace.ops[max(0, op.index - 5) : op.index + 7]
+    if (op.name in POOLS or _from(origin, POOLS)) and any(
+        each.name in ("std", "var", "rsqrt", "var_mean") for each in around
+    ):
         return "future-leak-through-norm", "a norm takes its statistics over time: "
     weighted = any(each.output is op for each in _attention(origin))
     if op.name in POOLS or (_from(origin, POOLS) and not weighted and "norm" not in inside):
@@ -162,7 +167,7 @@ def row_coupling(probe: Probe, **options: object) -> float:
     other = same_inputs(probe, inputs, 0, 1)
     one = probe.run(inputs, **options)
     two = probe.run(other, **options)
-    return probe.differs(one[0], two[0]) if one.shape[0] == 3 else 0.0
+    return max(probe.differs(one[row], two[row]) for row in (0, 2)) if len(one) == 3 else 0.0
 
 
 def batch_coupling(probe: Probe) -> Iterator[Finding]:
@@ -178,7 +183,7 @@ def batch_coupling(probe: Probe) -> Iterator[Finding]:
     )  # fmt: skip
     yield finding(
         "batch-coupling",
-        f"row 0 changes when only row 1 is replaced{axis}",
+        f"rows change when only row 1 is replaced{axis}",
         _coupled_place(probe),
         shows=f"two batches of {tuple(alone.stream.shape)} that differ in row 1",
         effect=effect,
@@ -197,7 +202,7 @@ def _coupled_place(probe: Probe) -> Place:
         if a.value is None or b.value is None or a.value.shape != b.value.shape:
             continue
         if a.value.dim() >= 2 and a.value.shape[0] == 3 and a.value.is_floating_point():
-            gap = (a.value[0] - b.value[0]).nan_to_num().abs()
+            gap = (a.value[[0, 2]] - b.value[[0, 2]]).nan_to_num().abs()
             if gap.numel() and float(gap.max()) > 1e-6:
                 return a.place
     return Place()

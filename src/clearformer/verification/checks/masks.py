@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearformer.verification.attention import Attention, find_attention
 from clearformer.verification.calls import TRIANGLES, Inputs
 from clearformer.verification.checks.information_flow import shown
 from clearformer.verification.dependence import dependence, first_leak, future
@@ -28,6 +29,7 @@ from clearformer.verification.padding import (
     real_tokens,
 )
 from clearformer.verification.probe import Probe
+from clearformer.verification.trace import Op
 
 WEAKEST_MASK = -30_000.0  # a hidden score above this can be reached by training
 
@@ -58,7 +60,10 @@ def _no_working_mask(probe: Probe, found: Found) -> Iterator[Finding]:
     if not found.matters:
         if getattr(probe, "supplied_mask", None) is not None or not probe.attention:
             return  # it takes a causal mask, and that one works; or there is nothing to mask
-        if declared or _pair_mask_ignored(probe):
+        rows = _row_mask_effect(probe, tried) if declared else None
+        if rows is not None:
+            yield rows
+        elif declared or _pair_mask_ignored(probe):
             yield finding(
                 "mask-ignored",
                 f"{tried.name} has no effect: outputs are the same with and without it",
@@ -154,7 +159,11 @@ def _leaks(probe: Probe, mask: PaddingMask, left: bool) -> Iterator[Finding]:
     if probe.per_token:
         one, two = one[:, real[0]], two[:, real[0]]
     if bool(one[0].isnan().any()):
-        yield _nan(probe, mask, f"padding on the {'left' if left else 'right'} gives NaN for real tokens")
+        # Who pads a causal model on the right never sees it, unless the mask's name promises it.
+        known = not left or not probe.claim.causal or mask.name == "attention_mask"
+        side = "left" if left else "right"
+        nan = _nan(probe, mask, f"padding on the {side} gives NaN for real tokens")
+        yield nan if known else replace(nan, severity=Severity.INFO)
         return
     effect = probe.differs(one[0], two[0])
     if effect:
@@ -180,21 +189,25 @@ def _row_mask_effect(probe: Probe, mask: PaddingMask) -> Finding | None:
     """Whether the mask of one row changes the output of another."""
     inputs = probe.inputs(batch=3)
     real = torch.ones(3, inputs.length, dtype=torch.bool)
-    other = real.clone()
-    other[1, :3] = False
-    try:
-        one = probe.run(inputs, extra=mask.arguments(real))
-        two = probe.run(inputs, extra=mask.arguments(other))
-    except Exception:
-        return None
-    effect = max(probe.differs(one[row], two[row]) for row in (0, 2)) if len(one) == 3 else 0.0
+    effect, masked = 0.0, 0
+    for row in (0, 1):
+        other = real.clone()
+        other[row, 2:4] = False
+        try:
+            one = probe.run(inputs, extra=mask.arguments(real))
+            two = probe.run(inputs, extra=mask.arguments(other))
+        except Exception:
+            return None
+        rest = [each for each in range(3) if each != row]
+        found = max(probe.differs(one[each], two[each]) for each in rest) if len(one) == 3 else 0.0
+        effect, masked = max((effect, masked), (found, row))
     if not effect:
         return None
     return finding(
         "mask-broadcast-wrong",
-        f"the {mask.name} of row 1 changes the outputs of other rows: the axes of batch and heads "
+        f"the {mask.name} of row {masked} changes the outputs of other rows: the axes of batch and heads "
         f"are confused",
-        shows=f"a batch of 3 whose second {mask.name} row changes",
+        shows=f"a batch of 3 whose {mask.name} changes in row {masked}",
         effect=effect,
         right="mask[:, None, None, :] over (B, H, Q, K); repeat_interleave for (B*H, Q, K)",
     )
@@ -227,7 +240,8 @@ def _moves(probe: Probe, mask: PaddingMask) -> Iterator[Finding]:
 
 def _positions_from_mask(probe: Probe) -> bool:
     """Whether a model that writes texts takes a mask, so that prompts are padded on the left."""
-    return bool(probe.claim.causal) and probe.is_language_model and not probe.config
+    named = bool(probe.parameter("padding")) and probe.accepts("attention_mask")
+    return bool(probe.claim.causal) and probe.is_language_model and named and not probe.config
 
 
 # --- other paths -----------------------------------------------------------------------------
@@ -325,11 +339,7 @@ def mask_values(probe: Probe) -> Iterator[Finding]:
     events = [*probe.attention, *_padded_attention(probe)]
     for event in events:
         weak = [each for each in event.fills if WEAKEST_MASK < each < 0 and each == each]
-        zero = [op for op in event.before if op.name == "mul" and _zero_one(op.tensors)]
-        zero += [op for op in event.before if op.name in ("tril", "triu")]
-        if not weak and not zero:
-            zero_fill = [op for op in event.before if op.name == "masked_fill" and op.argument(2, "value") == 0]
-            zero += zero_fill
+        zero = [op for op in event.before if _zeroed(op, event)]
         if weak:
             value = max(weak)
             yield finding(
@@ -354,8 +364,6 @@ def mask_values(probe: Probe) -> Iterator[Finding]:
 
 
 def _padded_attention(probe: Probe) -> list[Any]:
-    from clearformer.verification.attention import find_attention
-
     mask = find_mask(probe).mask or find_mask(probe).tried
     if mask is None:
         return []
@@ -367,11 +375,27 @@ def _padded_attention(probe: Probe) -> list[Any]:
     return list(find_attention(trace))
 
 
-def _zero_one(tensors: list[Tensor]) -> bool:
-    for each in tensors[1:]:
-        if each.numel() > 3 and bool(((each == 0) | (each == 1)).all()) and bool((each == 0).any()):
-            return True
-    return False
+def _zeroed(op: Op, event: Attention) -> bool:
+    """Whether an operation sets hidden scores to 0, and they get weight after all."""
+    if op.value is None or event.probabilities is None or op.value.shape != event.probabilities.shape:
+        return False
+    if op.name == "masked_fill" and op.argument(2, "value") == 0:
+        hidden = op.argument(1, "mask")
+    elif op.name in ("tril", "triu"):
+        hidden = op.value == 0
+    elif op.name == "mul":
+        masks = [each for each in op.tensors[1:] if each.numel() > 3
+                 and bool(((each == 0) | (each == 1)).all())]  # fmt: skip
+        if not masks:
+            return False
+        hidden = masks[0] == 0
+    else:
+        return False
+    if not isinstance(hidden, Tensor) or not bool(hidden.any()):
+        return False
+    hidden = hidden.bool().expand_as(op.value)
+    whole = hidden.all(dim=-1, keepdim=True)  # rows that see nothing may be anything
+    return bool((event.probabilities[hidden & ~whole] > 0).any())
 
 
 def upside_down(probe: Probe) -> Iterator[Finding]:

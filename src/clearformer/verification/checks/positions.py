@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearformer.verification.attention import Attention, find_attention
 from clearformer.verification.checks.arithmetic import unused_parameters
@@ -153,7 +153,8 @@ def _is_toeplitz(q: Tensor, k: Tensor) -> bool:
 
 def sinusoids(probe: Probe) -> Iterator[Finding]:
     """Frequencies fall geometrically from 1, a pair of columns for each."""
-    tables = [(n, b) for n, b in [*probe.plain.named_buffers(), *probe.plain.named_parameters()] if b.is_floating_point()]
+    words = {f"{n}.weight" for n, part in probe.plain.named_modules() if isinstance(part, nn.Embedding) and part.num_embeddings == probe.vocabulary}  # fmt: skip
+    tables = [(n, b) for n, b in [*probe.plain.named_buffers(), *probe.plain.named_parameters()] if b.is_floating_point() and n not in words]  # fmt: skip
     for name, table in tables:
         if "inv_freq" in name and table.dim() == 1 and len(table) > 2:
             yield from _inverse_frequencies(probe, name, table)
@@ -203,6 +204,10 @@ def sinusoid_problem(table: Tensor) -> str | None:
         return None
     width = table.shape[1]
     if bool(is_sine.all()) or bool(is_cosine.all()):
+        turn = table[1].clamp(-1, 1).asin() if bool(is_sine.all()) else table[1].clamp(-1, 1).acos()
+        again = (2 * turn).sin() if bool(is_sine.all()) else (2 * turn).cos()
+        if len(table) < 3 or float((again - table[2]).abs().max()) > 1e-4:
+            return None
         return f"all {width} columns are {'sines' if is_sine.all() else 'cosines'}"
     if int(is_sine.sum()) != int(is_cosine.sum()):
         return None
