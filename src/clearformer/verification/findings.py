@@ -44,6 +44,12 @@ class Finding:
     def docs(self) -> str:
         return f"docs/verify.md#{self.name}"
 
+    def as_test(self, target: str = "my_model.py:MyModel", seed: int = 0) -> str:
+        """A pytest file that fails as long as the bug is there."""
+        from clearformer.verification.formats import as_test
+
+        return as_test(self, target, seed)
+
 
 @dataclass(frozen=True)
 class Report:
