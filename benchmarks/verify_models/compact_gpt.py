@@ -77,7 +77,7 @@ class GPT(nn.Module):
 
     def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         _, T = idx.size()
-        assert T <= self.block_size, f"{T} tokens, but at most {self.block_size}"
+        assert self.block_size >= T, f"{T} tokens, but at most {self.block_size}"
         pos = torch.arange(T, device=idx.device)
         x = self.drop(self.wte(idx) + self.wpe(pos))
         for block in self.blocks:

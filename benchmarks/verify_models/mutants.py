@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from torch import nn
-
 from verify_models.sources import SOURCES, Edit
 
 

@@ -83,7 +83,12 @@ class GeneratorTransformer(nn.Module):
     """The first seed's generator: a masked stack with position embeddings."""
 
     def __init__(
-        self, k: int = 32, heads: int = 4, depth: int = 2, seq_length: int = 24, num_tokens: int = 50
+        self,
+        k: int = 32,
+        heads: int = 4,
+        depth: int = 2,
+        seq_length: int = 24,
+        num_tokens: int = 50,
     ) -> None:
         super().__init__()
         self.token_emb = nn.Embedding(num_tokens, k)
@@ -104,7 +109,12 @@ class ClassifierTransformer(nn.Module):
     """The first seed's classifier: mean over time, then a linear map."""
 
     def __init__(
-        self, k: int = 32, heads: int = 4, depth: int = 2, seq_length: int = 24, num_tokens: int = 50
+        self,
+        k: int = 32,
+        heads: int = 4,
+        depth: int = 2,
+        seq_length: int = 24,
+        num_tokens: int = 50,
     ) -> None:
         super().__init__()
         self.token_emb = nn.Embedding(num_tokens, k)

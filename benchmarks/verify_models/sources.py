@@ -58,7 +58,7 @@ def _installed(name: str) -> Callable[[], Path]:
     return file
 
 
-def _here(name: str) -> Callable[[], Path]:
+def file_of(name: str) -> Callable[[], Path]:
     return lambda: HERE / f"{name}.py"
 
 
@@ -72,7 +72,7 @@ def _ours(attribute: str) -> Callable[[Any], nn.Module]:
         from clearformer.builder import build as build_model
         from clearformer.families import preset
 
-        sizes = {"layers": 2, "width": 32, "heads": 4, "hidden": 64, "length": 32}
+        sizes: dict[str, Any] = {"layers": 2, "width": 32, "heads": 4, "hidden": 64, "length": 32}
         config = replace(preset("gpt2-small"), vocabulary=50, **sizes)
         model = build_model(config)
         for part in model.modules():
@@ -136,28 +136,28 @@ def _x_wrapper(module: Any) -> nn.Module:
     return module.TransformerWrapper(num_tokens=50, max_seq_len=32, attn_layers=layers)
 
 
-def _class(name: str, **arguments: Any) -> Callable[[Any], nn.Module]:
+def class_of(name: str, **arguments: Any) -> Callable[[Any], nn.Module]:
     return lambda module: getattr(module, name)(**arguments)
 
 
 SOURCES = {
     source.name: source
     for source in (
-        Source("gpt", _here("compact_gpt"), _class("GPT")),
-        Source("gpt_attention", _here("compact_gpt"), _class(
+        Source("gpt", file_of("compact_gpt"), class_of("GPT")),
+        Source("gpt_attention", file_of("compact_gpt"), class_of(
             "CausalSelfAttention", width=32, heads=4, block_size=24, dropout=0.1)),
-        Source("rotary", _here("rotary_gpt"), _class("RotaryLM")),
-        Source("encoder", _here("padded_encoder"), _class("PaddedEncoder")),
-        Source("pre_encoder", _here("padded_encoder"), _class("PaddedEncoder", norm_first=True)),
-        Source("seed", _here("seed_attention"), _class("SelfAttention")),
-        Source("seed_masked", _here("seed_attention"), _class("SelfAttention", mask=True)),
-        Source("seed_second", _here("seed_attention"), _class("SecondSelfAttention")),
-        Source("seed_generator", _here("seed_attention"), _class("GeneratorTransformer")),
-        Source("seed_classifier", _here("seed_attention"), _class("ClassifierTransformer")),
-        Source("translator", _here("translator"), _class("Translator")),
-        Source("torch_lm", _here("torch_layers"), _class("TorchLanguageModel")),
-        Source("torch_encoder", _here("torch_layers"), _class("TorchEncoder")),
-        Source("torch_attention", _here("torch_layers"), _class("TorchAttention")),
+        Source("rotary", file_of("rotary_gpt"), class_of("RotaryLM")),
+        Source("encoder", file_of("padded_encoder"), class_of("PaddedEncoder")),
+        Source("pre_encoder", file_of("padded_encoder"), class_of("PaddedEncoder", norm_first=True)),
+        Source("seed", file_of("seed_attention"), class_of("SelfAttention")),
+        Source("seed_masked", file_of("seed_attention"), class_of("SelfAttention", mask=True)),
+        Source("seed_second", file_of("seed_attention"), class_of("SecondSelfAttention")),
+        Source("seed_generator", file_of("seed_attention"), class_of("GeneratorTransformer")),
+        Source("seed_classifier", file_of("seed_attention"), class_of("ClassifierTransformer")),
+        Source("translator", file_of("translator"), class_of("Translator")),
+        Source("torch_lm", file_of("torch_layers"), class_of("TorchLanguageModel")),
+        Source("torch_encoder", file_of("torch_layers"), class_of("TorchEncoder")),
+        Source("torch_attention", file_of("torch_layers"), class_of("TorchAttention")),
         Source("ours_attention", _installed("clearformer.core.attention"), _ours("Attention")),
         Source("ours_kernel", _installed("clearformer.core.kernels"), _ours("kernel")),
         Source("ours_embedding", _installed("clearformer.core.embedding"), _ours("Embedding")),

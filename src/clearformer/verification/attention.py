@@ -18,14 +18,59 @@ from clearformer.verification.trace import Op, Trace
 
 PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm", "tensordot")
 FOLLOWED = {
-    "add", "sub", "rsub", "mul", "div", "masked_fill", "where", "to", "clamp", "tanh", "neg",
-    "contiguous", "dropout", "setitem", "tril", "triu", "nan_to_num", "view", "reshape",
-    "transpose", "permute", "unsqueeze", "squeeze", "expand", "getitem", "flatten", "unflatten",
-    "clone", "cat", "stack", "repeat", "repeat_interleave", "chunk", "split", "unbind", "narrow",
-    "rotary", "select", "masked_softmax", "view_as_real", "view_as_complex", "type_as", "roll",
-    "addcmul", "detach", "lerp", "pad", "index_select", "tensor_split", "sigmoid",
-}  # fmt: skip
+    "add",
+    "sub",
+    "rsub",
+    "mul",
+    "div",
+    "masked_fill",
+    "where",
+    "to",
+    "clamp",
+    "tanh",
+    "neg",
+    "contiguous",
+    "dropout",
+    "setitem",
+    "tril",
+    "triu",
+    "nan_to_num",
+    "view",
+    "reshape",
+    "transpose",
+    "permute",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "getitem",
+    "flatten",
+    "unflatten",
+    "clone",
+    "cat",
+    "stack",
+    "repeat",
+    "repeat_interleave",
+    "chunk",
+    "split",
+    "unbind",
+    "narrow",
+    "rotary",
+    "select",
+    "masked_softmax",
+    "view_as_real",
+    "view_as_complex",
+    "type_as",
+    "roll",
+    "addcmul",
+    "detach",
+    "lerp",
+    "pad",
+    "index_select",
+    "tensor_split",
+    "sigmoid",
+}
 DEPTH = 60
+PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d", "baddbmm", "embedding")
 
 
 @dataclass
@@ -44,6 +89,7 @@ class Attention:
     head_width: int | None = None
     factor: float | None = None  # what scores are multiplied with; None: learned or unknown
     factors: list[float] = field(default_factory=list)
+    followed: bool = True  # queries and keys could be followed back to their projections
     normed: bool = False  # queries or keys are normed
     fills: list[float] = field(default_factory=list)  # what hidden scores become
     before: list[Op] = field(default_factory=list)  # between the product q k^T and the softmax
@@ -219,7 +265,8 @@ def _score_factors(made: Op, event: Attention) -> bool:
 def _is_mask(op: Op) -> bool:
     """Whether scores are multiplied by a table of zeros and ones."""
     return any(
-        each.numel() > 1 and bool(((each == 0) | (each == 1)).all()) for each in op.tensors[1:]
+        each.numel() > 1 and not each.requires_grad and bool(((each == 0) | (each == 1)).all())
+        for each in op.tensors[1:]
     )
 
 
@@ -246,7 +293,7 @@ def _operand_factors(trace: Trace, operand: Tensor, before: int, event: Attentio
     tensor: Tensor | None = operand
     for _ in range(DEPTH):
         op = None if tensor is None else trace.producer(tensor, before)
-        if op is None:
+        if op is None or op.name in PROJECTIONS:
             return
         if op.name in ("layer_norm", "rms_norm", "normalize", "rsqrt", "norm", "linalg_norm") or (
             "norm" in op.place.module.rsplit(".", 1)[-1].lower()
@@ -254,10 +301,13 @@ def _operand_factors(trace: Trace, operand: Tensor, before: int, event: Attentio
             event.normed = True
             return
         if op.name not in FOLLOWED:
+            event.followed = False  # a factor may hide behind it
             return
         if op.name in ("mul", "div") and (number := _number(op)) is not None:
             event.factors.append(number if op.name == "mul" else 1 / number)
-        elif op.name in ("mul", "div") and any(_made_by(trace, each, op, "rsqrt", "norm") for each in op.tensors[1:]):
+        elif op.name in ("mul", "div") and any(
+            _made_by(trace, each, op, "rsqrt", "norm") for each in op.tensors[1:]
+        ):
             event.normed = True
             return
         before, tensor = op.index, (op.tensors[0] if op.tensors else None)
@@ -348,5 +398,7 @@ def states_no_scale(source: str, file: str) -> bool:
     """Whether code says in so many words that scores are not scaled: of the class or its file."""
     if re.search(r"sqrt|\*\*\s*-?\s*\(?\s*-?0?\.5|rsqrt", source):
         return False
-    said = re.search(r"self\.\w*scal\w*\s*=\s*1(\.0*)?\b(?!\s*/)|#.*(un|not? |without )scal", source)
+    said = re.search(
+        r"self\.\w*scal\w*\s*=\s*1(\.0*)?\b(?!\s*/)|#.*(un|not? |without )scal", source
+    )
     return said is not None or re.search(r"scal\w*\s*=\s*1(\.0*)?\b(?!\s*/)", file) is not None

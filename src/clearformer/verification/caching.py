@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,10 @@ from clearformer.verification.probe import Probe
 Extra = Callable[[int, int, Any], dict[str, Any]]  # (tokens before, batch, cache) to arguments
 
 
+def _nothing(raw: Any) -> None:
+    """For models that keep their cache themselves."""
+
+
 @dataclass(frozen=True)
 class CacheForm:
     """How a model is run in pieces."""
@@ -26,7 +31,7 @@ class CacheForm:
     label: str
     extra: Extra
     read: Callable[[Any], Any]  # from what was returned to the cache for the next call
-    finish: Callable[[Any], None] = lambda cache: None
+    finish: Callable[[Any], None] = _nothing
 
     def run(self, probe: Probe, inputs: Inputs, pieces: Sequence[int], **options: Any) -> Tensor:
         """Outputs (B, T, *) of the same inputs, piece by piece."""
@@ -71,26 +76,34 @@ def _works(probe: Probe, form: CacheForm) -> bool:
 
 
 def _forms(probe: Probe) -> Iterator[CacheForm]:
-    asks = [each.name for each in probe.parameter("use_cache")]
-    yes = dict.fromkeys(asks, True)
+    yes = {each.name: True for each in probe.parameter("use_cache")}
     for each in probe.parameter("cache"):
-        yield CacheForm(
-            each.name,
-            lambda before, batch, cache, name=each.name: {**yes, name: cache} if before else dict(yes),
-            lambda raw: _returned_cache(raw),
-        )
+        yield CacheForm(each.name, partial(_passed, yes, each.name), _returned_cache)
     for each in probe.parameter("start"):
-        yield CacheForm(
-            each.name,
-            lambda before, batch, cache, name=each.name: {name: before},
-            lambda raw: None,
-        )
+        yield CacheForm(each.name, partial(_started, each.name), _nothing)
     yield from _own_caches(probe)
+
+
+def _passed(yes: dict[str, Any], name: str, before: int, batch: int, cache: Any) -> dict[str, Any]:
+    return {**yes, name: cache} if before else dict(yes)
+
+
+def _started(name: str, before: int, batch: int, cache: Any) -> dict[str, Any]:
+    return {name: before}
 
 
 def _returned_cache(raw: Any) -> Any:
     """The cache among what was returned: not the logits, not a loss."""
-    for name in ("past_key_values", "cache", "past", "mems", "cache_params", "state", "kv_cache", "present"):
+    for name in (
+        "past_key_values",
+        "cache",
+        "past",
+        "mems",
+        "cache_params",
+        "state",
+        "kv_cache",
+        "present",
+    ):
         value = raw.get(name) if isinstance(raw, Mapping) else getattr(raw, name, None)
         if value is not None:
             return value
@@ -119,7 +132,7 @@ def _own_caches(probe: Probe) -> Iterator[CacheForm]:
         for each in arguments["caches"]:
             each.advance()
 
-    yield CacheForm("clearformer caches", extra, lambda raw: None, finish)
+    yield CacheForm("clearformer caches", extra, _nothing, finish)
 
 
 def tensors_in(cache: Any) -> list[Tensor]:

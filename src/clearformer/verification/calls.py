@@ -116,10 +116,13 @@ def everything_seen(shape: str) -> Maker:
 
 
 TRIANGLES: tuple[Maker, ...] = (
-    *(lower_triangle(shape, hide) for shape in ("TT", "11TT", "1TT", "BTT", "B1TT")
-      for hide in (False, True)),
+    *(
+        lower_triangle(shape, hide)
+        for shape in ("TT", "11TT", "1TT", "BTT", "B1TT")
+        for hide in (False, True)
+    ),
     additive_triangle,
-)  # fmt: skip
+)
 
 
 def candidates(model: nn.Module) -> Iterator[Form]:
@@ -155,8 +158,8 @@ def candidates(model: nn.Module) -> Iterator[Form]:
         yield Form(stream, source=second.name, supplied=masks)
     for tokens in (True, False):
         yield Form(second.name, source=stream, source_is_tokens=tokens, supplied=masks)
-        for each in _other_masks(required):
-            yield Form(second.name, source=stream, source_is_tokens=tokens, supplied=each)
+        for other in _other_masks(required):
+            yield Form(second.name, source=stream, source_is_tokens=tokens, supplied=other)
     if second.role == "labels":
         yield Form(stream, same=(*same, second.name), supplied=masks)
 
@@ -181,16 +184,20 @@ def _required_masks(required: list[Parameter]) -> dict[str, Maker]:
 def _other_masks(required: list[Parameter]) -> Iterator[dict[str, Maker]]:
     """Other values for masks that must be passed and may not be None."""
     base = _required_masks(required)
-    names = [each for each in required if "mask" in each.role or each.role == "target_padding"
-             or each.role == "padding"]  # fmt: skip
+    names = [
+        each
+        for each in required
+        if "mask" in each.role or each.role == "target_padding" or each.role == "padding"
+    ]
     if not names:
         return
     for padding, pair in (("B1T", "BTT"), ("B11T", "B1TT"), ("BT", "TT"), ("BT", "BT")):
         made = dict(base)
         for each in names:
             own = padding if each.role in ("source_mask", "padding") else pair
-            makers = (lower_triangle(own, False) if own in ("BTT", "B1TT", "TT")
-                      else everything_seen(own))  # fmt: skip
+            makers = (
+                lower_triangle(own, False) if own in ("BTT", "B1TT", "TT") else everything_seen(own)
+            )
             made[each.name] = makers
         yield made
 
@@ -198,8 +205,24 @@ def _other_masks(required: list[Parameter]) -> Iterator[dict[str, Maker]]:
 def widths(model: nn.Module) -> list[int]:
     """Widths that vectors may have, the likeliest first."""
     found: list[int] = []
-    names = ("embed_dim", "d_model", "n_embd", "hidden_size", "emb", "emb_dim", "embedding_dim",
-             "dim", "width", "model_dim", "k", "l", "d", "embed_size", "features", "channels")  # fmt: skip
+    names = (
+        "embed_dim",
+        "d_model",
+        "n_embd",
+        "hidden_size",
+        "emb",
+        "emb_dim",
+        "embedding_dim",
+        "dim",
+        "width",
+        "model_dim",
+        "k",
+        "l",
+        "d",
+        "embed_size",
+        "features",
+        "channels",
+    )
     holders = [model, getattr(model, "config", None), getattr(model, "cfg", None)]
     for holder in holders:
         for name in names:
@@ -228,10 +251,15 @@ def lengths(model: nn.Module, batch: int) -> list[int]:
         value
         for part in model.modules()
         for name, value in vars(part).items()
-        if type(value) is int and 1 < value <= 64 and any(w in name for w in ("len", "block", "ctx", "context", "max"))
-    ]  # fmt: skip
-    shapes = [part.normalized_shape[0] for part in model.modules()
-              if isinstance(part, nn.LayerNorm) and len(part.normalized_shape) > 1]  # fmt: skip
+        if type(value) is int
+        and 1 < value <= 64
+        and any(w in name for w in ("len", "block", "ctx", "context", "max"))
+    ]
+    shapes = [
+        part.normalized_shape[0]
+        for part in model.modules()
+        if isinstance(part, nn.LayerNorm) and len(part.normalized_shape) > 1
+    ]
     known += shapes
     limit = min((each for each in known if each > 2), default=64)
     fitting = [each for each in primes if each <= limit]

@@ -16,7 +16,7 @@ from clearformer.verification.checks.arithmetic import time_slices_in, views_in
 from clearformer.verification.claims import KINDS
 from clearformer.verification.entries import ENTRIES, resolve
 from clearformer.verification.findings import Finding, Report
-from clearformer.verification.probe import BATCH, Probe, Uncallable
+from clearformer.verification.probe import BATCH, Probe, UncallableError
 from clearformer.verification.targets import Target, open_target
 
 
@@ -65,16 +65,14 @@ def one_thread() -> Iterator[None]:
 def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Report:
     try:
         probe = Probe(opened.model, kind=kind, seed=seed)
-    except Uncallable as problem:
+    except UncallableError as problem:
         explained = _explained(problem, opened.model, names)
         if not explained:
             raise
         return Report(opened.label, "a module that fails", (), tuple(explained), (), seed=seed)
     found, ran, skipped = _run_checks(probe, names)
     notes = (*opened.notes, *assumptions(probe))
-    return Report(
-        opened.label, read_as(probe), notes, tuple(found), tuple(ran), skipped, seed=seed
-    )
+    return Report(opened.label, read_as(probe), notes, tuple(found), tuple(ran), skipped, seed=seed)
 
 
 def _run_checks(probe: Probe, names: set[str]) -> tuple[list[Finding], list[str], dict[str, str]]:
@@ -100,7 +98,7 @@ def _with_causes(names: set[str]) -> set[str]:
     return names | causes
 
 
-def _explained(problem: Uncallable, model: nn.Module, names: set[str]) -> list[Finding]:
+def _explained(problem: UncallableError, model: nn.Module, names: set[str]) -> list[Finding]:
     """Bugs that make a module fail."""
     trace = problem.trace
     if trace is None:
@@ -152,4 +150,3 @@ def assumptions(probe: Probe) -> list[str]:
     if probe.dtype is not torch.float64:
         found.append("checked in float32: it does not run in float64")
     return found
-

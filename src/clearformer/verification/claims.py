@@ -16,12 +16,29 @@ from torch import Tensor, nn
 from clearformer.verification.signature import config_of
 from clearformer.verification.trace import Trace
 
-KINDS = ("causal-lm", "masked-lm", "encoder", "seq2seq", "classifier", "attention",
-         "causal-attention", "causal-stack")  # fmt: skip
+KINDS = (
+    "causal-lm",
+    "masked-lm",
+    "encoder",
+    "seq2seq",
+    "classifier",
+    "attention",
+    "causal-attention",
+    "causal-stack",
+)
 CAUSAL_KINDS = ("causal-lm", "causal-attention", "causal-stack")
 BOTH_WAYS_KINDS = ("masked-lm", "encoder", "classifier")
-FLAGS = ("causal", "is_causal", "masked", "mask", "autoregressive", "is_decoder", "use_causal_mask",
-         "causal_mask", "decoder_only")  # fmt: skip
+FLAGS = (
+    "causal",
+    "is_causal",
+    "masked",
+    "mask",
+    "autoregressive",
+    "is_decoder",
+    "use_causal_mask",
+    "causal_mask",
+    "decoder_only",
+)
 CAUSAL_NAME = re.compile(
     r"causal|gpt|languagemodel|lmhead|autoregress|decoderonly|masked(self|multi|head|att)"
     r"|generator|nanollm|lm$|llm|charmodel|textgen|decoderlm|llama|bigram"
@@ -106,6 +123,8 @@ def _flag(model: nn.Module, config: dict[str, Any]) -> tuple[bool | None, str] |
     for flag in FLAGS:
         if getattr(model, flag, None) is True:
             return True, f"{flag} is True"
+    if config.get("causal") is False:
+        return None, "its config says causal=False"
     if config.get("is_causal") is False or config.get("use_bidirectional_attention") is True:
         return None, "its config says that it looks both ways"
     return None

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from clearformer.verification.probe import Probe
 
 
-def dependence(
-    probe: Probe, length: int | None = None, *, seed: int = 0, **options: Any
-) -> Tensor:
+def dependence(probe: Probe, length: int | None = None, *, seed: int = 0, **options: Any) -> Tensor:
     """(T, T): how much output i changes with input j, relative to the output; 0 = not at all."""
     inputs = probe.inputs(batch=2, length=length, seed=seed)
     base = probe.run(inputs, **options)
@@ -43,7 +41,9 @@ def future(table: Tensor) -> Tensor:
 def first_leak(table: Tensor) -> tuple[int, int] | None:
     """The nearest pair (output, later input) that should not be connected."""
     pairs = future(table).nonzero().tolist()
-    return min(((i, j) for i, j in pairs), key=lambda pair: (pair[1] - pair[0], pair[0]), default=None)
+    return min(
+        ((i, j) for i, j in pairs), key=lambda pair: (pair[1] - pair[0], pair[0]), default=None
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from clearformer.verification.findings import Finding, Place, Severity
 
-E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO
+E, W, N = Severity.ERROR, Severity.WARNING, Severity.INFO
 # Symptoms: what many bugs look like from outside.
 SYMPTOMS = (
     "future-leak", "future-leak-through-norm", "future-leak-through-pooling", "batch-coupling",
@@ -70,11 +70,11 @@ ENTRIES = {
         Entry("qk-swapped-cross", E, "arithmetic", "in cross-attention the queries come from the source", ("softmax-axis", "reach-too-short", "mask-ignored")),
         Entry("value-projection-shared", W, "arithmetic", "values are the keys: the value projection is missing or not used", ("dead-parameters",)),
         Entry("key-projection-shared", W, "arithmetic", "keys are the queries: the key projection is not used", ("dead-parameters",)),
-        Entry("output-projection-missing", I, "arithmetic", "merged heads are not projected"),
+        Entry("output-projection-missing", N, "arithmetic", "merged heads are not projected"),
         Entry("residual-missing", E, "arithmetic", "a sublayer replaces its input instead of adding to it"),
         Entry("norm-misplaced", W, "arithmetic", "the block claims pre-norm and is post-norm, or the other way round"),
         Entry("norm-over-time", E, "arithmetic", "a norm takes its statistics over the time axis", ("future-leak-through-norm",)),
-        Entry("gelu-variant", I, "arithmetic", "the activation is another GELU than the config says"),
+        Entry("gelu-variant", N, "arithmetic", "the activation is another GELU than the config says"),
         Entry("tied-weights-broken", W, "arithmetic", "tied in name: two equal matrices that training moves apart"),
         # positions
         Entry("permutation-equivariant", E, "positions", "the model cannot tell the order of its input", ("dead-parameters",)),
@@ -87,7 +87,7 @@ ENTRIES = {
         Entry("cache-differs", E, "cache", "step by step gives other outputs than all at once", ("cache-shared-between-rows",)),
         Entry("cache-mutated-in-place", E, "cache", "a second use of the model or its cache gives another output", ("cache-differs", "eval-nondeterministic", "batch-coupling", "future-leak", "cache-shared-between-rows", "mask-broadcast-wrong", "padding-leak-left", "padding-leak-right", "padding-moves-positions")),
         Entry("cache-shared-between-rows", E, "cache", "rows of a batch share their cache"),
-        Entry("cross-attention-recomputed", I, "cache", "keys and values of the source are computed again at each step"),
+        Entry("cross-attention-recomputed", N, "cache", "keys and values of the source are computed again at each step"),
         # training
         Entry("loss-not-shifted", E, "training", "the loss compares an output with its own input"),
         Entry("loss-shifted-twice", E, "training", "the loss predicts the token after the next one"),
@@ -141,6 +141,8 @@ def resolve(found: list[Finding]) -> list[Finding]:
     named = {each.name for each in kept}
     final = []
     for each in sorted(kept, key=lambda one: order.index(one.severity)):
-        explained = [name for name in ENTRIES[each.name].explains if name in by_name and name not in named]
+        explained = [
+            name for name in ENTRIES[each.name].explains if name in by_name and name not in named
+        ]
         final.append(Finding(**{**vars(each), "consequences": tuple(explained)}))
     return final

@@ -96,7 +96,7 @@ def _xml(text: str) -> str:
 def as_test(finding: Finding, target: str, seed: int = 0, kind: str | None = None) -> str:
     """A pytest function that fails as long as the bug is there."""
     name = re.sub(r"\W", "_", finding.name)
-    asked = f'{finding.name!r}'
+    asked = f"{finding.name!r}"
     kind_argument = f", as_={kind!r}" if kind else ""
     about = "\n".join(f"    # {line}" for line in textwrap.wrap(_comment(finding), WIDTH - 8))
     return f'''"""{_plain(finding.sentence)}"""
@@ -112,7 +112,10 @@ def test_{name}():
 
 
 def _comment(finding: Finding) -> str:
-    parts = [f"At {finding.place}." if str(finding.place) else "", f"Shows with: {finding.shows_with}."]
+    parts = [
+        f"At {finding.place}." if str(finding.place) else "",
+        f"Shows with: {finding.shows_with}.",
+    ]
     parts.append(f"Right: {finding.right}." if finding.right else "")
     return _plain(" ".join(each for each in parts if each))
 

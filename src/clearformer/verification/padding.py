@@ -61,8 +61,11 @@ def mask_candidates(probe: Probe) -> Iterator[PaddingMask]:
     """Ways to pass a padding mask, the likeliest first."""
     positions = next((each.name for each in probe.parameters if each.name == "position_ids"), None)
     supplied = set(probe.form.supplied)
-    names = [each.name for each in probe.parameter("padding", "pair_mask", "target_padding", "source_mask")
-             if each.name not in supplied]  # fmt: skip
+    names = [
+        each.name
+        for each in probe.parameter("padding", "pair_mask", "target_padding", "source_mask")
+        if each.name not in supplied
+    ]
     names = [n for n in names if probe.form.source is None or "enc" not in n]
     for name in names:
         for shape in SHAPES:

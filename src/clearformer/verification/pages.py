@@ -332,5 +332,6 @@ def all_pages() -> str:
     for entry in ENTRIES.values():
         groups.setdefault(entry.group, []).append(page(entry.name))
     return "\n".join(
-        f"## {group[0].upper()}{group[1:]}\n\n" + "\n".join(pages) for group, pages in groups.items()
+        f"## {group[0].upper()}{group[1:]}\n\n" + "\n".join(pages)
+        for group, pages in groups.items()
     )

@@ -32,12 +32,25 @@ from clearformer.verification.signature import Parameter, config_of, parameters_
 from clearformer.verification.trace import Recorder, Trace
 
 BATCH, SOURCE = 3, 5
-SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id", "mask_token_id", "sep_token_id",
-           "cls_token_id", "unk_token_id", "decoder_start_token_id", "image_token_id",
-           "pad_id", "pad_idx", "padding_idx", "pad_token", "pad")  # fmt: skip
+SPECIAL = (
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+    "mask_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "unk_token_id",
+    "decoder_start_token_id",
+    "image_token_id",
+    "pad_id",
+    "pad_idx",
+    "padding_idx",
+    "pad_token",
+    "pad",
+)
 
 
-class Uncallable(ValueError):
+class UncallableError(ValueError):
     """The module could not be called with anything that was tried."""
 
     def __init__(self, sentence: str, trace: Trace | None = None) -> None:
@@ -84,6 +97,11 @@ class Probe:
 
     def accepts(self, name: str) -> bool:
         return any(each.name == name for each in self.parameters)
+
+    @property
+    def published(self) -> bool:
+        """Whether it is a class of a library, with a config of its own kind."""
+        return hasattr(getattr(self.model, "config", None), "to_dict")
 
     @property
     def takes_tokens(self) -> bool:
@@ -166,7 +184,7 @@ class Probe:
     def output(self, raw: Any, inputs: Inputs) -> Tensor:
         found = main_output(raw)
         if found is None:
-            raise Uncallable(_unknown_output(raw))
+            raise UncallableError(_unknown_output(raw))
         batch, length = inputs.batch, inputs.length
         if self.form.time_first and found.dim() >= 2 and found.shape[:2] == (length, batch):
             found = found.transpose(0, 1)
@@ -191,7 +209,9 @@ class Probe:
 
     @property
     def is_language_model(self) -> bool:
-        return self.takes_tokens and self.per_token and self.base_output.shape[-1] == self.vocabulary
+        return (
+            self.takes_tokens and self.per_token and self.base_output.shape[-1] == self.vocabulary
+        )
 
     # --- what most checks look at ------------------------------------------------------------
 
@@ -231,7 +251,9 @@ class Probe:
     def _rounds(self) -> bool:
         """Whether the model computes a part in single precision or less."""
         low = (torch.float32, torch.float16, torch.bfloat16)
-        return any(op.name in ("to", "softmax") and op.out.dtype in low for op in self.base_trace.ops)
+        return any(
+            op.name in ("to", "softmax") and op.out.dtype in low for op in self.base_trace.ops
+        )
 
     def differs(self, one: Tensor, other: Tensor) -> float:
         """How much two outputs differ, relative to their size; 0 if by rounding only."""
@@ -259,7 +281,7 @@ class Probe:
         self._record_failure()
         reason = problems[0] if problems else "nothing worked"
         names = ", ".join(each.name for each in self.parameters)
-        raise Uncallable(
+        raise UncallableError(
             f"{self.name}.forward({names}) could not be called with tokens or vectors: {reason}. "
             f"Wrap it in a module whose forward takes tokens (B, T) or vectors (B, T, E)",
             self.failure,
@@ -275,7 +297,9 @@ class Probe:
         form = replace(form, time_first=first)
         for size in [None] if tokens else widths(self.model):
             for length in lengths(self.model, BATCH)[: 8 if tokens else 5]:
-                self.vocabulary, self.width = (self._guess_vocabulary(), size) if tokens else (None, size)
+                self.vocabulary, self.width = (
+                    (self._guess_vocabulary(), size) if tokens else (None, size)
+                )
                 if form.source is not None and not form.source_is_tokens and self.width is None:
                     self.width = widths(self.model)[0]
                 self.form, self.length = form, length
@@ -319,7 +343,9 @@ class Probe:
         known = self.config.get("vocab_size")
         if isinstance(known, int):
             return known
-        sizes = [part.num_embeddings for part in self.model.modules() if isinstance(part, nn.Embedding)]
+        sizes = [
+            part.num_embeddings for part in self.model.modules() if isinstance(part, nn.Embedding)
+        ]
         return min((each for each in sizes if each > 3), default=4)
 
     def _read_vocabulary(self, trace: Trace, inputs: Inputs) -> None:

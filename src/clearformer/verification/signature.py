@@ -58,28 +58,12 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     return found
 
 
-def takes_only_arguments(function: Callable[..., Any]) -> bool:
-    """Whether the signature is `(*args, **kwargs)`, so that names tell nothing."""
-    return not parameters_of(function)
-
-
 def required_arguments(cls: type) -> list[str]:
     """What a class cannot be built without."""
     try:
         return [each.name for each in parameters_of(cls) if each.required]
     except (TypeError, ValueError):
         return []
-
-
-def numbers_of(module: nn.Module) -> dict[str, float]:
-    """Whole and real numbers that a module keeps as attributes, its config's too."""
-    found: dict[str, float] = {}
-    config = getattr(module, "config", None) or getattr(module, "cfg", None)
-    for holder in (config, module):
-        for name, value in vars(holder).items() if hasattr(holder, "__dict__") else ():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                found[name] = value
-    return found
 
 
 def config_of(module: nn.Module) -> dict[str, Any]:

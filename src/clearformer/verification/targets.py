@@ -148,7 +148,10 @@ def _folder(path: Path) -> Target:
         opened = open_any(path)
         return Target(opened.model, str(path), (f"the model of a run, {opened.config.model.name}",))
     except ValueError as problem:
-        if not (path / "config.json").is_file() or "model_type" not in (path / "config.json").read_text():
+        if (
+            not (path / "config.json").is_file()
+            or "model_type" not in (path / "config.json").read_text()
+        ):
             raise problem from None
     return Target(*_huggingface(path))
 

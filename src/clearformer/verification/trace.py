@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import (
@@ -27,15 +26,42 @@ from clearformer.verification.findings import Place
 MAX_VALUES = 1 << 20  # larger results are not copied: they are weights, not activations
 # Spellings of one operation.
 SAME = {
-    "truediv": "div", "itruediv": "div", "idiv": "div", "divide": "div", "imul": "mul",
-    "multiply": "mul", "rmul": "mul", "iadd": "add", "radd": "add", "isub": "sub", "rsub": "rsub",
-    "subtract": "sub", "rmatmul": "matmul", "softmax": "softmax", "expand_as": "expand",
-    "sdpa": "scaled_dot_product_attention", "swapaxes": "transpose", "swapdims": "transpose",
-    "movedim": "permute", "t": "transpose", "true_divide": "div", "type_as": "to", "float": "to",
-    "double": "to", "half": "to", "bfloat16": "to", "type": "to", "rtruediv": "rdiv",
-    "feature_dropout": "dropout", "alpha_dropout": "dropout", "index_put": "setitem",
-    "masked_scatter": "setitem", "special_softmax": "softmax", "square": "pow", "rpow": "rpow",
-}  # fmt: skip
+    "truediv": "div",
+    "itruediv": "div",
+    "idiv": "div",
+    "divide": "div",
+    "imul": "mul",
+    "multiply": "mul",
+    "rmul": "mul",
+    "iadd": "add",
+    "radd": "add",
+    "isub": "sub",
+    "rsub": "rsub",
+    "subtract": "sub",
+    "rmatmul": "matmul",
+    "softmax": "softmax",
+    "expand_as": "expand",
+    "sdpa": "scaled_dot_product_attention",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "movedim": "permute",
+    "t": "transpose",
+    "true_divide": "div",
+    "type_as": "to",
+    "float": "to",
+    "double": "to",
+    "half": "to",
+    "bfloat16": "to",
+    "type": "to",
+    "rtruediv": "rdiv",
+    "feature_dropout": "dropout",
+    "alpha_dropout": "dropout",
+    "index_put": "setitem",
+    "masked_scatter": "setitem",
+    "special_softmax": "softmax",
+    "square": "pow",
+    "rpow": "rpow",
+}
 
 
 @dataclass(frozen=True)
@@ -149,7 +175,7 @@ class Recorder(TorchFunctionMode):
             self._stack.pop()
 
 
-def _open_body(function: types.FunctionType) -> Any:
+def _open_body(function: Any) -> Any:
     """The function without its dispatch to modes, so that its own operations are seen."""
     names = {**function.__globals__, "has_torch_function": lambda *_: False}
     opened = types.FunctionType(
@@ -169,7 +195,14 @@ def operation_name(func: Any) -> str:
 
 
 _OUTSIDE: dict[str, bool] = {}
-_LIBRARIES = ("/torch/", "/einops/", "/einx/", "/clearformer/verification/", "<frozen", "/contextlib.")
+_LIBRARIES = (
+    "/torch/",
+    "/einops/",
+    "/einx/",
+    "/clearformer/verification/",
+    "<frozen",
+    "/contextlib.",
+)
 
 
 def caller() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,13 +40,17 @@ def _wrong_scale(probe: Probe, event: Attention) -> Finding | None:
         return None
     model_width = _model_width(probe, event)
     name, sentence, severity = "", "", None
-    if model_width and model_width != width and math.isclose(factor, model_width**-0.5, rel_tol=1e-3):
+    if (
+        model_width
+        and model_width != width
+        and math.isclose(factor, model_width**-0.5, rel_tol=1e-3)
+    ):
         name = "scale-by-model-width"
         sentence = (
-            f"scores are divided by sqrt({model_width}) = {model_width**0.5:.3g}; a head is {width} "
-            f"wide, so sqrt({width}) = {width**0.5:.3g}"
+            f"scores are divided by sqrt({model_width}) = {model_width**0.5:.3g}; a head "
+            f"is {width} wide, so sqrt({width}) = {width**0.5:.3g}"
         )
-    elif math.isclose(factor, 1.0, rel_tol=1e-6):
+    elif math.isclose(factor, 1.0, rel_tol=1e-6) and event.followed:
         name = "scale-missing"
         sentence = f"scores are not scaled; a head is {width} wide, so divide by {width**0.5:.3g}"
         if _stated(probe, event):
@@ -72,13 +77,22 @@ def _wrong_scale(probe: Probe, event: Attention) -> Finding | None:
 
 def _configured(probe: Probe, factor: float) -> bool:
     """Whether the config sets this very scale."""
-    for name, value in probe.config.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+    for name, value in _numbers(probe.config):
+        if value > 0:
             named = any(word in name for word in ("scal", "multiplier", "query_pre"))
             values = (value, 1 / value, value**-0.5)
             if named and any(math.isclose(each, factor, rel_tol=1e-3) for each in values):
                 return True
     return False
+
+
+def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of a config, those of its parts too."""
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from _numbers(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield name, value
 
 
 def _stated(probe: Probe, event: Attention) -> bool:
@@ -108,8 +122,8 @@ def _entropies(event: Attention, factor: float, right: float) -> str:
     if seen is not None and seen.shape == scores.shape[-2:]:
         scores = scores.masked_fill(~seen, -math.inf)
     own = factor if not event.fused else event.factors[0]
-    own, other = ((scores * each).softmax(-1).nan_to_num() for each in (own, own * right / factor))
-    is_, meant = (float(-(w * w.clamp_min(1e-30).log()).sum(-1).mean()) for w in (own, other))
+    both = [(scores * each).softmax(-1).nan_to_num() for each in (own, own * right / factor)]
+    is_, meant = (float(-(w * w.clamp_min(1e-30).log()).sum(-1).mean()) for w in both)
     return f"The entropy of the weights is {is_:.2f} instead of {meant:.2f} nats here."
 
 
@@ -126,6 +140,7 @@ def softmax_direction(probe: Probe) -> Iterator[Finding]:
         if event.fused or weights is None or event.probabilities is None or weights.dim() < 2:
             continue
         total = weights.sum(dim=-1)
+        total = total[total != 0]  # a query that sees nothing may give zeros
         if bool(((total - 1).abs() < 1e-4).all()):
             continue
         masked = _masked_after(event)
@@ -166,10 +181,27 @@ def _masked_after(event: Attention) -> Op | None:
 
 def heads_by_view(probe: Probe) -> Iterator[Finding]:
     """Splitting and merging heads keeps each position's numbers together."""
-    yield from views_in(probe.base_trace, probe.length, probe.base.batch, _first_input(probe))
+    found = list(views_in(probe.base_trace, probe.length, probe.base.batch, _first_input(probe)))
+    if not found and probe.length < 13:
+        # Another length, where this one is by chance the size of another axis.
+        try:
+            trace, _ = probe.trace(probe.inputs(length=13))
+        except Exception:
+            return
+        found = list(views_in(trace, 13, probe.base.batch, "13 tokens"))
+    yield from found
 
 
 def views_in(trace: Trace, length: int, batch: int, shows: str) -> Iterator[Finding]:
+    """Views that move numbers between positions; a class token makes the sequence one longer."""
+    for size in (length, length + 1):
+        found = list(_views_of(trace, size, batch, shows))
+        if found:
+            yield from found
+            return
+
+
+def _views_of(trace: Trace, length: int, batch: int, shows: str) -> Iterator[Finding]:
     for op in trace.named("view", "reshape", "unflatten", "flatten"):
         source = op.tensors[0] if op.tensors else None
         made = None if source is None else trace.producer(source, op.index)
@@ -186,7 +218,7 @@ def views_in(trace: Trace, length: int, batch: int, shows: str) -> Iterator[Find
                 f"with heads",
                 op.place,
                 shows=shows,
-                right="view(B, T, H, D).transpose(1, 2), and back with transpose(1, 2).reshape(B, T, E)",
+                right="view(B, T, H, D).transpose(1, 2), back: transpose(1, 2).reshape(B, T, E)",
             )
             return
 
@@ -275,7 +307,14 @@ def shared_projections(probe: Probe) -> Iterator[Finding]:
         if k is None or v is None or q is None:
             continue
         module = event.place.module
-        unused = [name for name in dead if name.startswith(f"{module}." if module else "")]
+        inside = [name for name in dead if name.startswith(f"{module}." if module else "")]
+        unused = [
+            name
+            for name in inside
+            if re.search(
+                r"(^|[._])(to|w_?)?[kvq](al|ey|uer|_|\b|$)", name.removeprefix(module).lower()
+            )
+        ]
         projected = _has_linear(probe, module)
         if _equal(k, v) and not _equal(q, k) and projected:
             yield finding(
@@ -317,7 +356,11 @@ def _has_linear(probe: Probe, module: str) -> bool:
 def _equal(a: Tensor, b: Tensor) -> bool:
     if a.shape == b.shape:
         return bool(a.equal(b))
-    return a.dim() == b.dim() and a.transpose(-1, -2).shape == b.shape and bool(a.transpose(-1, -2).equal(b))
+    return (
+        a.dim() == b.dim()
+        and a.transpose(-1, -2).shape == b.shape
+        and bool(a.transpose(-1, -2).equal(b))
+    )
 
 
 def unused_parameters(probe: Probe) -> Iterator[tuple[str, Tensor]]:
@@ -359,7 +402,15 @@ def output_projection(probe: Probe) -> Iterator[Finding]:
             continue
         owner = event.place.module
         later = probe.base_trace.ops[event.output.index + 1 :]
-        following = next((op for op in later if op.name in ("linear", "addmm", "matmul", "add", "einsum", "layer_norm", "rms_norm")), None)  # fmt: skip
+        following = next(
+            (
+                op
+                for op in later
+                if op.name
+                in ("linear", "addmm", "matmul", "add", "einsum", "layer_norm", "rms_norm")
+            ),
+            None,
+        )
         if following is None and len(probe.attention) == 1:
             yield finding(
                 "output-projection-missing",
@@ -425,7 +476,9 @@ def _sublayer_outputs(probe: Probe) -> Iterator[tuple[str, list[str], Place]]:
         yield used[0].rsplit(".", 1)[0], _with_bias(used, names), first.place
         # The feed-forward layer: the last projection that stands in the same block.
         owner = common_block(first.place.module)
-        inside = [each for each in block[1:] if owner and common_block(each[0].place.module) == owner]
+        inside = [
+            each for each in block[1:] if owner and common_block(each[0].place.module) == owner
+        ]
         if len(inside) >= 2 and number < len(outputs):
             last, used = inside[-1]
             yield used[0].rsplit(".", 1)[0], _with_bias(used, names), last.place
@@ -445,19 +498,37 @@ def common_block(path: str) -> str:
 
 def norm_placement(probe: Probe) -> Iterator[Finding]:
     """A block that says pre-norm is pre-norm."""
-    flags = ("norm_first", "pre_norm", "prenorm", "normalize_before", "do_layer_norm_before",
-             "pre_ln", "is_pre_norm")  # fmt: skip
+    flags = (
+        "norm_first",
+        "pre_norm",
+        "prenorm",
+        "normalize_before",
+        "do_layer_norm_before",
+        "pre_ln",
+        "is_pre_norm",
+    )
     for name, part in probe.model.named_modules():
-        claimed = next((getattr(part, each) for each in flags if isinstance(getattr(part, each, None), bool)), None)
-        stacked = any(isinstance(each, nn.ModuleList | nn.Sequential) and any(
-            event.place.module.startswith(f"{name}.{own}." if name else f"{own}.")
-            for event in probe.attention) for own, each in part.named_children())  # fmt: skip
+        claimed = next(
+            (getattr(part, each) for each in flags if isinstance(getattr(part, each, None), bool)),
+            None,
+        )
+        stacked = any(
+            isinstance(each, nn.ModuleList | nn.Sequential)
+            and any(
+                event.place.module.startswith(f"{name}.{own}." if name else f"{own}.")
+                for event in probe.attention
+            )
+            for own, each in part.named_children()
+        )
         if claimed is None or stacked or not list(part.children()):
             continue
         last = _last_of_block(probe, name)
         if last is None:
             continue
-        is_post = last.name in ("layer_norm", "rms_norm") or "norm" in last.place.module.rsplit(".", 1)[-1]
+        is_post = (
+            last.name in ("layer_norm", "rms_norm")
+            or "norm" in last.place.module.rsplit(".", 1)[-1]
+        )
         if claimed == is_post:
             said, found = ("pre", "post") if claimed else ("post", "pre")
             yield finding(
@@ -471,8 +542,11 @@ def norm_placement(probe: Probe) -> Iterator[Finding]:
 
 
 def _last_of_block(probe: Probe, name: str) -> Op | None:
-    inside = [op for op in probe.base_trace.ops
-              if name and (op.place.module == name or op.place.module.startswith(f"{name}."))]  # fmt: skip
+    inside = [
+        op
+        for op in probe.base_trace.ops
+        if name and (op.place.module == name or op.place.module.startswith(f"{name}."))
+    ]
     attends = any(event.place.module.startswith(name) for event in probe.attention)
     own = [op for op in inside if op.name not in ("dropout", "to", "view", "reshape", "contiguous")]
     return own[-1] if own and attends else None
@@ -489,7 +563,9 @@ def norm_over_time(probe: Probe) -> Iterator[Finding]:
                 return
     for op in probe.base_trace.named("instance_norm", "group_norm"):
         source = op.tensors[0]
-        if probe.length in source.shape[2:] or (op.name == "group_norm" and probe.length == source.shape[1]):
+        if probe.length in source.shape[2:] or (
+            op.name == "group_norm" and probe.length == source.shape[1]
+        ):
             yield _over_time(op, f"{op.name} of {tuple(source.shape)}")
             return
     for op in probe.base_trace.named("var", "std", "var_mean", "std_mean"):
@@ -512,8 +588,15 @@ def _over_time(op: Op, why: str) -> Finding:
 
 def gelu_variant(probe: Probe) -> Iterator[Finding]:
     """The activation is the GELU that the config names."""
-    named = next((v for k, v in probe.config.items()
-                  if k in ("hidden_act", "activation_function", "hidden_activation") and isinstance(v, str)), None)  # fmt: skip
+    named = next(
+        (
+            v
+            for k, v in probe.config.items()
+            if k in ("hidden_act", "activation_function", "hidden_activation")
+            and isinstance(v, str)
+        ),
+        None,
+    )
     for op in probe.base_trace.named("gelu"):
         tanh = op.argument(1, "approximate", "none") == "tanh"
         claims_tanh = named in ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
@@ -529,26 +612,32 @@ def gelu_variant(probe: Probe) -> Iterator[Finding]:
 
 def tied_weights(probe: Probe) -> Iterator[Finding]:
     """What is tied is one tensor, not two equal ones."""
-    matrices = [(n, p) for n, p in probe.plain.named_parameters() if p.dim() == 2 and p.numel() > 16]
-    tables = {f"{n}.weight" for n, part in probe.plain.named_modules() if isinstance(part, nn.Embedding)}
+    matrices = [
+        (n, p) for n, p in probe.plain.named_parameters() if p.dim() == 2 and p.numel() > 16
+    ]
+    tables = {
+        f"{n}.weight" for n, part in probe.plain.named_modules() if isinstance(part, nn.Embedding)
+    }
     for name, table in matrices:
         for other, matrix in matrices:
-            if name in tables and other not in tables and table is not matrix:
-                if table.shape == matrix.shape and table.equal(matrix):
-                    yield finding(
-                        "tied-weights-broken",
-                        f"{name} and {other} are equal, but two tensors: training moves them apart",
-                        Place(other.rsplit(".", 1)[0]),
-                        right="head.weight = embedding.weight: the same Parameter",
-                    )
-                    return
+            two = name in tables and other not in tables and table is not matrix
+            if two and table.shape == matrix.shape and table.equal(matrix):
+                yield finding(
+                    "tied-weights-broken",
+                    f"{name} and {other} are equal, but two tensors: training moves them apart",
+                    Place(other.rsplit(".", 1)[0]),
+                    right="head.weight = embedding.weight: the same Parameter",
+                )
+                return
+    if hasattr(probe.model, "tie_weights"):
+        return  # it ties by a method of its own, when weights are loaded
     says = probe.config.get("tie_word_embeddings") or probe.config.get("tie_weights")
     head = _output_head(probe)
     if says and head is not None and probe.is_language_model and probe.form.source is None:
-        name, matrix = head
+        name, projection = head
         sizes = [p for n, p in probe.plain.named_parameters() if n in tables]
-        same = any(p.shape == matrix.shape for p in sizes)
-        if same and not any(p.data_ptr() == matrix.data_ptr() for p in sizes):
+        same = any(p.shape == projection.shape for p in sizes)
+        if same and not any(p.data_ptr() == projection.data_ptr() for p in sizes):
             yield finding(
                 "tied-weights-broken",
                 f"the config says that embeddings are tied, but {name} is a tensor of its own",

@@ -6,6 +6,7 @@ Axes: B batch, T tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,18 +15,21 @@ from torch import Tensor
 from clearformer.verification.attention import find_attention
 from clearformer.verification.caching import CacheForm, copied, find_cache, tensors_in
 from clearformer.verification.entries import finding
-from clearformer.verification.findings import Finding, Place
+from clearformer.verification.findings import Finding, Place, Severity
 from clearformer.verification.padding import find_mask
 from clearformer.verification.probe import SOURCE, Probe
 from clearformer.verification.trace import Recorder
 
-LARGE = 1e-4  # rounding in another order stays far below
+
+def _large(probe: Probe) -> float:
+    """Differences that are no rounding in another order; recurrent layers round much."""
+    return 1e-4 if probe.dtype is torch.float64 else 5e-3
 
 
 def steps(probe: Probe) -> Iterator[Finding]:
     """Single tokens, chunks and left-padded rows give what the whole text gives."""
     form = find_cache(probe)
-    if form is None or not probe.claim.causal and probe.form.source is None:
+    if form is None or (not probe.claim.causal and probe.form.source is None):
         return
     inputs = probe.inputs(batch=2)
     whole = probe.run(inputs)
@@ -41,10 +45,14 @@ def steps(probe: Probe) -> Iterator[Finding]:
         except Exception:
             continue
         effect = probe.differs(got, whole)
-        if effect > LARGE:
+        if effect > _large(probe):
             rows = form.run(probe, inputs.rows(0), pieces)
-            fine_alone = probe.differs(rows, alone) <= LARGE
-            yield _differs(probe, form, pieces, label, effect, fine_alone)
+            fine_alone = probe.differs(rows, alone) <= _large(probe)
+            found = _differs(probe, form, pieces, label, effect, fine_alone)
+            if label == "two chunks" and found.name == "cache-differs":
+                # Recurrent layers continue token by token only; masks have a name of their own.
+                found = replace(found, severity=Severity.INFO)
+            yield found
             return
     yield from _padded_steps(probe, form)
 
@@ -136,11 +144,12 @@ def _corner(probe: Probe, form: CacheForm, pieces: list[int]) -> Finding | None:
         seen = event.seen
         if seen is None or seen.shape[0] >= seen.shape[1] or seen.shape[0] < 2:
             continue
-        if seen.equal(torch.ones_like(seen).tril()):
+        before = seen.shape[1] - seen.shape[0]
+        if bool(seen[0, 0]) and not bool(seen[0, 1:before].any()) and before > 1:
             return finding(
                 "causal-aligned-top-left",
-                f"{seen.shape[0]} queries over {seen.shape[1]} keys: query 0 sees key 0 only, but it "
-                f"is the {seen.shape[1] - seen.shape[0] + 1}th token",
+                f"{seen.shape[0]} queries over {seen.shape[1]} keys: query 0 sees key 0 only, but "
+                f"it is the {seen.shape[1] - seen.shape[0] + 1}th token",
                 event.place,
                 shows=f"a cache of {half}, then {inputs.length - half} tokens",
                 right="the last query sees all keys: tril(diagonal=K - Q)",
@@ -170,7 +179,7 @@ def _padded_steps(probe: Probe, form: CacheForm) -> Iterator[Finding]:
         return
     keep = real[:, :, None].expand_as(whole)
     effect = probe.differs(got[keep], whole[keep])
-    if effect > LARGE:
+    if effect > _large(probe):
         yield finding(
             "cache-differs",
             "a left-padded batch gives other outputs with a cache than without",
@@ -209,11 +218,11 @@ def second_use(probe: Probe) -> Iterator[Finding]:
     except Exception:
         return
     changed = [a.shape != b.shape or not a.equal(b) for a, b in zip(held, before, strict=True)]
-    if held and any(changed) or len(tensors_in(cache)) != len(held):
+    if (held and any(changed)) or len(tensors_in(cache)) != len(held):
         yield finding(
             "cache-mutated-in-place",
-            "the cache that was passed in is changed by the call: a second continuation of the same "
-            "prefix reads the first one",
+            "the cache that was passed in is changed by the call: a second continuation of "
+            "the same prefix reads the first one",
             shows=f"a cache of {size} tokens, used twice",
             right="cat makes a new tensor; the old cache stays as it was",
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from clearformer.verification.attention import Attention, find_attention
 from clearformer.verification.dependence import (
     Origin,
     dependence,
@@ -22,8 +23,17 @@ from clearformer.verification.entries import finding
 from clearformer.verification.findings import Finding, Place, Severity
 from clearformer.verification.probe import Probe
 
-NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "var", "std", "var_mean",
-         "std_mean", "native_layer_norm")  # fmt: skip
+NORMS = (
+    "layer_norm",
+    "rms_norm",
+    "group_norm",
+    "instance_norm",
+    "var",
+    "std",
+    "var_mean",
+    "std_mean",
+    "native_layer_norm",
+)
 POOLS = ("mean", "sum", "amax", "max", "logsumexp", "cumsum", "flip", "prod", "median")
 
 
@@ -98,10 +108,8 @@ def _named(probe: Probe, origin: Origin | None) -> tuple[str, str]:
     return "future-leak", ""
 
 
-def _attention(origin: Origin) -> list[object]:
-    from clearformer.verification.attention import find_attention
-
-    return list(find_attention(origin.trace))
+def _attention(origin: Origin) -> list[Attention]:
+    return find_attention(origin.trace)
 
 
 def _from(origin: Origin, names: tuple[str, ...]) -> bool:
@@ -149,7 +157,8 @@ def leak_in_training(probe: Probe) -> Iterator[Finding]:
     elif coupled and not row_coupling(probe):
         yield finding(
             "batch-coupling",
-            f"in train mode a row depends on the other rows of the batch{f' ({norms})' if norms else ''}",
+            "in train mode a row depends on the other rows of the batch"
+            + (f" ({norms})" if norms else ""),
             effect=coupled,
             severity=Severity.INFO if norms else Severity.ERROR,
         )
@@ -177,10 +186,14 @@ def batch_coupling(probe: Probe) -> Iterator[Finding]:
         return
     alone = probe.inputs(batch=3)
     time_too = bool(dependence(probe).fill_diagonal_(0).any()) if probe.per_token else True
-    axis = "" if time_too else (
-        ", and positions of one row do not see each other: attention runs over the batch axis "
-        "(batch_first?)"
-    )  # fmt: skip
+    axis = (
+        ""
+        if time_too
+        else (
+            ", and positions of one row do not see each other: attention runs over the batch axis "
+            "(batch_first?)"
+        )
+    )
     yield finding(
         "batch-coupling",
         f"rows change when only row 1 is replaced{axis}",
@@ -260,8 +273,6 @@ def window(probe: Probe) -> Iterator[Finding]:
         trace, _ = probe.trace(probe.inputs(length=length))
     except Exception:
         return
-    from clearformer.verification.attention import find_attention
-
     widths = []
     for event in find_attention(trace):
         seen = event.seen

@@ -31,6 +31,24 @@ from clearformer.verification.padding import (
 from clearformer.verification.probe import Probe
 from clearformer.verification.trace import Op
 
+MIXING = (
+    "conv1d",
+    "conv2d",
+    "cat",
+    "pad",
+    "avg_pool1d",
+    "max_pool1d",
+    "avg_pool2d",
+    "unfold",
+    "roll",
+    "getitem",
+    "mean",
+    "stack",
+    "cumsum",
+    "fft",
+    "rfft",
+    "max_pool2d",
+)
 WEAKEST_MASK = -30_000.0  # a hidden score above this can be reached by training
 
 
@@ -49,6 +67,7 @@ def padding(probe: Probe) -> Iterator[Finding]:
     for left in (True, False):
         yield from _leaks(probe, mask, left)
     yield from _rows(probe, mask)
+    yield from _longer(probe, mask)
     yield from _moves(probe, mask)
 
 
@@ -56,7 +75,9 @@ def _no_working_mask(probe: Probe, found: Found) -> Iterator[Finding]:
     tried = found.tried
     if tried is None:
         return
-    declared = tried.name in (*KEEP_NAMES, *HIDE_NAMES) or "padding" in tried.name or "pad" in tried.name
+    declared = (
+        tried.name in (*KEEP_NAMES, *HIDE_NAMES) or "padding" in tried.name or "pad" in tried.name
+    )
     if not found.matters:
         if getattr(probe, "supplied_mask", None) is not None or not probe.attention:
             return  # it takes a causal mask, and that one works; or there is nothing to mask
@@ -75,19 +96,22 @@ def _no_working_mask(probe: Probe, found: Found) -> Iterator[Finding]:
         return
     if not declared:
         return
-    inputs, real = padded(probe, 2, True, 0)
-    other, _ = padded(probe, 2, True, 1)
+    left = bool(probe.claim.causal)  # a causal model sees no padding on the right
+    inputs, real = padded(probe, 2, left, 0)
+    other, _ = padded(probe, 2, left, 1)
     extra = tried.arguments(real)
-    one, two = probe.run(inputs, extra=extra), probe.run(other, extra=extra)
-    if bool(one[0, 2:].isnan().any()) if probe.per_token else bool(one[0].isnan().any()):
-        yield _nan(probe, tried, "a left-padded row gives NaN for its real tokens")
+    one, two = (probe.run(each, extra=extra)[0] for each in (inputs, other))
+    if probe.per_token:
+        one, two = one[real[0]], two[real[0]]
+    if bool(one.isnan().any()):
+        yield _nan(probe, tried, "a padded row gives NaN for its real tokens")
         return
     rows = _row_mask_effect(probe, tried)
+    effect = probe.differs(one, two)
     if rows:
         yield rows
-        return
-    effect = probe.differs(one[0, 2:], two[0, 2:]) if probe.per_token else probe.differs(one[0], two[0])
-    yield _padding_leak(probe, tried, True, effect)
+    elif effect:
+        yield _padding_leak(probe, tried, left, effect)
 
 
 def _pair_mask_ignored(probe: Probe) -> bool:
@@ -118,23 +142,27 @@ def _inverted(probe: Probe, mask: PaddingMask) -> Finding:
 
 def _padding_leak(probe: Probe, mask: PaddingMask, left: bool, effect: float) -> Finding:
     side = "left" if left else "right"
+    place, by_attention = _padding_origin(probe, mask, left)
     return finding(
         f"padding-leak-{side}",
         f"what stands in padding on the {side} changes real tokens, although {mask.name} hides it",
-        _padding_place(probe, mask, left),
+        place,
         shows=f"{mask.name} {mask.arguments(real_tokens(1, 4, 2, left))[mask.name].tolist()} over "
         f"two fillings of the padding",
         effect=effect,
         right="outputs of real tokens do not depend on padding",
+        # Convolutions and pooling see their neighbours, padding or not: perhaps meant.
+        severity=None if by_attention or not probe.per_token else Severity.INFO,
     )
 
 
-def _padding_place(probe: Probe, mask: PaddingMask, left: bool) -> Place:
+def _padding_origin(probe: Probe, mask: PaddingMask, left: bool) -> tuple[Place, bool]:
+    """Where padding first reaches real tokens, and whether through attention or a norm."""
     (inputs, real), (other, _) = padded(probe, 2, left, 0), padded(probe, 2, left, 1)
     one, _ = probe.trace(inputs, extra=mask.arguments(real))
     two, _ = probe.trace(other, extra=mask.arguments(real))
     if [op.name for op in one.ops] != [op.name for op in two.ops]:
-        return Place()
+        return Place(), True
     kept = slice(2, None) if left else slice(None, -2)
     for a, b in zip(one.ops, two.ops, strict=True):
         if a.value is None or b.value is None or a.value.shape != b.value.shape:
@@ -145,8 +173,8 @@ def _padding_place(probe: Probe, mask: PaddingMask, left: bool) -> Place:
             index: list[Any] = [slice(None)] * len(shape)
             index[0], index[axes[0]] = 0, kept
             if float((a.value - b.value)[tuple(index)].nan_to_num().abs().max()) > 1e-6:
-                return a.place
-    return Place()
+                return a.place, a.name not in MIXING
+    return Place(), True
 
 
 def _leaks(probe: Probe, mask: PaddingMask, left: bool) -> Iterator[Finding]:
@@ -205,12 +233,37 @@ def _row_mask_effect(probe: Probe, mask: PaddingMask) -> Finding | None:
         return None
     return finding(
         "mask-broadcast-wrong",
-        f"the {mask.name} of row {masked} changes the outputs of other rows: the axes of batch and heads "
-        f"are confused",
+        f"the {mask.name} of row {masked} changes the outputs of other rows: the axes of batch "
+        f"and heads are confused",
         shows=f"a batch of 3 whose {mask.name} changes in row {masked}",
         effect=effect,
         right="mask[:, None, None, :] over (B, H, Q, K); repeat_interleave for (B*H, Q, K)",
     )
+
+
+def _longer(probe: Probe, mask: PaddingMask) -> Iterator[Finding]:
+    """A row with padding on its right gives what the row gives alone."""
+    inputs, real = padded(probe, 2, False, 0)
+    short = inputs.rows(0).with_stream(inputs.stream[:1, :-2])
+    try:
+        alone = probe.run(short, extra=mask.arguments(real[:1, :-2]))
+        together = probe.run(inputs, extra=mask.arguments(real))
+    except Exception:
+        return
+    got = together[0, :-2] if probe.per_token else together[0]
+    effect = probe.differs(alone[0], got)
+    if effect > 1e-3:
+        yield finding(
+            "padding-leak-right",
+            "a row with two padded positions on its right gives other outputs than the row alone",
+            shows=f"{_stream_shown(short.stream, probe)} alone and padded on the right",
+            effect=effect,
+            right="means and lengths count real tokens only",
+        )
+
+
+def _stream_shown(stream: Tensor, probe: Probe) -> str:
+    return f"tokens {stream.tolist()}" if probe.takes_tokens else f"vectors {tuple(stream.shape)}"
 
 
 def _moves(probe: Probe, mask: PaddingMask) -> Iterator[Finding]:
@@ -281,15 +334,23 @@ def slow_paths(probe: Probe) -> Iterator[Finding]:
 
 
 def _paths(probe: Probe) -> Iterator[tuple[str, dict[str, Any]]]:
-    weights = ("output_attentions", "need_weights", "return_attention", "return_weights",
-               "return_attn", "return_attention_weights", "return_attn_weights", "attn")  # fmt: skip
+    weights = (
+        "output_attentions",
+        "need_weights",
+        "return_attention",
+        "return_weights",
+        "return_attn",
+        "return_attention_weights",
+        "return_attn_weights",
+        "attn",
+    )
     for each in probe.parameters:
         if each.name in weights and not each.default:
             yield f"with {each.name}=True", {"extra": {each.name: True}}
     found = find_mask(probe).mask
-    if found is not None and probe.claim.causal:
-        if found.name in ("attention_mask", *HIDE_NAMES) or "pad" in found.name:
-            yield f"with {found.name} that hides nothing", {"extra": _nothing_hidden(found)}
+    known = found is not None and ("pad" in found.name or found.name == "attention_mask")
+    if found is not None and known and probe.claim.causal:
+        yield f"with {found.name} that hides nothing", {"extra": _nothing_hidden(found)}
     yield "in train mode", {"train": True}
 
 
@@ -344,8 +405,8 @@ def mask_values(probe: Probe) -> Iterator[Finding]:
             value = max(weak)
             yield finding(
                 "finite-mask",
-                f"hidden scores get {value:g}: a score {-value:g} above the others sees through the "
-                f"mask, and weights can learn that",
+                f"hidden scores get {value:g}: a score {-value:g} above the others sees through "
+                f"the mask, and weights can learn that",
                 event.place,
                 shows=f"queries and keys whose products exceed {-value:g}",
                 effect=-value,
@@ -355,7 +416,7 @@ def mask_values(probe: Probe) -> Iterator[Finding]:
         if zero:
             yield finding(
                 "finite-mask",
-                "hidden scores are set to 0, which is a score like any other: they still get weight",
+                "hidden scores are set to 0, a score like any other: they still get weight",
                 zero[0].place,
                 right="masked_fill(mask, -inf)",
                 severity=Severity.ERROR,
@@ -377,15 +438,22 @@ def _padded_attention(probe: Probe) -> list[Any]:
 
 def _zeroed(op: Op, event: Attention) -> bool:
     """Whether an operation sets hidden scores to 0, and they get weight after all."""
-    if op.value is None or event.probabilities is None or op.value.shape != event.probabilities.shape:
+    if (
+        op.value is None
+        or event.probabilities is None
+        or op.value.shape != event.probabilities.shape
+    ):
         return False
     if op.name == "masked_fill" and op.argument(2, "value") == 0:
         hidden = op.argument(1, "mask")
     elif op.name in ("tril", "triu"):
         hidden = op.value == 0
     elif op.name == "mul":
-        masks = [each for each in op.tensors[1:] if each.numel() > 3
-                 and bool(((each == 0) | (each == 1)).all())]  # fmt: skip
+        masks = [
+            each
+            for each in op.tensors[1:]
+            if each.numel() > 3 and bool(((each == 0) | (each == 1)).all())
+        ]
         if not masks:
             return False
         hidden = masks[0] == 0
@@ -411,7 +479,7 @@ def upside_down(probe: Probe) -> Iterator[Finding]:
                 "queries see only later keys: the causal mask is upside down",
                 event.place,
                 shows=shown(probe, probe.length, 0, 1),
-                right="True = may see in scaled_dot_product_attention; masked_fill wants True = hidden",
+                right="scaled_dot_product_attention: True = may see; masked_fill: True = hidden",
             )
             return
 
@@ -419,11 +487,22 @@ def upside_down(probe: Probe) -> Iterator[Finding]:
 def empty_rows(probe: Probe) -> Iterator[Finding]:
     """No output is NaN without any padding."""
     if bool(probe.base_output.isnan().any()):
-        rows = probe.base_output.isnan().flatten(1).any(dim=1) if not probe.per_token else (
-            probe.base_output.isnan().flatten(2).any(dim=2).any(dim=0))  # fmt: skip
+        rows = (
+            probe.base_output.isnan().flatten(1).any(dim=1)
+            if not probe.per_token
+            else (probe.base_output.isnan().flatten(2).any(dim=2).any(dim=0))
+        )
         where = rows.nonzero().flatten().tolist()
-        event = next((e for e in probe.attention if e.output is not None and e.output.value is not None
-                      and bool(e.output.value.isnan().any())), None)  # fmt: skip
+        event = next(
+            (
+                e
+                for e in probe.attention
+                if e.output is not None
+                and e.output.value is not None
+                and bool(e.output.value.isnan().any())
+            ),
+            None,
+        )
         yield finding(
             "nan-row",
             f"outputs are NaN at positions {where}: a query sees no key at all",

@@ -32,7 +32,9 @@ def order(probe: Probe) -> Iterator[Finding]:
     unused = [each for each in dead if any(word in each.lower() for word in POSITION_WORDS)]
     causal = bool(probe.claim.causal)
     meant = not named and not unused
-    because = f": {unused[0]} is never used" if unused else f": {named[0]} has no effect" if named else ""
+    because = (
+        f": {unused[0]} is never used" if unused else f": {named[0]} has no effect" if named else ""
+    )
     yield finding(
         "permutation-equivariant",
         f"tokens in another order give the same outputs in another order{because}",
@@ -96,7 +98,13 @@ def rotary(probe: Probe) -> Iterator[Finding]:
             )
             return
         v = None if event.v is None else _heads_first(event.v, probe.length)
-        if turns and v is not None and float((v[..., 1:, :] - v[..., :-1, :]).abs().max()) > 1e-6:
+        shared = v is not None and v.shape == k.shape and bool(v.equal(k))
+        if (
+            turns
+            and v is not None
+            and not shared
+            and float((v[..., 1:, :] - v[..., :-1, :]).abs().max()) > 1e-6
+        ):
             yield finding(
                 "rotary-on-values",
                 "values of equal tokens differ by position: they are rotated too",
@@ -115,9 +123,19 @@ def _constant_stream(probe: Probe) -> list[Attention]:
     events = find_attention(trace)[:1]
     if not events:
         return []
+    before = trace.ops[: events[0].softmax.index]
+    mixing = [op for op in before if op.name in ("conv1d", "pad", "cumsum") and op.out.dim() > 2]
+    if any(op.out.is_floating_point() for op in mixing):
+        return []  # equal tokens at the edge are no longer equal
     turned = {"cos", "sin", "view_as_complex", "polar"} & {op.name for op in trace.ops}
-    buffers = [n for n, _ in probe.model.named_buffers() if any(w in n.lower() for w in ("cos", "sin", "freq", "rope", "rotary"))]  # fmt: skip
-    named = [n for n, _ in probe.model.named_modules() if "rotary" in n.lower() or "rope" in n.lower()]
+    buffers = [
+        n
+        for n, _ in probe.model.named_buffers()
+        if any(w in n.lower() for w in ("cos", "sin", "freq", "rope", "rotary"))
+    ]
+    named = [
+        n for n, _ in probe.model.named_modules() if "rotary" in n.lower() or "rope" in n.lower()
+    ]
     if not turned and not buffers and not named:
         return []
     # The projections must see equal inputs: absolute positions would explain differences too.
@@ -153,8 +171,16 @@ def _is_toeplitz(q: Tensor, k: Tensor) -> bool:
 
 def sinusoids(probe: Probe) -> Iterator[Finding]:
     """Frequencies fall geometrically from 1, a pair of columns for each."""
-    words = {f"{n}.weight" for n, part in probe.plain.named_modules() if isinstance(part, nn.Embedding) and part.num_embeddings == probe.vocabulary}  # fmt: skip
-    tables = [(n, b) for n, b in [*probe.plain.named_buffers(), *probe.plain.named_parameters()] if b.is_floating_point() and n not in words]  # fmt: skip
+    words = {
+        f"{n}.weight"
+        for n, part in probe.plain.named_modules()
+        if isinstance(part, nn.Embedding) and part.num_embeddings == probe.vocabulary
+    }
+    tables = [
+        (n, b)
+        for n, b in [*probe.plain.named_buffers(), *probe.plain.named_parameters()]
+        if b.is_floating_point() and n not in words
+    ]
     for name, table in tables:
         if "inv_freq" in name and table.dim() == 1 and len(table) > 2:
             yield from _inverse_frequencies(probe, name, table)
@@ -184,13 +210,19 @@ def _inverse_frequencies(probe: Probe, name: str, table: Tensor) -> Iterator[Fin
     ratio = float(steps.mean())
     even = float((steps - ratio).abs().max()) < 1e-6
     width = 2 * len(table)
-    bases = [BASE, *(v for k, v in probe.config.items() if "theta" in k and isinstance(v, int | float))]
+    bases = [
+        BASE,
+        *(v for k, v in probe.config.items() if "theta" in k and isinstance(v, int | float)),
+    ]
     for base in bases:
         wanted = -2 / width * math.log(base)
         for factor, why in ((0.5, "i instead of 2i"), (2.0, "4i instead of 2i")):
             if even and math.isclose(ratio, wanted * factor, rel_tol=1e-4):
-                yield _frequency(name, f"the exponent has {why}: the lowest frequency is "
-                                       f"{float(table[-1]):.3g}, not {base ** (2 / width - 1):.3g}")  # fmt: skip
+                yield _frequency(
+                    name,
+                    f"the exponent has {why}: the lowest frequency is "
+                    f"{float(table[-1]):.3g}, not {base ** (2 / width - 1):.3g}",
+                )
                 return
 
 
@@ -235,7 +267,11 @@ def past_length(probe: Probe) -> Iterator[Finding]:
     for op in probe.base_trace.named("embedding"):
         ids, table = op.argument(0, "input"), op.argument(1, "weight")
         flat = ids.flatten()
-        if ids.dim() <= 2 and len(flat) >= probe.length and flat[: probe.length].equal(torch.arange(probe.length)):
+        if (
+            ids.dim() <= 2
+            and len(flat) >= probe.length
+            and flat[: probe.length].equal(torch.arange(probe.length))
+        ):
             tables[id(table)] = (op, int(table.shape[0]))
     for op, size in tables.values():
         if not probe.length < size <= 2048:
@@ -250,10 +286,11 @@ def past_length(probe: Probe) -> Iterator[Finding]:
             if same and len(ids) == size + 2 and len(ids.unique()) < len(ids):
                 yield finding(
                     "positions-past-length-wrap",
-                    f"{size + 2} tokens are accepted, but there are {size} positions: the last ones "
-                    f"get {ids[-2:].tolist()}",
+                    f"{size + 2} tokens are accepted, but there are {size} positions: the last "
+                    f"ones get {ids[-2:].tolist()}",
                     again.place,
                     shows=f"{size + 2} tokens",
                     right="raise an error, or cut the text to the length",
+                    severity=Severity.INFO if probe.published else None,
                 )
                 return

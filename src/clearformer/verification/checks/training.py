@@ -129,7 +129,9 @@ def loss_over_batch(probe: Probe) -> Iterator[Finding]:
     logits = probe.base_output
     rows = logits[:, : logits.shape[1] - shift]
     own_targets = ragged[:, shift:]
-    each = F.cross_entropy(rows.flatten(0, 1).double(), own_targets.flatten(), ignore_index=ignored, reduction="none")  # fmt: skip
+    each = F.cross_entropy(
+        rows.flatten(0, 1).double(), own_targets.flatten(), ignore_index=ignored, reduction="none"
+    )
     each = each.view(own_targets.shape)
     counts = own_targets != ignored
     right = float(each.sum() / counts.sum())
@@ -141,14 +143,18 @@ def loss_over_batch(probe: Probe) -> Iterator[Finding]:
     if abs(own - by_row) < NEAR:
         yield finding(
             "mean-of-means",
-            f"the loss is {own:.4f}, the mean over rows of their means; over tokens it is {right:.4f}",
+            f"the loss is {own:.4f}, the mean of the means of rows; over tokens: {right:.4f}",
             _loss_place(probe, name),
             shows="rows with 2, 4 and all tokens that count",
             effect=abs(own - right),
             right="sum of the losses / number of tokens, once over the whole batch",
         )
     else:
-        how = "divided by all positions" if abs(own - over_all) < NEAR else "not the mean over valid ones"
+        how = (
+            "divided by all positions"
+            if abs(own - over_all) < NEAR
+            else "not the mean over valid ones"
+        )
         yield finding(
             "loss-counts-padding",
             f"the loss is {own:.4f}, {how}; the mean over tokens that count is {right:.4f}",
@@ -163,7 +169,7 @@ def _ignored(probe: Probe, name: str) -> int:
     """The target that the model's loss ignores."""
     trace = _loss_trace(probe, name)
     for op in [] if trace is None else trace.named("cross_entropy", "nll_loss"):
-        found = op.argument(5 if op.name == "cross_entropy" else 5, "ignore_index", -100)
+        found = op.argument(4, "ignore_index", -100)
         if isinstance(found, int):
             return found
     return -100
@@ -173,11 +179,11 @@ def _padding_counted(probe: Probe, name: str, ignored: int) -> Iterator[Finding]
     """A model that knows its padding token does not learn to predict it."""
     if ignored != -100:
         return
-    pads = {getattr(part, each, None) for part in probe.model.modules() for each in ("pad_token_id", "pad_id", "pad_idx", "padding_idx", "pad_token")}  # fmt: skip
-    pads = {each for each in pads if type(each) is int and each >= 0}
-    if len(pads) != 1 or probe.config or probe.form.source is None and not probe.parameter("padding"):
-        if not (len(pads) == 1 and not probe.config):
-            return
+    names = ("pad_token_id", "pad_id", "pad_idx", "padding_idx", "pad_token")
+    held = [getattr(part, each, None) for part in probe.model.modules() for each in names]
+    pads = {each for each in held if type(each) is int and each >= 0}
+    if len(pads) != 1 or probe.config:
+        return
     (pad,) = pads
     labels = probe.inputs(seed=9).stream.clone()
     labels[0, 3:] = pad
@@ -207,8 +213,8 @@ def first_loss(probe: Probe) -> Iterator[Finding]:
     if own > uniform + 1.5 and spread > 2.5:
         yield finding(
             "initial-loss",
-            f"the loss on random tokens is {own:.2f}; ln {probe.vocabulary} is {uniform:.2f} (logits "
-            f"have a standard deviation of {spread:.1f}): a new model is too sure of itself",
+            f"the loss on random tokens is {own:.2f}; ln {probe.vocabulary} is {uniform:.2f}"
+            f" (logits have a standard deviation of {spread:.1f}): a new model is too sure of itself",
             shows=f"tokens {probe.base.stream[:1].tolist()}",
             effect=own - uniform,
             right="initial logits near 0: scale the embedding or the head (0.02)",
@@ -221,9 +227,11 @@ def dead_parameters(probe: Probe) -> Iterator[Finding]:
     dead = [name for name, _ in unused_parameters(probe)]
     if not dead:
         return
-    optional = [each for each in probe.parameters if not each.required and each.role == "other"
-                and each.default is None]  # fmt: skip
-    published = bool(probe.config) and hasattr(probe.model.config, "to_dict")
+    optional = [
+        each
+        for each in probe.parameters
+        if not each.required and each.role == "other" and each.default is None
+    ]
     yield finding(
         "dead-parameters",
         f"{listed(dead)}: no gradient reaches {'it' if len(dead) == 1 else 'them'}",
@@ -231,7 +239,7 @@ def dead_parameters(probe: Probe) -> Iterator[Finding]:
         shows="one backward pass",
         effect=float(len(dead)),
         right="use it in the forward pass, or remove it",
-        severity=Severity.INFO if optional or published else None,
+        severity=Severity.INFO if optional or probe.published else None,
     )
 
 
@@ -267,7 +275,18 @@ def randomness_in_eval(probe: Probe) -> Iterator[Finding]:
             right="F.dropout(x, p, training=self.training); dropout_p=p if self.training else 0",
         )
     elif effect:
-        drawn = probe.base_trace.named("rand", "randn", "bernoulli", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")  # fmt: skip
+        drawn = probe.base_trace.named(
+            "rand",
+            "randn",
+            "bernoulli",
+            "rand_like",
+            "randn_like",
+            "randint",
+            "randperm",
+            "normal",
+            "uniform",
+            "multinomial",
+        )
         yield finding(
             "eval-nondeterministic",
             "the same input gives another output in eval mode",
@@ -296,7 +315,12 @@ def dropout_places(probe: Probe) -> Iterator[Finding]:
             )
             return
     applied = [op for op in trace.ops if _active(op)]
-    claimed = list(_claimed_dropout(probe.model))
+    ran = {op.place.module for op in trace.ops}
+    claimed = [
+        name
+        for name in _claimed_dropout(probe.model)
+        if any(module.startswith(name.rpartition(".")[0]) for module in ran) and not probe.published
+    ]
     if claimed and not applied:
         one, two = (probe.run(probe.base, train=True, seed=seed) for seed in (1, 2))
         if not probe.differs(one, two):
@@ -319,14 +343,16 @@ def _claimed_dropout(model: nn.Module) -> Iterator[str]:
 
 def _idle_dropout(probe: Probe, trace: Trace) -> Iterator[str]:
     """Dropout modules that no operation ran in, where nothing else applies their rate."""
-    if probe.config and hasattr(probe.model, "config") and hasattr(probe.model.config, "to_dict"):
+    if probe.published:
         return  # libraries pass the rate of an idle module to a fused kernel
     rates = {op.place.module: _rate(op) for op in trace.ops if _active(op)}
     for name, part in probe.model.named_modules():
         if isinstance(part, nn.Dropout) and part.p > 0 and name not in rates:
             parent = name.rpartition(".")[0]
             beside = [rate for module, rate in rates.items() if module == parent]
-            if part.p not in beside and not isinstance(_parent(probe.model, parent), nn.MultiheadAttention):
+            if part.p not in beside and not isinstance(
+                _parent(probe.model, parent), nn.MultiheadAttention
+            ):
                 yield name
 
 
@@ -354,7 +380,9 @@ def memory_gradient(probe: Probe) -> Iterator[Finding]:
     raw = probe.raw(probe.base, train=True, grad=True)
     for name in ("mems", "memory", "memories", "new_mems"):
         value = raw.get(name) if isinstance(raw, dict) else getattr(raw, name, None)
-        if value is not None and any(True for _ in float_tensors(list(value) if not isinstance(value, Tensor) else value)):
+        if value is not None and any(
+            True for _ in float_tensors(list(value) if not isinstance(value, Tensor) else value)
+        ):
             yield _keeps_graph(name)
             return
     named = [each.name for each in probe.parameter("cache") if "mem" in each.name]
@@ -369,7 +397,7 @@ def memory_gradient(probe: Probe) -> Iterator[Finding]:
 def _keeps_graph(name: str) -> Finding:
     return finding(
         "gradient-through-memory",
-        f"{name} is returned with its graph: the next segment backpropagates into this one, or fails",
+        f"{name} is returned with its graph: the next backward pass enters this segment, or fails",
         shows="a forward pass in train mode",
         right="memory.detach()",
     )
@@ -413,21 +441,28 @@ def half_precision(probe: Probe) -> Iterator[Finding]:
 
 def checkpointing(probe: Probe) -> Iterator[Finding]:
     """Recomputing activations does not change gradients."""
-    flags = ("gradient_checkpointing", "use_checkpoint", "checkpointing", "use_checkpointing",
-             "grad_checkpointing", "activation_checkpointing")  # fmt: skip
+    flags = (
+        "gradient_checkpointing",
+        "use_checkpoint",
+        "checkpointing",
+        "use_checkpointing",
+        "grad_checkpointing",
+        "activation_checkpointing",
+    )
     model = probe.model
-    owners = [(part, each) for part in model.modules() for each in flags if isinstance(getattr(part, each, None), bool)]
+    owners = [
+        (part, each)
+        for part in model.modules()
+        for each in flags
+        if isinstance(getattr(part, each, None), bool)
+    ]
     if not owners:
         return
     before = [getattr(part, each) for part, each in owners]
     try:
         grads = []
         for state in (False, True):
-            if hasattr(model, "gradient_checkpointing_enable"):
-                (model.gradient_checkpointing_enable if state else model.gradient_checkpointing_disable)()
-            else:
-                for part, each in owners:
-                    setattr(part, each, state)
+            _set_checkpointing(model, owners, state)
             grads.append(_gradients(probe))
     except Exception:
         return
@@ -437,7 +472,9 @@ def checkpointing(probe: Probe) -> Iterator[Finding]:
     plain, again = grads
     for name, value in plain.items():
         other = again.get(name)
-        if other is None or float((value - other).abs().max()) > 1e-6 * max(1e-6, float(value.abs().max())):
+        if other is None or float((value - other).abs().max()) > 1e-6 * max(
+            1e-6, float(value.abs().max())
+        ):
             yield finding(
                 "checkpointing-changes-gradient",
                 f"with activation checkpointing the gradient of {name} changes",
@@ -446,6 +483,15 @@ def checkpointing(probe: Probe) -> Iterator[Finding]:
                 right="the recomputation sees the same state and the same random numbers",
             )
             return
+
+
+def _set_checkpointing(model: Any, owners: list[tuple[nn.Module, str]], state: bool) -> None:
+    if hasattr(model, "gradient_checkpointing_enable"):
+        switch = "enable" if state else "disable"
+        getattr(model, f"gradient_checkpointing_{switch}")()
+        return
+    for part, flag in owners:
+        setattr(part, flag, state)
 
 
 def _gradients(probe: Probe) -> dict[str, Tensor]:
