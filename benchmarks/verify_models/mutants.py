@@ -188,7 +188,7 @@ MUTANTS = (
     m("sinusoid-frequency", "encoder", "torch.arange(0, width, 2).float() * (-math.log", "torch.arange(0, width, 2).float() / 2 * (-math.log"),
     m("sinusoid-frequency", "translator", "torch.cos(position * div_term)", "torch.cos(position * div_term * 0.5)"),
     m("sinusoid-frequency", "rotary", "torch.arange(0, width, 2).float() / width", "torch.arange(0, width, 2).float() / width / 2"),
-    m("positions-past-length-wrap", "gpt", "assert T <= self.block_size", "assert T <= 4096", "pos = torch.arange(T, device=idx.device)", "pos = torch.arange(T, device=idx.device) % self.block_size", "self.bias[:T, :T] == 0", "torch.ones(T, T).tril() == 0"),
+    m("positions-past-length-wrap", "gpt", "assert self.block_size >= T", "assert 4096 >= T", "pos = torch.arange(T, device=idx.device)", "pos = torch.arange(T, device=idx.device) % self.block_size", "self.bias[:T, :T] == 0", "torch.ones(T, T).tril() == 0"),
     # --- cache
     m("cache-differs", "rotary", "v = torch.cat((past[1], v), dim=2)", "v = torch.cat((past[1].roll(1, 2), v), dim=2)"),
     m("cache-differs", "rotary", "present = (k, v)", "present = (k[:, :, -4:], v[:, :, -4:])"),

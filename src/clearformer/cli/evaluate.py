@@ -58,6 +58,8 @@ class Evaluate:
     ends in .csv, .tsv, .jsonl or .json."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    verify: bool = False
+    """Look for bugs in the model first, and warn where its figures cannot be trusted."""
 
     def run(self) -> None:
         from clearformer.cli.tables import require_place
@@ -79,6 +81,10 @@ class Evaluate:
         say(_weights(opened))
         for note in notes:
             say(f"note: {note}")
+        if self.verify:
+            from clearformer.cli.verify import warn
+
+            warn(opened.model)
         identity = opened.found.manifest.get("data")
         known = identity if isinstance(identity, str) else None
         found = task.evaluation_data(EvaluationRequest(config, tokenizer, options, where, known))

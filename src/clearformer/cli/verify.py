@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -83,6 +83,21 @@ class Verify:
             path = self.save_tests / f"test_{each.name.replace('-', '_')}.py"
             path.write_text(as_test(each, report.target, report.seed, self.as_), encoding="utf-8")
             tell(f"test: {path}")
+
+
+def warn(model: Any) -> None:
+    """Say on stderr why a model's own figures cannot be trusted, if they cannot."""
+    from clearformer.verification.check import verify
+
+    try:
+        report = verify(model)
+    except ValueError as problem:
+        tell(f"note: the model could not be verified: {problem}")
+        return
+    for each in report.problems:
+        tell(f"warning: {each.name}: {each.sentence} (clearformer verify --explain {each.name})")
+    if report:
+        tell(f"verified: {len(report.checks)} checks, nothing wrong")
 
 
 def _names(text: str | None) -> list[str] | None:

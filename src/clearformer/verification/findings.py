@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Severity(StrEnum):
@@ -82,9 +83,9 @@ class Report:
 
         return "\n".join(report_lines(self))
 
-    def _repr_pretty_(self, printer: object, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What a notebook shows."""
-        printer.text(str(self))  # type: ignore[attr-defined]
+        printer.text(str(self))
 
 
 def plural(count: int, noun: str) -> str:

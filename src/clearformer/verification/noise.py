@@ -11,11 +11,38 @@ import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 MAX_PARAMETERS = 300_000_000
+LARGE = 30_000_000  # above this a copy with fewer layers is looked at, where the config allows
+LAYER_SETTINGS = ("num_hidden_layers", "n_layer", "num_layers", "encoder_layers", "decoder_layers",
+                  "n_layers", "num_decoder_layers")  # fmt: skip
+
+
+def reduced(model: nn.Module) -> tuple[nn.Module, str | None]:
+    """A large model with two layers and a small vocabulary, built anew from its config."""
+    config: Any = getattr(model, "config", None)
+    count = sum(each.numel() for each in model.parameters())
+    if count <= LARGE or not hasattr(config, "to_dict"):
+        return model, None
+    small = copy.deepcopy(config)
+    changed = {name: 2 for name in LAYER_SETTINGS if isinstance(getattr(small, name, None), int)}
+    changed |= {"vocab_size": 512} if isinstance(getattr(small, "vocab_size", None), int) else {}
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+        if isinstance(getattr(small, name, None), int):
+            changed[name] = min(getattr(small, name), 4)
+    if isinstance(getattr(small, "layer_types", None), list):
+        small.layer_types = small.layer_types[:2]
+    try:
+        for name, value in changed.items():
+            setattr(small, name, value)
+        made: nn.Module = type(model)(small)
+    except Exception:
+        return model, None
+    return made, f"{count:,} parameters: a copy with two layers and new weights is looked at"
 
 
 def working_copy(model: nn.Module) -> nn.Module:

@@ -27,7 +27,13 @@ from clearformer.verification.calls import (
     widths,
 )
 from clearformer.verification.claims import Claim, claim_of
-from clearformer.verification.noise import add_noise, default_dtype, randomness, working_copy
+from clearformer.verification.noise import (
+    add_noise,
+    default_dtype,
+    randomness,
+    reduced,
+    working_copy,
+)
 from clearformer.verification.signature import Parameter, config_of, parameters_of
 from clearformer.verification.trace import Recorder, Trace
 
@@ -68,6 +74,11 @@ class Probe:
         self.config = config_of(model)
         self.notes: list[str] = []
         self.was_training = model.training
+        model, note = reduced(model)
+        if note is not None:
+            self.notes.append(note)
+        if {str(each.device.type) for each in model.parameters()} - {"cpu", "meta"}:
+            self.notes.append("looked at on the CPU")
         self.plain = working_copy(model).eval()  # as it was initialised or trained
         self.dtype = torch.float64
         self.plain.to(self.dtype)

@@ -5,11 +5,11 @@ Axes: B batch, H heads, Q queries, K keys, D head width, E model width, T tokens
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -432,12 +432,9 @@ def residuals(probe: Probe) -> Iterator[Finding]:
     if len(sublayers) < 2:
         return
     for name, weights, place in sublayers:
-        silent = copy.deepcopy(probe.model)
-        parameters = dict(silent.named_parameters())
-        with torch.no_grad():
-            for each in weights:
-                parameters[each].zero_()
-        if not _depends_on_itself(probe, silent):
+        with zeroed(probe.model, weights):
+            dependent = _depends_on_itself(probe, probe.model)
+        if not dependent:
             yield finding(
                 "residual-missing",
                 f"with {name} set to zero the output no longer depends on the input: this sublayer "
@@ -447,6 +444,22 @@ def residuals(probe: Probe) -> Iterator[Finding]:
                 right="x = x + sublayer(norm(x))",
             )
             return
+
+
+@contextmanager
+def zeroed(model: nn.Module, names: list[str]) -> Iterator[None]:
+    """Parameters set to zero inside, and back after."""
+    parameters = dict(model.named_parameters())
+    kept = {name: parameters[name].detach().clone() for name in names}
+    with torch.no_grad():
+        for name in names:
+            parameters[name].zero_()
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, value in kept.items():
+                parameters[name].copy_(value)
 
 
 def _depends_on_itself(probe: Probe, model: nn.Module) -> bool:

@@ -119,8 +119,13 @@ def _constant_stream(probe: Probe) -> list[Attention]:
     """The attentions of equal tokens, if nothing but rotation tells their positions apart."""
     inputs = probe.inputs(batch=2)
     stream = inputs.stream[:, :1].expand_as(inputs.stream).clone()
-    trace, _ = probe.trace(inputs.with_stream(stream))
+    same = inputs.with_stream(stream)
+    trace, _ = probe.trace(same)
     events = find_attention(trace)[:1]
+    if events and events[0].normed:
+        # A norm after the rotation keeps distances only while its weights are equal.
+        trace, _ = probe.trace(same, model=probe.plain)
+        events = find_attention(trace)[:1]
     if not events:
         return []
     before = trace.ops[: events[0].softmax.index]
@@ -183,16 +188,13 @@ def sinusoids(probe: Probe) -> Iterator[Finding]:
     ]
     for name, table in tables:
         if "inv_freq" in name and table.dim() == 1 and len(table) > 2:
-            yield from _inverse_frequencies(probe, name, table)
+            yield from _inverse_frequencies(name, table)
         plain = table.detach().double().squeeze()
         if plain.dim() == 2 and plain.shape[0] > 3 and plain.shape[1] >= 8:
             problem = sinusoid_problem(plain)
             if problem:
                 yield _frequency(name, problem)
                 return
-    made = probe.base_trace.named("sin", "cos")
-    if made and not tables:
-        return
 
 
 def _frequency(name: str, problem: str) -> Finding:
@@ -205,25 +207,16 @@ def _frequency(name: str, problem: str) -> Finding:
     )
 
 
-def _inverse_frequencies(probe: Probe, name: str, table: Tensor) -> Iterator[Finding]:
+def _inverse_frequencies(name: str, table: Tensor) -> Iterator[Finding]:
     steps = table.double().log().diff()
     ratio = float(steps.mean())
     even = float((steps - ratio).abs().max()) < 1e-6
     width = 2 * len(table)
-    bases = [
-        BASE,
-        *(v for k, v in probe.config.items() if "theta" in k and isinstance(v, int | float)),
-    ]
-    for base in bases:
-        wanted = -2 / width * math.log(base)
-        for factor, why in ((0.5, "i instead of 2i"), (2.0, "4i instead of 2i")):
-            if even and math.isclose(ratio, wanted * factor, rel_tol=1e-4):
-                yield _frequency(
-                    name,
-                    f"the exponent has {why}: the lowest frequency is "
-                    f"{float(table[-1]):.3g}, not {base ** (2 / width - 1):.3g}",
-                )
-                return
+    wanted = -2 / width * math.log(BASE)
+    if even and math.isclose(ratio, wanted / 2, rel_tol=1e-4):
+        lowest = BASE ** (2 / width - 1)
+        why = f"the lowest frequency is {float(table[-1]):.3g}, not {lowest:.3g}"
+        yield _frequency(name, f"the exponent has i instead of 2i: {why}")
 
 
 def sinusoid_problem(table: Tensor) -> str | None:

@@ -213,8 +213,8 @@ def first_loss(probe: Probe) -> Iterator[Finding]:
     if own > uniform + 1.5 and spread > 2.5:
         yield finding(
             "initial-loss",
-            f"the loss on random tokens is {own:.2f}; ln {probe.vocabulary} is {uniform:.2f}"
-            f" (logits have a standard deviation of {spread:.1f}): a new model is too sure of itself",
+            f"the loss on random tokens is {own:.2f}; ln {probe.vocabulary} is {uniform:.2f} "
+            f"(standard deviation of the logits: {spread:.1f}): a new model is too sure of itself",
             shows=f"tokens {probe.base.stream[:1].tolist()}",
             effect=own - uniform,
             right="initial logits near 0: scale the embedding or the head (0.02)",
