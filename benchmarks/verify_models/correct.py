@@ -16,7 +16,6 @@ X_OPTIONS: tuple[dict[str, Any], ...] = (
     {"use_rmsnorm": True}, {"ff_glu": True}, {"attn_flash": True}, {"attn_kv_heads": 2},
     {"attn_qk_norm": True}, {"sandwich_norm": True}, {"pre_norm": False}, {"macaron": True},
     {"attn_gate_values": True}, {"ff_swish": True, "ff_glu": True}, {"use_scalenorm": True},
-    {"attn_talking_heads": True},
 )  # fmt: skip
 OUR_SIZES: dict[str, Any] = {
     "layers": 2,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from torch import nn
+
 from verify_models.sources import SOURCES, Edit
 
 

@@ -1,6 +1,6 @@
-"""Draws docs/verify.png: which outputs change with which inputs, in a correct model and three wrong ones.
+"""Draws docs/verify.png: outputs against inputs, in a correct model and in three wrong ones.
 
-    python docs/_ext/verify_picture.py
+python docs/_ext/verify_picture.py
 """
 
 import sys

@@ -77,3 +77,33 @@ def test_explain_and_list(capsys):
     assert "scores.softmax(dim=-1)" in capsys.readouterr().out
     main(["verify"])
     assert "future-leak" in capsys.readouterr().out
+
+
+def test_a_warning_before_figures(capsys):
+    import torch
+    from torch import nn
+
+    from clearformer.cli.verify import warn
+
+    class Attention(nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.q, self.k, self.v, self.o = (nn.Linear(16, 16) for _ in range(4))
+            self.factor = factor
+
+        def forward(self, x):
+            q, k, v = self.q(x), self.k(x), self.v(x)
+            return self.o((q @ k.transpose(1, 2) * self.factor).softmax(-1) @ v)
+
+    torch.manual_seed(0)
+    warn(Attention(1.0))
+    assert capsys.readouterr().err.startswith("warning: scale-missing: scores are not scaled")
+    warn(Attention(0.25))
+    assert capsys.readouterr().err.startswith("verified: ")
+    warn(nn.Identity())
+    capsys.readouterr()
+
+
+def test_evaluate_verifies_first(trained_translator, capsys):
+    main(["evaluate", str(trained_translator), "--verify"])
+    assert "verified: " in capsys.readouterr().err

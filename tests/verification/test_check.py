@@ -104,6 +104,56 @@ def test_a_module_without_weights_is_refused():
         verify(model)
 
 
+def test_a_module_that_returns_a_loss_is_looked_at_inside(planted):
+    class Loss(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, tokens):
+            return self.net(tokens[:, :-1], tokens[:, 1:].contiguous())[1]
+
+    assert verify(Loss(planted("gpt"))).assumptions[-1] == "Loss returns a loss: net is looked at"
+
+
+def test_heads_in_a_list_and_a_first_token_classifier_give_no_alarm():
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.causal = True
+            self.heads = nn.ModuleList([Head() for _ in range(2)])
+            self.proj = nn.Linear(16, 16)
+
+        def forward(self, x):
+            return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
+
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(16, 8) for _ in range(3))
+
+        def forward(self, x):
+            scores = self.q(x) @ self.k(x).transpose(1, 2) / 8**0.5
+            hidden = torch.ones(x.shape[1], x.shape[1]).triu(1) == 1
+            return scores.masked_fill(hidden, -torch.inf).softmax(-1) @ self.v(x)
+
+    class First(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(30, 16, padding_idx=0), nn.Embedding(32, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+            self.classes = nn.Linear(16, 2)
+
+        def forward(self, input_ids, attention_mask=None):
+            x = self.words(input_ids) + self.places(torch.arange(input_ids.shape[1]))
+            hidden = None if attention_mask is None else attention_mask == 0
+            return self.classes(self.layer(x, src_key_padding_mask=hidden)[:, 0])
+
+    for model in (Heads(), First()):
+        report = verify(model)
+        assert report, str(report)
+
+
 def test_threads_are_restored():
     before = torch.get_num_threads()
     with one_thread():

@@ -64,7 +64,7 @@ def one_thread() -> Iterator[None]:
 
 def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Report:
     try:
-        probe = Probe(opened.model, kind=kind, seed=seed)
+        probe = _probe(opened.model, kind, seed)
     except UncallableError as problem:
         explained = _explained(problem, opened.model, names)
         if not explained:
@@ -73,6 +73,23 @@ def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Rep
     found, ran, skipped = _run_checks(probe, names)
     notes = (*opened.notes, *assumptions(probe))
     return Report(opened.label, read_as(probe), notes, tuple(found), tuple(ran), skipped, seed=seed)
+
+
+def _probe(model: nn.Module, kind: str | None, seed: int) -> Probe:
+    """A probe of the model; of its one part that gives outputs, if it gives only a loss."""
+    try:
+        return Probe(model, kind=kind, seed=seed)
+    except UncallableError as problem:
+        if "Tensor of shape ()" not in str(problem):
+            raise
+        for name, part in model.named_children():
+            try:
+                probe = Probe(part, kind=kind, seed=seed)
+            except ValueError:
+                continue
+            probe.notes.append(f"{type(model).__name__} returns a loss: {name} is looked at")
+            return probe
+        raise
 
 
 def _run_checks(probe: Probe, names: set[str]) -> tuple[list[Finding], list[str], dict[str, str]]:

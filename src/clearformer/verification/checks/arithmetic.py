@@ -428,9 +428,10 @@ def residuals(probe: Probe) -> Iterator[Finding]:
     """With the output of a sublayer set to zero, the input still gets through."""
     if not probe.per_token or not probe.attention:
         return
-    sublayers = list(_sublayer_outputs(probe))
-    if len(sublayers) < 2:
-        return
+    sublayers = {each[0]: each for each in _sublayer_outputs(probe)}.values()
+    norms = probe.base_trace.named("layer_norm", "rms_norm", "rsqrt", "var")
+    if len(sublayers) < 2 or not (norms or probe.takes_tokens):
+        return  # an attention layer alone has no residual
     for name, weights, place in sublayers:
         with zeroed(probe.model, weights):
             dependent = _depends_on_itself(probe, probe.model)

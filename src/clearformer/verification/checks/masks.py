@@ -64,7 +64,8 @@ def padding(probe: Probe) -> Iterator[Finding]:
     if (mask.hide and mask.name in KEEP_NAMES) or (not mask.hide and mask.name in HIDE_NAMES):
         yield _inverted(probe, mask)
         return
-    for left in (True, False):
+    # A classifier that reads its first token cannot be padded on the left.
+    for left in (True, False) if probe.per_token or probe.claim.causal else (False,):
         yield from _leaks(probe, mask, left)
     yield from _rows(probe, mask)
     yield from _longer(probe, mask)
