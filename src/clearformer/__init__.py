@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clearformer.families import preset, presets
     from clearformer.model import Model, load
     from clearformer.run_training import Training, train
+    from clearformer.verification.check import verify
 
 # Public names, and where each comes from; a name without a module is a module itself.
 PUBLIC = {
@@ -43,6 +44,7 @@ PUBLIC = {
     "presets": "clearformer.families",
     "trace": "clearformer.explore.trace",
     "train": "clearformer.run_training",
+    "verify": "clearformer.verification.check",
 }
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "presets",
     "trace",
     "train",
+    "verify",
 ]
 
 moved.install()

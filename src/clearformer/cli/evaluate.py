@@ -55,6 +55,8 @@ class Evaluate(ModelCommand):
     ends in .csv, .tsv, .jsonl or .json."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    verify: bool = False
+    """Look for bugs in the model first, and warn where its figures cannot be trusted."""
 
     def run(self) -> None:
         from clearformer.cli.tables import require_place
@@ -69,6 +71,10 @@ class Evaluate(ModelCommand):
         say(_weights(model))
         for note in model.notes:
             say(f"note: {note}")
+        if self.verify:
+            from clearformer.cli.verify import warn
+
+            warn(model.module)
         evaluator = model.evaluator(self._options(), self.data_dir)
         prepared = evaluator.prepare(_say_note)
         if self.out is not None:

@@ -46,6 +46,7 @@ COMMANDS = {
     "Exchange and check": {
         "import": "importing:Import",
         "export": "exporting:Export",
+        "verify": "verify:Verify",
         "selftest": "selftest:Selftest",
         "completion": "completion:Completion",
     },

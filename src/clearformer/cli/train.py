@@ -80,6 +80,8 @@ class Train(RunSettings):
     words: tyro.conf.Suppress[tuple[str, ...]] = ()
     allow_changed_data: bool = False
     """Go on although the data is no longer what the run was trained with."""
+    verify: bool = False
+    """Look for bugs in the model first, and warn where its figures could not be trusted."""
     log: Log = Log()
 
     def run(self) -> None:
@@ -137,6 +139,11 @@ class Train(RunSettings):
             allow_changed_data=self.allow_changed_data,
             log_samples=self.log.samples,
         )
+        if self.verify and group.is_main:
+            from clearformer.builder import build
+            from clearformer.cli.verify import warn
+
+            warn(build(self.model))
         report = reporter(quiet=self.quiet, json=self.json) if group.is_main else Silent()
         with StopSignals() as signals:
             return training.execute(report, signals.exit_code, group)

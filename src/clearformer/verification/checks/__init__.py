@@ -1,0 +1,1 @@
+"""Checks: one file for each group of the catalogue; each check takes a probe, yields findings."""

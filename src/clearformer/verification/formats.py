@@ -1,0 +1,124 @@
+"""Reports as text, JSON, JUnit and tests."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+from xml.etree import ElementTree
+
+from clearformer.verification.findings import Finding, Report, plural
+
+WIDTH = 100
+
+
+def report_lines(report: Report) -> list[str]:
+    """A report for a terminal."""
+    head = f"verify {report.target}   read as: {report.read_as}   "
+    head += f"{plural(len(report.checks), 'check')}, {plural(len(report.findings), 'finding')}, "
+    lines = [head + f"{report.seconds:.1f} s"]
+    lines += [f"  {each}" for each in report.assumptions]
+    for finding in report.findings:
+        lines += _finding_lines(finding)
+    for name, reason in report.skipped.items():
+        lines.append(f"  not checked: {name} ({' '.join(reason.split())[:160]})")
+    return lines
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    lines = [f" {finding.severity:7}  {finding.name}   {finding.place}"]
+    indent = " " * 10
+    lines += textwrap.wrap(finding.sentence, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    if finding.shows_with:
+        size = "" if finding.effect is None else f"; effect {finding.effect:.3g}"
+        lines.append(f"{indent}shows with: {finding.shows_with}{size}")
+    if finding.right:
+        lines.append(f"{indent}right: {finding.right}")
+    if finding.consequences:
+        lines.append(f"{indent}explains: {', '.join(finding.consequences)}")
+    lines.append(f"{indent}docs: {finding.docs}")
+    return lines
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """A report as plain values."""
+    return {
+        "target": report.target,
+        "read_as": report.read_as,
+        "assumptions": list(report.assumptions),
+        "seconds": round(report.seconds, 3),
+        "seed": report.seed,
+        "checks": list(report.checks),
+        "not_checked": dict(report.skipped),
+        "findings": [
+            {
+                "name": each.name,
+                "severity": each.severity.value,
+                "sentence": each.sentence,
+                "module": each.place.module,
+                "line": each.place.line,
+                "shows_with": each.shows_with,
+                "effect": each.effect,
+                "right": each.right,
+                "explains": list(each.consequences),
+                "docs": each.docs,
+            }
+            for each in report.findings
+        ],
+    }
+
+
+def report_junit(report: Report) -> str:
+    """A report as JUnit XML: a test case for each check, a failure for each problem."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name="clearformer verify",
+        tests=str(len(report.checks)),
+        failures=str(len(report.problems)),
+        time=f"{report.seconds:.3f}",
+    )
+    for name in report.checks:
+        ElementTree.SubElement(suite, "testcase", classname=_xml(report.target), name=name)
+    for each in report.problems:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=_xml(report.target), name=each.name
+        )
+        failure = ElementTree.SubElement(case, "failure", message=_xml(each.sentence))
+        failure.text = _xml("\n".join(_finding_lines(each)))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _xml(text: str) -> str:
+    """Text without characters that XML forbids."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", text)
+
+
+def as_test(finding: Finding, target: str, seed: int = 0, kind: str | None = None) -> str:
+    """A pytest function that fails as long as the bug is there."""
+    name = re.sub(r"\W", "_", finding.name)
+    asked = f"{finding.name!r}"
+    kind_argument = f", as_={kind!r}" if kind else ""
+    about = "\n".join(f"    # {line}" for line in textwrap.wrap(_comment(finding), WIDTH - 8))
+    return f'''"""{_plain(finding.sentence)}"""
+
+from clearformer.verification.check import verify
+
+
+def test_{name}():
+{about}
+    report = verify({target!r}, only=[{asked}], seed={seed}{kind_argument})
+    assert not report.findings, str(report)
+'''
+
+
+def _comment(finding: Finding) -> str:
+    parts = [
+        f"At {finding.place}." if str(finding.place) else "",
+        f"Shows with: {finding.shows_with}.",
+    ]
+    parts.append(f"Right: {finding.right}." if finding.right else "")
+    return _plain(" ".join(each for each in parts if each))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\x20-\x7e]", "?", text).replace("\\", "/").replace('"""', "'''")

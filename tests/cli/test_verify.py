@@ -1,0 +1,109 @@
+"""clearformer verify: exit codes, formats, files."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from clearformer.cli.main import main
+
+FILE = """
+import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, factor=0.25):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(16, 16) for _ in range(4))
+        self.factor = factor
+
+    def forward(self, x):
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        return self.o((q @ k.transpose(1, 2) * self.factor).softmax(-1) @ v)
+
+class Needs(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *words):
+    with pytest.raises(SystemExit) as leaving:
+        main(["verify", *words])
+    return leaving.value.code, capsys.readouterr()
+
+
+def test_exit_codes_and_text(mine, capsys):
+    code, told = run(capsys, "mine.py:Attention")
+    assert (code, told.err) == (0, "")
+    assert "0 findings" in told.out
+    code, told = run(capsys, "mine.py:Attention(1.0)")
+    assert code == 1
+    assert "scale-missing" in told.out
+    code, told = run(capsys, "mine.py:Needs")
+    assert code == 2
+    assert told.err.startswith("clearformer: Needs needs arguments to be built (width)")
+    assert told.err.count("\n") == 1
+
+
+def test_json_junit_and_tests(mine, capsys):
+    words = ("mine.py:Attention(1.0)", "--json", "--junit", "out.xml", "--save-tests", "tests")
+    code, told = run(capsys, *words)
+    assert code == 1
+    assert json.loads(told.out)["findings"][0]["name"] == "scale-missing"
+    assert ElementTree.parse(mine / "out.xml").getroot().attrib["failures"] == "1"
+    assert "only=['scale-missing']" in (mine / "tests/test_scale_missing.py").read_text()
+
+
+def test_only_skip_and_as(mine, capsys):
+    assert run(capsys, "mine.py:Attention(1.0)", "--skip", "scale-missing")[0] == 0
+    assert run(capsys, "mine.py:Attention(1.0)", "--only", "future-leak")[0] == 0
+    code, told = run(capsys, "mine.py:Attention", "--as", "causal-attention")
+    assert code == 1
+    assert "future-leak" in told.out
+    code, told = run(capsys, "mine.py:Attention", "--only", "future-leek")
+    assert (code, told.err.count("\n")) == (2, 1)
+
+
+def test_explain_and_list(capsys):
+    main(["verify", "--explain", "softmax-axis"])
+    assert "scores.softmax(dim=-1)" in capsys.readouterr().out
+    main(["verify"])
+    assert "future-leak" in capsys.readouterr().out
+
+
+def test_a_warning_before_figures(capsys):
+    import torch
+    from torch import nn
+
+    from clearformer.cli.verify import warn
+
+    class Attention(nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.q, self.k, self.v, self.o = (nn.Linear(16, 16) for _ in range(4))
+            self.factor = factor
+
+        def forward(self, x):
+            q, k, v = self.q(x), self.k(x), self.v(x)
+            return self.o((q @ k.transpose(1, 2) * self.factor).softmax(-1) @ v)
+
+    torch.manual_seed(0)
+    warn(Attention(1.0))
+    assert capsys.readouterr().err.startswith("warning: scale-missing: scores are not scaled")
+    warn(Attention(0.25))
+    assert capsys.readouterr().err.startswith("verified: ")
+    warn(nn.Identity())
+    capsys.readouterr()
+
+
+def test_evaluate_verifies_first(trained_translator, capsys):
+    main(["evaluate", str(trained_translator), "--verify"])
+    assert "verified: " in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""Information flow: leaks are named by where they start."""
+
+import pytest
+
+from clearformer.verification.checks import information_flow as checks
+
+
+def names(findings):
+    return [each.name for each in findings]
+
+
+def test_a_correct_model_is_silent(probe):
+    made = probe("gpt")
+    for check in (checks.future_leak, checks.leak_in_training, checks.batch_coupling, checks.reach):
+        assert names(check(made)) == []
+
+
+def test_the_sentence_says_how_far(probe):
+    made = probe("seed_masked", "offset=1", "offset=2")
+    (found,) = checks.future_leak(made)
+    assert "it sees one token ahead" in found.sentence
+    assert found.effect > 0.01
+    assert "seed_masked.py" in found.place.line
+
+
+def test_nothing_is_said_without_a_claim(probe):
+    assert names(checks.future_leak(probe("seed"))) == []
+
+
+@pytest.mark.parametrize(
+    ("new", "name"),
+    [
+        ("self.ln_f(x + x.mean(1, keepdim=True))", "future-leak-through-pooling"),
+        ("self.ln_f(x) / x.std(1, keepdim=True)", "future-leak-through-norm"),
+        ("self.ln_f(x + x.flip(1))", "future-leak-through-pooling"),
+    ],
+)
+def test_the_origin_gives_the_name(probe, new, name):
+    assert names(checks.future_leak(probe("gpt", "self.ln_f(x)", new))) == [name]
+
+
+def test_rows_are_independent(probe):
+    made = probe("gpt", "self.ln_f(x)", "self.ln_f(x + x.mean(0))")
+    (found,) = checks.batch_coupling(made)
+    assert found.place.line.startswith("mutant") or "gpt.py" in found.place.line
+
+
+def test_a_window_is_measured(probe):
+    window = (
+        "\n        att = att.masked_fill(torch.ones(T, T).tril(-self.window{}) == 1, -torch.inf)"
+    )
+    fill = 'att = att.masked_fill(self.bias[:T, :T] == 0, float("-inf"))  # type: ignore[index]'
+    named = ("self.heads = heads", "self.heads = heads\n        self.window = 4")
+    right = probe("gpt", *named, fill, fill + window.format(""))
+    assert names(checks.window(right)) == []
+    (found,) = checks.window(probe("gpt", *named, fill, fill + window.format(" - 1")))
+    assert "the window is 4, but a query sees 5 keys" in found.sentence

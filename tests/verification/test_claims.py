@@ -1,0 +1,57 @@
+"""Claims: what a model says about itself."""
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.verification.claims import claim_of, is_triangle
+
+
+def named(name, **attributes):
+    model = type(name, (nn.Module,), {})()
+    for key, value in attributes.items():
+        setattr(model, key, value)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "causal"),
+    [
+        (named("TinyGPT"), True),
+        (named("CausalSelfAttention"), True),
+        (named("BertForMaskedLM"), False),
+        (named("TextEncoder"), False),
+        (named("SelfAttention"), None),
+        (named("SelfAttention", mask=True), True),
+        (named("SelfAttention", causal=False), None),
+    ],
+)
+def test_names_and_flags(model, causal):
+    claim = claim_of(model, None, None)
+    assert claim.causal is causal
+    assert claim.reason
+
+
+def test_what_is_said_outweighs_names():
+    assert claim_of(named("TinyGPT"), None, "encoder").causal is False
+    assert claim_of(named("TextEncoder"), None, "causal-lm").causal is True
+
+
+def test_a_triangular_buffer_is_a_claim():
+    model = named("Thing")
+    model.register_buffer("tri", torch.ones(8, 8).tril())
+    assert claim_of(model, None, None).causal is True
+
+
+def test_windows_are_read():
+    assert claim_of(named("Thing", sliding_window=6), None, None).window == 6
+    assert claim_of(named("Thing", stride=4), None, None).sparse == "stride is set"
+
+
+def test_triangles():
+    ones = torch.ones(4, 4)
+    assert is_triangle(ones.tril().bool())
+    assert is_triangle(ones.triu(1).bool())
+    assert is_triangle(torch.full((4, 4), -torch.inf).triu(1))
+    assert not is_triangle(ones.triu(2).bool())
+    assert not is_triangle(ones)

@@ -1,0 +1,46 @@
+"""Reports as text, JSON, JUnit and tests."""
+
+import json
+from xml.etree import ElementTree
+
+from clearformer.verification.entries import finding
+from clearformer.verification.findings import Place, Report
+from clearformer.verification.formats import as_test, report_json, report_junit, report_lines
+
+FOUND = finding(
+    "scale-missing", "scores are \x1b[31m not scaled", Place("a.b", "m.py:4"), shows="x", effect=0.5
+)
+REPORT = Report("m.py:M", "an encoder", ("both ways",), (FOUND,), ("scale",), {"order": "why"}, 1.5)
+
+
+def test_text_tells_what_where_and_how():
+    text = "\n".join(report_lines(REPORT))
+    assert text.startswith("verify m.py:M   read as: an encoder   1 check, 1 finding, 1.5 s")
+    for part in (
+        "error",
+        "scale-missing",
+        "a.b (m.py:4)",
+        "shows with: x; effect 0.5",
+        "not checked: order",
+    ):
+        assert part in text
+
+
+def test_json_can_be_read_back():
+    found = json.loads(json.dumps(report_json(REPORT)))
+    assert found["findings"][0]["name"] == "scale-missing"
+    assert found["not_checked"] == {"order": "why"}
+
+
+def test_junit_has_a_failure_for_each_problem():
+    suite = ElementTree.fromstring(report_junit(REPORT))
+    assert suite.attrib["failures"] == "1"
+    assert [case.attrib["name"] for case in suite] == ["scale", "scale-missing"]
+    assert "\x1b" not in report_junit(REPORT)
+
+
+def test_a_test_is_python_and_names_the_bug():
+    text = as_test(FOUND, "m.py:M", seed=3, kind="encoder")
+    compile(text, "test", "exec")
+    assert "verify('m.py:M', only=['scale-missing'], seed=3, as_='encoder')" in text
+    assert "\x1b" not in text

@@ -1,0 +1,69 @@
+"""The probe: finds out how to call a module, and says what it assumed."""
+
+import pytest
+import torch
+from torch import nn
+
+from clearformer.verification.check import read_as
+from clearformer.verification.probe import Probe, UncallableError
+
+
+def test_tokens_vectors_and_pairs(probe):
+    assert (probe("gpt").vocabulary, probe("gpt").is_language_model) == (50, True)
+    assert (probe("seed").vocabulary, probe("seed").width) == (None, 32)
+    translator = probe("translator")
+    assert translator.form.source == "src"
+    assert translator.claim.causal is True
+    assert read_as(translator).startswith("encoder-decoder, 6 attentions, 4 heads")
+
+
+def test_time_first_is_found_where_positions_are():
+    class TimeFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.pos = nn.Embedding(30, 16), nn.Embedding(32, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32)
+            self.head = nn.Linear(16, 30)
+
+        def forward(self, src):  # (T, B)
+            x = self.tokens(src) + self.pos(torch.arange(len(src)))[:, None]
+            return self.head(self.layer(x))
+
+    probe = Probe(TimeFirst())
+    assert probe.form.time_first
+    assert "time is the first axis" in probe.notes[0]
+
+
+def test_a_causal_mask_is_passed_where_the_caller_must():
+    class CausalLayer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.MultiheadAttention(16, 2, batch_first=True)
+
+        def forward(self, x, attn_mask=None):
+            return self.inner(x, x, x, attn_mask=attn_mask)[0]
+
+    probe = Probe(CausalLayer())
+    assert probe.notes == ["a causal mask is passed as attn_mask"]
+
+
+def test_what_cannot_be_called_is_told():
+    class Odd(nn.Module):
+        def forward(self, left, right, middle):
+            raise RuntimeError("three of a kind")
+
+    with pytest.raises(
+        UncallableError, match=r"Odd.forward\(left, right, middle\) could not be called"
+    ):
+        Probe(Odd())
+
+
+def test_special_ids_are_avoided(probe):
+    model = nn.Sequential(nn.Embedding(9, 8, padding_idx=0), nn.Linear(8, 9))
+    assert 0 not in Probe(model).ordinary_ids.tolist()
+
+
+def test_a_change_changes_one_place(probe):
+    made = probe("gpt")
+    changed = made.change(made.base, 1, 2)
+    assert (changed.stream != made.base.stream).nonzero().tolist() == [[1, 2]]
