@@ -1,8 +1,12 @@
 """Targets: files, classes, factories, runs and folders; errors in one sentence."""
 
 import pytest
+import torch
+import transformers
 from torch import nn
 
+from clearformer.verification import noise
+from clearformer.verification.check import verify
 from clearformer.verification.targets import open_target
 
 FILE = """
@@ -83,4 +87,28 @@ def test_other_values_are_refused():
 
 def test_a_run_is_opened(trained_translator):
     target = open_target(str(trained_translator))
-    assert target.notes[0].startswith("the model of a run")
+    assert target.notes[0].startswith("the model of ")
+
+
+def test_a_hugging_face_folder_is_opened_with_its_weights(tmp_path):
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, n_positions=16, vocab_size=40)
+    theirs = transformers.GPT2LMHeadModel(config)
+    theirs.save_pretrained(tmp_path)
+    opened = open_target(tmp_path)
+    assert opened.notes == (f"the model of {tmp_path}, gpt2-{tmp_path.name}",)
+    tokens = torch.tensor([[1, 2, 3]])
+    expected = theirs.eval()(tokens).logits
+    torch.testing.assert_close(opened.model(tokens), expected, atol=1e-5, rtol=1e-5)
+    assert verify(tmp_path)
+
+
+def test_of_a_large_model_a_reduced_copy_is_looked_at(monkeypatch):
+    config = transformers.GPT2Config(n_layer=4, n_head=2, n_embd=16, n_positions=16, vocab_size=40)
+    theirs = transformers.GPT2LMHeadModel(config)
+    monkeypatch.setattr(noise, "LARGE", 1000)
+    report = verify(theirs)
+    assert report, str(report)
+    assert any(
+        "a copy with two layers and new weights is looked at" in n for n in report.assumptions
+    )
+    assert len(theirs.transformer.h) == 4
