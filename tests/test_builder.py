@@ -280,7 +280,7 @@ def test_every_layer_has_a_cache(small):
 
 
 def test_an_encoder_keeps_no_cache(small):
-    message = "bert-base is not causal and has no cache: run it without one"
+    message = "bert-base looks at whole sequences and keeps no cache"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         caches(small("bert"))
 

@@ -1,11 +1,17 @@
-"""Checks of the arguments of the Python API: texts or token ids, one or many, and keyword names."""
+"""Checks of the arguments of the Python API: texts or token ids, one or many; numbers; keywords.
+
+In messages the names of parameters stand in backticks; the command line shows them as flags.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import math
 import numbers
+import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from clearformer.did_you_mean import nearest
@@ -62,7 +68,8 @@ def as_text(text: Any, name: str = "text") -> Text:
     batch, single = as_batch(text, name)
     if not single:
         wanted = "one text: a string, or a list of token ids"
-        raise ValueError(f"{name} is a list of {len(batch)} texts, but it must be {wanted}")
+        count = f"{len(batch)} text{'' if len(batch) == 1 else 's'}"
+        raise ValueError(f"{name} is a list of {count}, but it must be {wanted}")
     return batch[0]
 
 
@@ -76,12 +83,58 @@ def _text(text: Any, name: str) -> Text:
 
 
 def _listed(value: Any) -> list[Any] | None:
-    """The items of a list, tuple, array, tensor, series or other iterable; None: it is none."""
-    if isinstance(value, bytes | bytearray | dict) or not isinstance(value, Iterable):
-        return None
+    """The items of a list, array, tensor, series or other iterable; None if it is not iterable."""
     # Arrays and tensors: plain numbers instead of scalars of their own.
-    return list(value.tolist() if hasattr(value, "tolist") else value)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, str | bytes | bytearray | dict) or not isinstance(value, Iterable):
+        return None
+    return list(value)
 
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def require_int(name: str, value: Any, low: int | None = None, high: int | None = None) -> None:
+    """Raise ValueError if a value is no integer, or below `low` or above `high`."""
+    if not _is_id(value):
+        raise ValueError(f"`{name}` is {value!r:.60}, but it must be a whole number")
+    _require_range(name, value, low, high)
+
+
+def require_number(
+    name: str, value: Any, low: float | None = None, high: float | None = None
+) -> None:
+    """Raise ValueError if a value is no finite number, or below `low` or above `high`."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"`{name}` is {value!r:.60}, but it must be a finite number")
+    _require_range(name, value, low, high)
+
+
+def _require_range(name: str, value: Any, low: float | None, high: float | None) -> None:
+    if low is not None and value < low:
+        raise ValueError(f"`{name}` is {value!r:.60}, but it must be at least {low:,}")
+    if high is not None and value > high:
+        raise ValueError(f"`{name}` is {value!r:.60}, but it must be at most {high:,}")
+
+
+def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise ValueError if a value is none of these."""
+    choices = list(choices)
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"`{name}` is {value!r:.60}, but it must be one of {', '.join(choices)}")
+
+
+def require_texts(name: str, values: Any) -> None:
+    """Raise ValueError if a value is no string and no list of strings."""
+    listed = [values] if isinstance(values, str) else _listed(values)
+    if listed is None or not all(isinstance(each, str) for each in listed):
+        raise ValueError(f"`{name}` is {values!r:.60}, but it must be a string or a list of them")
+
+
+def as_path(name: str, value: Any) -> Path:
+    """A path; ValueError for anything else, and for an empty one."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise ValueError(f"`{name}` is {value!r:.60}, but it must be the path of a folder or file")
+    return Path(os.path.expanduser(value))

@@ -24,6 +24,8 @@ MAX_ARCHIVE_BYTES = 4 * 2**30  # unpacked bytes of an archive
 
 MAX_LAYERS, MAX_HEADS, MAX_CLASSES, MAX_SEGMENTS = 1000, 1024, 100_000, 1024
 MAX_BATCH = 2**17  # sequences per step, and texts generated together
+MAX_BEAM = 1024  # hypotheses of a beam search
+MAX_TOKENS = 10**9  # tokens of a generated text
 MAX_WIDTH, MAX_HIDDEN, MAX_VOCABULARY, MAX_LENGTH = 2**16, 2**20, 2**22, 2**24
 
 # --- runs ----------------------------------------------------------------------------------

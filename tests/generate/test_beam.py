@@ -243,10 +243,13 @@ def test_candidates_are_the_best_of_all_versions():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"width": 0}, "the beam is 0, but it must be at least 1 (1: greedy)"),
-        ({"width": 2, "best": 3}, "the best 3 are wanted, but a beam of 2 returns 1 to 2"),
-        ({"best": 0}, "the best 0 are wanted"),
-        ({"length_penalty": float("nan")}, "the length penalty is nan, but it must be a number"),
+        ({"width": 0}, "`beam` is 0, but it must be at least 1"),
+        ({"width": 2, "best": 3}, "`best` is 3, but `beam` 2 returns at most 2: use a wider beam"),
+        ({"best": 0}, "`best` is 0, but it must be at least 1"),
+        (
+            {"length_penalty": float("nan")},
+            "`length_penalty` is nan, but it must be a finite number",
+        ),
     ],
 )
 def test_a_wrong_beam_is_refused(values, message):

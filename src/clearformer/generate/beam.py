@@ -23,6 +23,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from clearformer import limits
+from clearformer.arguments import require_int, require_number
 from clearformer.config import TargetRules
 
 NEVER = -1e9  # a score below all others, finite so that sums stay finite
@@ -39,17 +41,14 @@ class Beam:
     best: int = 1
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"the beam is {self.width}, but it must be at least 1 (1: greedy)")
-        if not 1 <= self.best <= self.width:
+        require_int("beam", self.width, 1, limits.MAX_BEAM)
+        require_int("best", self.best, 1)
+        if self.best > self.width:
             raise ValueError(
-                f"the best {self.best} are wanted, but a beam of {self.width} returns 1 to "
-                f"{self.width}: use a wider beam"
+                f"`best` is {self.best}, but `beam` {self.width} returns at most {self.width}: use "
+                f"a wider beam"
             )
-        if not abs(self.length_penalty) < float("inf"):
-            raise ValueError(
-                f"the length penalty is {self.length_penalty}, but it must be a number"
-            )
+        require_number("length_penalty", self.length_penalty, -100, 100)
 
 
 @dataclass(frozen=True)

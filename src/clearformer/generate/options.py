@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal, cast
 
 from clearformer import limits
+from clearformer.arguments import require_choice, require_int, require_number, require_texts
 from clearformer.generate import beam_generate
 from clearformer.generate.beam import Beam
 from clearformer.generate.beam_generate import BeamCompletion, generate_beams
@@ -45,6 +46,28 @@ from clearformer.generate.stream import (
 from clearformer.text import Tokenizer
 
 TEMPERATURE = 0.8
+LARGE = 1_000_000.0
+# Options by their least and largest value.
+WHOLE_NUMBERS: dict[str, tuple[int | None, int | None]] = {
+    "max_tokens": (1, limits.MAX_TOKENS),
+    "min_tokens": (0, limits.MAX_TOKENS),
+    "samples": (1, limits.MAX_BATCH),
+    "batch_size": (1, limits.MAX_BATCH),
+    "top_k": (1, None),
+    "beam": (1, limits.MAX_BEAM),
+    "lookup": (1, limits.MAX_BATCH),
+    "seed": (None, None),
+}
+NEEDED = ("max_tokens", "min_tokens", "samples", "batch_size", "seed")
+NUMBERS: dict[str, tuple[float | None, float | None]] = {
+    "temperature": (0, LARGE),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "typical_p": (0, 1),
+    "repetition_penalty": (0, LARGE),
+    "frequency_penalty": (-LARGE, LARGE),
+    "length_penalty": (-100, 100),
+}
 MAX_BATCH = 1024  # samples of one prompt that are generated side by side
 NO_SAMPLING = "does not sample"
 NO_RULES = "searches for the most likely text"
@@ -93,18 +116,18 @@ class GenerationOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "samples", "lookup"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"`{name}` is {getattr(self, name)}, but it must be at least 1")
-        for name in ("batch_size", "beam"):
-            if (getattr(self, name) or 0) > limits.MAX_BATCH:
-                value, most = getattr(self, name), limits.MAX_BATCH
-                raise ValueError(f"`{name}` is {value!r:.60}, but it must be at most {most:,}")
-        if self.context_overflow not in (None, *OVERFLOW_BY_NAME):
-            raise ValueError(
-                f"`context_overflow` is {self.context_overflow!r:.60}, but it must be one of "
-                f"{', '.join(OVERFLOW_BY_NAME)}"
-            )
+        for name, (low, high) in WHOLE_NUMBERS.items():
+            if getattr(self, name) is not None or name in NEEDED:
+                require_int(name, getattr(self, name), low, high)
+        for name, (least, largest) in NUMBERS.items():
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name), least, largest)
+        for name in ("forced", "pattern", "stop", "choices"):
+            if getattr(self, name) is not None:
+                require_texts(name, getattr(self, name))
+        require_tokens("banned", self.banned)
+        if self.context_overflow is not None:
+            require_choice("context_overflow", self.context_overflow, OVERFLOW_BY_NAME)
         for several in (("lookup", "draft"), ("choices", "pattern")):
             if all(getattr(self, name) is not None for name in several):
                 raise ValueError(f"give either `{several[0]}` or `{several[1]}`, and not both")
@@ -286,6 +309,13 @@ class Generation:
                 should_stop=should_stop,
             ):
                 yield from several
+
+
+def require_tokens(name: str, tokens: object) -> None:
+    """Raise ValueError if a value is no list of texts and ids."""
+    several = isinstance(tokens, Sequence) and not isinstance(tokens, str)
+    if not several or not all(isinstance(each, str | int) for each in cast(Sequence[Any], tokens)):
+        raise ValueError(f"`{name}` is {tokens!r:.60}, but it must be a list of tokens or ids")
 
 
 def token_id(token: str | int, tokenizer: Tokenizer | None) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
-import runpy
 import sys
 import traceback
 from dataclasses import dataclass
@@ -29,11 +29,12 @@ NOTES = ("clearformer: note:", "clearformer: passed over")
 
 
 def command(arguments: list[str]) -> None:
-    """Run `python -m clearformer ARGUMENTS`; selftest may not import the command line."""
+    """Run `clearformer ARGUMENTS`, with nothing on standard input."""
     before = sys.argv, sys.stdin
     sys.argv, sys.stdin = ["clearformer", *arguments], io.StringIO()
     try:
-        runpy.run_module("clearformer", run_name="__main__")
+        # The command line is a ring of its own, above this one.
+        importlib.import_module("clearformer.cli.main").main()
     finally:
         sys.argv, sys.stdin = before
 
