@@ -33,6 +33,7 @@ import turns
 from profiled import profile
 
 from clearformer.builder import build, outline
+from clearformer.config import GenerationDefaults
 from clearformer.families import gpt2
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
@@ -66,7 +67,7 @@ class Entry:
 
 def ours(shape: str, arrange: Callable[[Any], Any]) -> Write:
     config = SHAPES[shape]
-    writer = LanguageModel(arrange(build(config).eval()), config)
+    writer = LanguageModel(arrange(build(config).eval()), config, GenerationDefaults())
 
     def write(prompts: Sequence[Sequence[int]], new: int) -> None:
         list(

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 from playwright.sync_api import sync_playwright
 
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.families import gpt2
 from clearformer.hub.importing import Imported
 from clearformer.hub.write_run import write_run
@@ -36,7 +37,9 @@ HEADS = "[data-source$='/thumbs'] canvas"
 def write(out: Path) -> Path:
     config = replace(gpt2("small"), vocabulary=256)
     weights = state.weights(build(config))
-    return write_run(Imported("random weights", config, Bytes(), weights, notes=()), out)
+    return write_run(
+        Imported("random weights", config, GenerationDefaults(), Bytes(), weights, notes=()), out
+    )
 
 
 def main() -> None:

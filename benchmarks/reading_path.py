@@ -20,6 +20,7 @@ import torch
 
 import clearformer
 from clearformer.builder import build, caches
+from clearformer.config import GenerationDefaults
 from clearformer.core.generate import generate, next_logits
 from clearformer.core.model import Transformer
 from clearformer.families.gpt2 import gpt2
@@ -75,7 +76,7 @@ def main() -> None:
         report("one forward pass", visited(lambda: model(torch.zeros(1, 8, dtype=torch.long))))
     logits = next_logits(model.hidden, model.head, caches(config))
     report("two tokens, plain loop", visited(lambda: generate(logits, b"a text", [0.5, 0.5])))
-    generator = LanguageModel(model, config, Bytes())
+    generator = LanguageModel(model, config, GenerationDefaults(), Bytes())
     report("two tokens", visited(lambda: list(stream(generator, "a text", max_tokens=2))))
 
 

@@ -74,15 +74,16 @@ def translator_of(run: Path | None, size: str) -> tuple[Translator, list[list[in
             hidden=hidden,
             residual="post",
             position=c.Sinusoidal(order="halves"),
-            marks=c.Marks(start=vocabulary - 1, end=vocabulary - 2),
         )
+        generation = c.GenerationDefaults(start_id=vocabulary - 1, end_ids=(vocabulary - 2,))
         model = build(config)
         assert isinstance(model, Seq2Seq)
         lengths = torch.randint(6, 25, (8 * BATCH,)).tolist()
         sources = [torch.randint(0, vocabulary - 2, (length,)).tolist() for length in lengths]
         # A source is closed as it is in training.
         closed = [[*each, vocabulary - 2] for each in sources]
-        return Translator(model.eval(), config, Bytes()), closed  # texts are not needed here
+        # Texts are not needed here.
+        return Translator(model.eval(), config, generation, Bytes()), closed
     opened = open_translator(run)
     held = pairs(opened.config.data, places(None), opened.config.train.seed)[1]
     texts = [text for text in held.sources if len(text) < 200]
@@ -96,7 +97,7 @@ def marian(translator: Translator) -> Any:
     ours = translator.config
     if ours.residual != "post" or ours.position != c.Sinusoidal(order="halves"):
         raise SystemExit(f"{ours.name} is not in Marian's shape: train it as --help says")
-    assert ours.marks is not None
+    start_id, end_id = translator.generation.require_target_ids(ours.name)
     model = MarianMTModel(
         MarianConfig(
             vocab_size=ours.vocabulary,
@@ -110,9 +111,9 @@ def marian(translator: Translator) -> Any:
             max_position_embeddings=ours.length,
             activation_function="relu",
             scale_embedding=True,
-            pad_token_id=ours.marks.start,
-            decoder_start_token_id=ours.marks.start,
-            eos_token_id=ours.marks.end,
+            pad_token_id=start_id,
+            decoder_start_token_id=start_id,
+            eos_token_id=end_id,
             forced_eos_token_id=None,
             attn_implementation="sdpa",
         )
@@ -120,7 +121,7 @@ def marian(translator: Translator) -> Any:
     theirs = dict(model.named_parameters())
     with torch.no_grad():
         # As in real ones, and as CTranslate2 takes it: targets start from nothing.
-        translator.model.source_embedding.token.weight[ours.marks.start] = 0.0
+        translator.model.source_embedding.token.weight[start_id] = 0.0
         for name, parameter in theirs.items():
             if name.endswith("proj.bias"):
                 parameter.zero_()

@@ -321,11 +321,11 @@ def shared_data():
 def writer(small, scrambled):
     """A writer of ids with random weights, its family's numbers changed."""
 
-    def make(family="gpt2", tokenizer=None, **changes):
+    def make(family="gpt2", tokenizer=None, generation=c.GenerationDefaults(), **changes):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             config = small(family, **changes)
-            return LanguageModel(scrambled(build(config)).eval(), config, tokenizer)
+            return LanguageModel(scrambled(build(config)).eval(), config, generation, tokenizer)
 
     return make
 
@@ -383,7 +383,6 @@ def our_config(marian):
         embedding_scale="sqrt_width",
         biases=c.Biases(head=True),
         init="xavier",
-        marks=c.Marks(start=marian.decoder_start_token_id, end=marian.eos_token_id),
     )
 
 

@@ -3,7 +3,7 @@
 import inspect
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ import clearformer as cf
 from clearformer.cli.evaluate import Evaluate
 from clearformer.cli.generate import Generate
 from clearformer.cli.translate import Translate
+from clearformer.config import GenerationDefaults
 from clearformer.generate.options import GenerationOptions
 from clearformer.inference.packed_linear import FastLinear
 from clearformer.text import Bytes
@@ -156,7 +157,7 @@ def test_constraints_and_drafts(generator, runs):
         ({"temprature": 1}, "generate has no parameter 'temprature': did you mean 'temperature'?"),
         ({"samples": 0}, "`samples` is 0, but it must be at least 1"),
         ({"beam": 2, "top_k": 3}, "`top_k` does not go with `beam`, which does not sample: leave"),
-        ({"max_tokens": 0}, "max_tokens is 0, but it must be at least 1"),
+        ({"max_tokens": 0}, "`max_tokens` is 0, but it must be at least 1"),
         ({"context_overflow": "x"}, "`context_overflow` is 'x', but it must be one of slide, "),
         ({"prompts": 7}, "prompts is 7, but it must be a string, a list of token ids, or a list"),
         ({"prompts": ["a", 7]}, r"prompts\[1\] is 7, but it must be a string or a list of token"),
@@ -344,6 +345,31 @@ def test_saved_and_exported_models_write_the_same(generator, tmp_path):
         cf.load(int8).save(tmp_path / "again")
     with pytest.raises(ValueError, match="to is 'onnx', but it must be huggingface, safetensors"):
         generator.export(tmp_path / "x", to="onnx")
+
+
+def test_start_and_end_tokens_are_kept(runs, generator, tmp_path):
+    end_id = generator.completions([[49, 50]], max_tokens=1, temperature=0)[0].tokens[0].id
+    generation = GenerationDefaults(end_ids=(end_id,))
+    run_config = replace(generator.run_config, generation=generation)
+    ending = cf.Model(
+        generator.module, generator.config, generator.tokenizer, run_config=run_config
+    )
+    translator = cf.load(runs / "translator")
+    assert translator.run_config.generation.target_ids is not None
+    for model in (ending, translator):
+        name = model.config.family
+        paths = [
+            model.save(tmp_path / f"{name}-saved"),
+            model.export(tmp_path / f"{name}.safetensors", to="safetensors").path,
+        ]
+        for path in paths:
+            assert cf.load(path).run_config.generation == model.run_config.generation
+    folder = ending.export(tmp_path / "theirs").path
+    assert cf.load(folder).run_config.generation == generation
+    for model in (ending, cf.load(folder), cf.load(tmp_path / "modern.safetensors")):
+        assert model.generate([49, 50], max_tokens=9, temperature=0) == []
+    expected = translator.translate("one 3")
+    assert cf.load(tmp_path / "original.safetensors").translate("one 3") == expected
 
 
 def test_a_module_of_your_own(small, tmp_path):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from clearformer.arguments import Text, as_batch, as_text, check_keywords, require_known
-from clearformer.config import AnyModelConfig, RunConfig, Verb
+from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, Verb
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
 from clearformer.inference.huge_pages import use_huge_pages
@@ -129,8 +129,15 @@ def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
         )
     named = None if tokenizer is None else os.fspath(cast(str, tokenizer))
     imported = import_checkpoint(path, tokenizer=named, allow_bin=allow_bin)
+    from clearformer.hub.write_run import default_run_config
+
     return Model(
-        imported.model(), imported.config, imported.tokenizer, path=path, notes=imported.notes
+        imported.model(),
+        imported.config,
+        imported.tokenizer,
+        run_config=default_run_config(imported.config, imported.generation, imported.tokenizer),
+        path=path,
+        notes=imported.notes,
     )
 
 
@@ -146,8 +153,8 @@ class Model:
         module (nn.Module): As `clearformer.build` returns it.
         config (ModelConfig): The config of the module.
         tokenizer (Tokenizer, optional): Needed for everything but token ids.
-        run_config (RunConfig, optional): Settings of data and training. Default: the recipe of
-            the model's family.
+        run_config (RunConfig, optional): Settings of data and training, and the generation
+            defaults: start and end tokens. Default: the recipe of the model's family.
         path (path, optional): Where it was loaded from.
         checkpoint (Checkpoint, optional): The checkpoint of a run that it was loaded from.
         notes (tuple of str): What the user should know about how it was loaded.
@@ -193,7 +200,7 @@ class Model:
         if self._run_config is None:
             from clearformer.hub.write_run import default_run_config
 
-            self._run_config = default_run_config(self.config, self.tokenizer)
+            self._run_config = default_run_config(self.config, GenerationDefaults(), self.tokenizer)
         return self._run_config
 
     @property
@@ -362,15 +369,16 @@ class Model:
 
     def language_model(self) -> LanguageModel:
         """The model as the functions of `clearformer.generate` take it."""
-        module = self.module
+        module, defaults = self.module, self.run_config.generation
         if self._backend is not None:
-            return LanguageModel(module, self.config, self.tokenizer).compiled(self._backend)
+            found = LanguageModel(module, self.config, defaults, self.tokenizer)
+            return found.compiled(self._backend)
         if not self._optimized and not has_hooks(module) and self.device.type == "cpu":
             if not self._in_huge_pages:
                 use_huge_pages(module)
                 self._in_huge_pages = True
             module = replace_linears(shared_copy(module))
-        return LanguageModel(module, self.config, self.tokenizer)
+        return LanguageModel(module, self.config, defaults, self.tokenizer)
 
     def _completions(self, prompts: Sequence[Text], options: Mapping[str, Any]) -> Any:
         generation = self.generation(options)
@@ -550,7 +558,8 @@ class Model:
 
         self.config.require_verb("translate", self.name)
         task = TranslationTask(cast(Any, self.config))
-        return task.translator(self.module, self._tokenizer(), self.name)
+        generation = self.run_config.generation
+        return task.translator(self.module, generation, self._tokenizer(), self.name)
 
     # --- evaluate and inspect --------------------------------------------------------------
 
@@ -688,8 +697,11 @@ class Model:
 
         self._require_floats()
         tensors = {name: t.detach().cpu().contiguous() for name, t in weights(self.module).items()}
-        imported = Imported(self.name, self.config, self.tokenizer, tensors, self.notes)
-        return write_run(imported, Path(path), self._run_config)
+        config = self.run_config
+        imported = Imported(
+            self.name, self.config, config.generation, self.tokenizer, tensors, self.notes
+        )
+        return write_run(imported, Path(path), config)
 
     @check_keywords
     def export(
@@ -720,7 +732,8 @@ class Model:
         if to not in writers:
             raise ValueError(f"to is {to!r:.60}, but it must be huggingface, safetensors or int8")
         self._require_floats()
-        return writers[to](self.module, self.config, self._tokenizer(), Path(out))
+        generation = self.run_config.generation
+        return writers[to](self.module, self.config, generation, self._tokenizer(), Path(out))
 
     # --- speed -----------------------------------------------------------------------------
 

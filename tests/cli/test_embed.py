@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.hub.importing import Imported
 from clearformer.hub.write_run import write_run
 from clearformer.text import Bytes
@@ -15,7 +16,9 @@ from clearformer.text import Bytes
 def run(small, scrambled, tmp_path):
     config = small("gpt2", vocabulary=256, name="gpt2-x")
     tensors = {n: p.detach() for n, p in scrambled(build(config)).named_parameters()}
-    return write_run(Imported("here", config, Bytes(), tensors, ()), tmp_path / "run")
+    return write_run(
+        Imported("here", config, GenerationDefaults(), Bytes(), tensors, ()), tmp_path / "run"
+    )
 
 
 def test_the_terminal_shows_numbers_and_similarities(clearformer, run):

@@ -350,7 +350,7 @@ def test_what_has_no_meaning_with_a_beam_is_refused(clearformer, run, flags, why
         (("--beam", "0"), "--beam is 0, but it must be at least 1"),
         (("--beam", "2", "--samples", "3"),
          "--samples is 3, but --beam 2 follows only 2: use a wider beam"),
-        (("--beam", "2", "--length-penalty", "nan"), "--length-penalty is nan, but it must be a finite"),
+        (("--beam", "2", "--length-penalty", "nan"), "--length-penalty is nan, but it must be a"),
         (("--beam", "2", "--context-overflow", "slide"), "--context-overflow slide does not go"),
         (("--beam", "2", "--max-tokens", "0"), "--max-tokens is 0, but it must be at least 1"),
         (("--beam", "2", "--min-tokens", "3", "--max-tokens", "2"), "min_tokens is 3, but it"),

@@ -10,6 +10,7 @@ from clearformer.config import (
     AnswerSpan,
     Classifier,
     Features,
+    GenerationDefaults,
     MaskedToken,
     MultipleChoice,
     NextSentence,
@@ -27,7 +28,7 @@ def folder(small, scrambled, tmp_path):
     def write(family="gpt2", **changes):
         config = small(family, vocabulary=256, **changes)
         model = scrambled(build(config)).eval()
-        to_huggingface(model, config, Bytes(), tmp_path / "theirs")
+        to_huggingface(model, config, GenerationDefaults(), Bytes(), tmp_path / "theirs")
         return tmp_path / "theirs"
 
     return write
@@ -77,7 +78,7 @@ def test_the_verb_that_fits_is_named_and_works(
     pieces = WordPieces.train([prose], 300)
     config = small("bert", vocabulary=pieces.size, head=VERBS[verb])
     model = scrambled(build(config)).eval()
-    to_huggingface(model, config, pieces, tmp_path / "theirs")
+    to_huggingface(model, config, GenerationDefaults(), pieces, tmp_path / "theirs")
     done = clearformer("import", str(tmp_path / "theirs"), "--out", str(tmp_path / "run"))
     hint = done.out.splitlines()[-1].removeprefix("next: clearformer ")
     assert hint.startswith(f"{verb} {tmp_path / 'run'} ")

@@ -11,7 +11,7 @@ import pytest
 from clearformer.builder import build
 from clearformer.cli import inputs
 from clearformer.cli.inputs import awaiting, chosen, is_piped, tell_cut
-from clearformer.config import Classifier, MaskedToken
+from clearformer.config import Classifier, GenerationDefaults, MaskedToken
 from clearformer.generate.fill import Candidate
 from clearformer.hub.importing import Imported
 from clearformer.hub.write_run import write_run
@@ -45,7 +45,12 @@ def model(small, scrambled, tmp_path):
     def write(family, **changes):
         config = small(family, vocabulary=256, **changes)
         tensors = {n: p.detach() for n, p in scrambled(build(config)).named_parameters()}
-        return str(write_run(Imported("here", config, Bytes(), tensors, ()), tmp_path / family))
+        return str(
+            write_run(
+                Imported("here", config, GenerationDefaults(), Bytes(), tensors, ()),
+                tmp_path / family,
+            )
+        )
 
     return write
 

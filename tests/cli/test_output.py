@@ -15,7 +15,7 @@ import pytest
 from clearformer.builder import build
 from clearformer.cli import output
 from clearformer.cli.main import main
-from clearformer.config import Classifier, MaskedToken
+from clearformer.config import Classifier, GenerationDefaults, MaskedToken
 from clearformer.escape import is_unsafe
 from clearformer.generate.fill import Candidate
 from clearformer.generate.translate import Translation
@@ -98,7 +98,9 @@ def written(small, scrambled, tmp_path):
     def write(family, name=NAME, **changes):
         config = small(family, vocabulary=256, name=f"{family}-{EVIL}", **changes)
         tensors = {n: p.detach() for n, p in scrambled(build(config)).named_parameters()}
-        return write_run(Imported("here", config, Bytes(), tensors, ()), tmp_path / name)
+        return write_run(
+            Imported("here", config, GenerationDefaults(), Bytes(), tensors, ()), tmp_path / name
+        )
 
     return write
 
@@ -195,7 +197,8 @@ def test_words_to_attend_to(terminal):
 
 def test_somebody_elses_checkpoint(terminal, small, scrambled, tmp_path):
     config = small("gpt2", vocabulary=256)
-    to_huggingface(scrambled(build(config)).eval(), config, Bytes(), tmp_path / NAME)
+    model = scrambled(build(config)).eval()
+    to_huggingface(model, config, GenerationDefaults(), Bytes(), tmp_path / NAME)
     screen = terminal("import", tmp_path / NAME, "--out", tmp_path / f"{NAME}2").require_harmless()
     assert f'{SHOWN}2\' "Once upon"' in screen.text  # quoted for a shell
     screen = terminal("export", tmp_path / f"{NAME}2", "--out", tmp_path / f"{NAME}3")

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 import torch
 
-from clearformer import config as c
 from clearformer.builder import build, caches
+from clearformer.config import GenerationDefaults
 from clearformer.core.generate import draw, generate, next_logits
 from clearformer.families import FAMILIES
 from clearformer.generate.decoder import Decoder
@@ -53,7 +53,7 @@ def test_a_draw_is_that_of_the_library(seed):
 
 def by_decoder(model, config, rules):
     """The library's own decoder: FastDecoder where it is supported, else modules and KVMemory."""
-    decoder, tokens = Decoder(LanguageModel(model, config)), []
+    decoder, tokens = Decoder(LanguageModel(model, config, GenerationDefaults())), []
     logits = decoder.prefill([PROMPT], COUNT)
     for uniform in UNIFORMS:
         tokens.append(sample(logits[0], Sampling(**rules), uniform).id)
@@ -105,7 +105,7 @@ def test_every_fast_way_is_the_plain_loop(family, rules, model, prompt_rows):
 
 @pytest.mark.parametrize("rules", SAMPLINGS.values(), ids=SAMPLINGS)
 def test_every_fast_way_to_a_target_is_the_plain_loop(rules, model):
-    own, config = model("original", marks=c.Marks(start=1, end=0))
+    own, config = model("original")
     source = torch.tensor([[5, 4, 3, 2, 6]])
     with inference_mode(own):
         hidden = partial(own.hidden, source=own.encode(source))
@@ -114,4 +114,4 @@ def test_every_fast_way_to_a_target_is_the_plain_loop(rules, model):
             found = generate(next_logits(hidden, own.head, memory), [1], UNIFORMS, **rules)
             assert found == expected
         for kind in (TranslationBeams, TreeBeams):
-            assert by_beam(kind(own, config, source), rules) == expected
+            assert by_beam(kind(own, config, 1, source), rules) == expected

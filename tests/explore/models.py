@@ -61,11 +61,7 @@ def config_of(family, tokenizer, changes):
     config = preset(family)
     own = {"vocabulary": tokenizer.size, "name": f"{family}-tiny"}
     if family == "original":
-        # As in training: they come after the tokenizer's ids.
-        own |= {
-            "marks": c.Marks(start=tokenizer.size + 1, end=tokenizer.size),
-            "vocabulary": tokenizer.size + 2,
-        }
+        own["vocabulary"] = tokenizer.size + 2  # and start and end token, as in training
     if family == "classifier":
         own["neighbours"] = None
     return dataclasses.replace(config, **{**SIZES, **own, **changes})
@@ -87,7 +83,10 @@ def write_run(folder, config, model, tokenizer, steps=(0,), metrics=True):
     # Every tiny model is one of a few steps.
     how = dataclasses.replace(how, minutes=None, epochs=None, steps=max(steps) or 1)
     data = dataclasses.replace(data, tokenizer=tokenizer.kind, vocabulary=None)
-    run = c.RunConfig(model=config, data=data, train=how)
+    generation = c.GenerationDefaults()
+    if config.vocabulary == tokenizer.size + 2:
+        generation = c.GenerationDefaults(start_id=tokenizer.size + 1, end_ids=(tokenizer.size,))
+    run = c.RunConfig(model=config, data=data, train=how, generation=generation)
     folder.mkdir(parents=True)
     facts = {"tokenizer": sha256(tokenizer), "tied": state.tied(outline(config))}
     for step in steps:

@@ -14,9 +14,9 @@ from clearformer.text import train
 @pytest.fixture
 def translator(small, scrambled):
     tokenizer = train("characters", ["abcdefgh "])
-    marks = c.Marks(end=tokenizer.size, start=tokenizer.size + 1)
-    config = small("original", vocabulary=tokenizer.size + 2, length=20, marks=marks)
-    return Translator(scrambled(build(config)), config, tokenizer)
+    generation = c.GenerationDefaults(end_ids=(tokenizer.size,), start_id=tokenizer.size + 1)
+    config = small("original", vocabulary=tokenizer.size + 2, length=20)
+    return Translator(scrambled(build(config)), config, generation, tokenizer)
 
 
 def test_weights_and_names(translator):
@@ -43,7 +43,7 @@ def test_layers_and_heads_are_averaged_or_chosen(translator):
     torch.testing.assert_close(alignment(translator, source, target)[0], each.mean((0, 1)))
     torch.testing.assert_close(alignment(translator, source, target, layer=1)[0], each[1].mean(0))
     torch.testing.assert_close(alignment(translator, source, target, head=2)[0], each[:, 2].mean(0))
-    start = translator.config.marks.start
+    start = translator.generation.start_id
     found = trace(translator.model, (source, [start, *target]))
     assert found.get("weights", 1, 2, "cross").equal(each[1, 2])
 

@@ -24,7 +24,7 @@ def written(loaded, id, **asked):
 @pytest.mark.parametrize("id", ["gpt2", "xl", "modern", "sparse"])
 def test_a_text_is_that_of_the_command_line(loaded, id):
     model = loaded(id).model
-    writer = LanguageModel(model.module, model.config, model.tokenizer)
+    writer = LanguageModel(model.module, model.config, model.generation, model.tokenizer)
     expected = list(stream(writer, "the cat", Sampling(**HOW), max_tokens=12, seed=7))
     events, reason = written(loaded, id, prompt="the cat", max_new_tokens=12, seed=7, **HOW)
     assert [event["id"] for event in events] == [token.id for token in expected]

@@ -62,7 +62,7 @@ def test_without_a_target_a_translator_is_told_its_own_translation(loaded):
     model = loaded("original")
     source = inputs.input_ids(model, "the cat", None, Limits())
     own = inputs.decoder_input_ids(model, source, None, Limits())
-    assert own[0] == model.config.marks.start
+    assert own[0] == model.model.generation.start_id
     assert len(own) > 1
     given = inputs.decoder_input_ids(model, source, "a dog", Limits())
     assert model.model.tokenizer.decode(given[1:]) == "a dog"

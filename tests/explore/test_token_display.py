@@ -67,11 +67,12 @@ def test_pieces_that_go_on_with_a_word_are_known(loaded):
     assert not any(joined(loaded("classifier").model, "the cats sat")[1])  # whole words
 
 
-def test_the_marks_of_a_translator_have_names(loaded):
+def test_start_and_end_tokens_of_a_translator_have_names(loaded):
     model = loaded("original").model
     size = model.tokenizer.size
     rows = tokens(model, [size + 1, 5, size])
     assert [row["display"] for row in rows][::2] == ["(start)", "(end)"]
     assert [row["special"] for row in rows] == [True, False, True]
-    plain = TracedModel(None, model.config, Bytes())  # whose ids end at 255
+    # A tokenizer whose ids end at 255.
+    plain = TracedModel(None, model.config, Bytes(), generation=model.generation)
     assert [row["display"] for row in tokens(plain, [97, size])] == ["a", "(end)"]

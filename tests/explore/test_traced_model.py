@@ -19,9 +19,9 @@ def test_each_kind_of_model_reads_in_its_own_way(loaded):
     gpt2 = loaded("gpt2").model
     assert gpt2.tokenizer.decode(encode(gpt2, "the cat")) == "the cat"
     original = loaded("original").model
-    marks = original.config.marks
-    assert encode_source(original, " the cat ")[-1] == marks.end
-    assert encode_target(original, "the cat")[0] == marks.start
+    start_id, end_id = original.generation.target_ids
+    assert encode_source(original, " the cat ")[-1] == end_id
+    assert encode_target(original, "the cat")[0] == start_id
     given = encode_input(original, ("the cat", "a dog"))
     assert given.keys("cross") == encode_source(original, "the cat")
     assert given.queries("cross") == encode_target(original, "a dog") == given.keys("decoder")

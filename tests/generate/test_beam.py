@@ -7,13 +7,14 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from clearformer.builder import build
-from clearformer.config import TargetRules
+from clearformer.config import GenerationDefaults
 from clearformer.generate.beam import Allowed, Beam, candidates, largest, search
 from clearformer.inference.beam_state import TranslationBeams
 from clearformer.inference.modes import inference_mode
 
 LENGTHS = [9, 4, 1, 7, 6]
 MOST = 16
+START, END = 300, 0  # of the `marian` fixture
 
 
 def found_by_transformers(theirs, tokens, attention_mask, beam, max_tokens=MOST, prompt=1):
@@ -43,14 +44,13 @@ def found_by_transformers(theirs, tokens, attention_mask, beam, max_tokens=MOST,
 
 def found_by_us(model, config, tokens, attention_mask, beam, max_tokens=MOST):
     with inference_mode(model):
-        growing = TranslationBeams(model, config, tokens, attention_mask)
-        marks = config.marks
+        growing = TranslationBeams(model, config, START, tokens, attention_mask)
         return search(
             growing,
             beam,
-            eos_ids=(marks.end,),
+            eos_ids=(END,),
             max_tokens=max_tokens,
-            rules=TargetRules(never=(marks.start,)),
+            defaults=GenerationDefaults(banned_ids=(START,)),
         )
 
 
@@ -108,7 +108,7 @@ def test_a_sentence_does_not_depend_on_its_batch_or_its_padding(marian, sources,
 
 def uncached(model, config, source, beam, max_tokens=MOST):
     """The rules of the search in plain Python, with the whole model run for every hypothesis."""
-    end, start = config.marks.end, config.marks.start
+    end, start = END, START
 
     def continuations(tokens):
         logits = model(source, torch.tensor([[start, *tokens]]))[0, -1]
@@ -144,7 +144,7 @@ def test_the_same_as_without_a_cache_token_for_token(marian, sources):
         for row, several in enumerate(found_by_us(ours, config, tokens, attention_mask, beam)):
             source = tokens[row : row + 1, : LENGTHS[row]]
             expected = uncached(ours, config, source, beam)
-            ends = [each.tokens + ((config.marks.end,) if each.ended else ()) for each in several]
+            ends = [each.tokens + ((END,) if each.ended else ()) for each in several]
             assert ends == [each for each, _ in expected]
             assert [e.score for e in several] == pytest.approx([s for _, s in expected], abs=1e-4)
 
@@ -194,7 +194,13 @@ def test_a_generator_continues_as_transformers_does(small, scrambled, prompt_row
     expected = found_by_transformers(theirs, prompt, attention_mask, beam, max_tokens=12, prompt=6)
     with inference_mode(ours):
         growing = prompt_rows(ours, config, prompt, attention_mask)
-        given = search(growing, beam, eos_ids=(0,), max_tokens=12, rules=TargetRules(never=(59,)))
+        given = search(
+            growing,
+            beam,
+            eos_ids=(0,),
+            max_tokens=12,
+            defaults=GenerationDefaults(banned_ids=(59,)),
+        )
     assert [each.tokens for several in given for each in several] == [row for row, _ in expected]
 
 
@@ -233,7 +239,9 @@ def test_candidates_are_the_best_of_all_versions():
     rows[:, 5] = float("-inf")
     total = (rows.view(2, 3, -1) + scores[:, :, None]).flatten(1)
     ahead, place = total.topk(6)
-    allow = Allowed(TargetRules(never=(5,)), eos_ids=(0,), max_tokens=9, device=logits.device)
+    allow = Allowed(
+        GenerationDefaults(banned_ids=(5,)), eos_ids=(0,), max_tokens=9, device=logits.device
+    )
     given = candidates(allow(logits, 1), scores)
     torch.testing.assert_close(given[0], ahead)
     assert given[1].equal(place % 3000)
@@ -248,7 +256,7 @@ def test_candidates_are_the_best_of_all_versions():
         ({"best": 0}, "`best` is 0, but it must be at least 1"),
         (
             {"length_penalty": float("nan")},
-            "`length_penalty` is nan, but it must be a finite number",
+            "`length_penalty` is nan, but it must be a finite",
         ),
     ],
 )

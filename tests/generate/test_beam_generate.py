@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from clearformer.config import NextToken
+from clearformer.config import GenerationDefaults
 from clearformer.generate.beam import Beam, search
 from clearformer.generate.beam_generate import PromptBeams, generate_beams
 from clearformer.generate.context import NoLimit, SlidingWindow, StopAtLimit
@@ -48,13 +48,13 @@ def pair(scrambled, tmp_path):
         theirs = scrambled(their_model()).eval()
         theirs.save_pretrained(tmp_path)
         imported = import_checkpoint(tmp_path)
-        return theirs, LanguageModel(imported.model(), imported.config)
+        return theirs, LanguageModel(imported.model(), imported.config, imported.generation)
 
     return make
 
 
 def ending(writer, ends):
-    return replace(writer, config=replace(writer.config, head=NextToken(tied=True, ends=ends)))
+    return replace(writer, generation=GenerationDefaults(end_ids=ends))
 
 
 def found_by_transformers(theirs, prompts, beam, ends, max_tokens=12, **more):

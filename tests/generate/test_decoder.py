@@ -5,6 +5,7 @@ import torch
 
 from clearformer import config as c
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.families import xl
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
@@ -86,7 +87,7 @@ def test_a_memory_reads_the_same_segments_in_any_company():
             for weight in model.parameters():
                 weight.add_(0.2 * torch.randn_like(weight))
         texts = [torch.randint(config.vocabulary, (count,)).tolist() for count in (150, 190)]
-    made = LanguageModel(model, config)
+    made = LanguageModel(model, config, GenerationDefaults())
     assert config.length < 150
     together = Decoder(made).prefill(texts, room=1)
     for text, scores in zip(texts, together, strict=True):

@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from clearformer.builder import build
-from clearformer.config import Full, Local
+from clearformer.config import Full, GenerationDefaults, Local
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
@@ -55,14 +55,14 @@ def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
 def test_only_generators_write(family, small):
     config = small(family)
     with pytest.raises(ValueError, match=f"is {config.noun}: it can .*, not generate"):
-        LanguageModel(build(config), config)
+        LanguageModel(build(config), config, GenerationDefaults())
 
 
 @pytest.mark.parametrize("pattern", [Full(), Local(window=3)])
 def test_a_pattern_that_looks_ahead_cannot_write(pattern, small):
     config = small("gpt2", patterns=(pattern,))
     with pytest.raises(ValueError, match=r"cannot generate: its pattern .* combine it with Causal"):
-        LanguageModel(build(config), config)
+        LanguageModel(build(config), config, GenerationDefaults())
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern"])

@@ -3,6 +3,7 @@
 import pytest
 
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.options import GenerationOptions, token_id
 from clearformer.text import Bytes
@@ -38,7 +39,7 @@ def test_a_token_is_its_text_or_its_id():
 
 def test_prepared_for_a_model(small):
     config = small("gpt2", vocabulary=256)
-    model = LanguageModel(build(config).eval(), config, Bytes())
+    model = LanguageModel(build(config).eval(), config, GenerationDefaults(), Bytes())
     generation = GenerationOptions(max_tokens=4, stop="e", banned=["b"]).prepare(model)
     assert generation.config.stop == ("e",)
     assert generation.config.sampling.banned_ids == (98,)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.generate.context import SlidingWindow, StopAtLimit
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
@@ -20,7 +21,9 @@ def drafts(writer, small):
         "lookup": PromptLookup(),
         "eager lookup": PromptLookup(longest=1, tokens=20),
         "itself": DraftModel(writer, tokens=3),
-        "another": DraftModel(LanguageModel(build(config, seed=4).eval(), config), tokens=3),
+        "another": DraftModel(
+            LanguageModel(build(config, seed=4).eval(), config, GenerationDefaults()), tokens=3
+        ),
     }
 
 

@@ -6,6 +6,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from clearformer import config as c
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.families import gpt2, modern
 from clearformer.generate.context import NoLimit, SlidingWindow, StopAtLimit
 from clearformer.generate.language_model import LanguageModel
@@ -45,7 +46,7 @@ def of_transformers(theirs, config, names):
             lies = their_names[0].endswith(CONVOLUTIONS)  # GPT-2 has its matrices the other way
             mine[name.format(layer)] = weight.T if lies else weight
     ours.load_state_dict(mine)
-    return LanguageModel(ours.eval(), config)
+    return LanguageModel(ours.eval(), config, GenerationDefaults())
 
 
 def gpt2_pair(scrambled):

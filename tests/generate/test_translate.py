@@ -1,5 +1,7 @@
 """Greedy translation equals transformers' and the uncached one; texts in, texts out."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -13,17 +15,17 @@ from clearformer.text import train
 
 LENGTHS = [9, 4, 1, 7, 6]
 MOST = 16
+START, END = 300, 0  # of the `marian` fixture
 
 
 def found_by_us(model, config, tokens, attention_mask):
     with inference_mode(model):
-        growing = TranslationBeams(model, config, tokens, attention_mask)
-        marks = config.marks
+        growing = TranslationBeams(model, config, START, tokens, attention_mask)
         return greedy(
             growing,
-            end=marks.end,
+            end_id=END,
             max_tokens=MOST,
-            rules=c.TargetRules(never=(marks.start,)),
+            defaults=c.GenerationDefaults(banned_ids=(START,)),
             beam=Beam(width=1),
         )
 
@@ -54,13 +56,13 @@ def test_cached_is_uncached_is_unpadded_token_for_token(marian, sources):
         for row, each in enumerate(found_by_us(ours, config, tokens, attention_mask)):
             source = tokens[row : row + 1, : LENGTHS[row]]
             alone = found_by_us(ours, config, source, None)[0]
-            target, total = [config.marks.start], 0.0
-            while len(target) <= MOST and target[-1] != config.marks.end:
+            target, total = [START], 0.0
+            while len(target) <= MOST and target[-1] != END:
                 scores = ours(source, torch.tensor([target]))[0, -1].log_softmax(-1)
-                scores[config.marks.start] = float("-inf")
+                scores[START] = float("-inf")
                 target.append(int(scores.argmax()))
                 total += float(scores.max())
-            assert list(each.tokens) + ([config.marks.end] if each.ended else []) == target[1:]
+            assert list(each.tokens) + ([END] if each.ended else []) == target[1:]
             assert alone.tokens == each.tokens
             assert each.score == pytest.approx(total / (len(target) - 1), abs=1e-4)
 
@@ -71,9 +73,9 @@ def test_cached_is_uncached_is_unpadded_token_for_token(marian, sources):
 @pytest.fixture
 def translator(small, scrambled):
     tokenizer = train("characters", ["abcdefgh "])
-    marks = c.Marks(end=tokenizer.size, start=tokenizer.size + 1)
-    config = small("original", vocabulary=tokenizer.size + 2, length=20, marks=marks)
-    return Translator(scrambled(build(config)), config, tokenizer)
+    generation = c.GenerationDefaults(end_ids=(tokenizer.size,), start_id=tokenizer.size + 1)
+    config = small("original", vocabulary=tokenizer.size + 2, length=20)
+    return Translator(scrambled(build(config)), config, generation, tokenizer)
 
 
 def test_texts_keep_their_order_and_do_not_depend_on_the_batch(translator):
@@ -102,13 +104,14 @@ def test_a_source_that_is_too_long_is_refused_in_one_sentence(translator):
 
 
 def test_a_text_of_the_wrong_side_is_noticed(translator):
-    sides = c.Sides(source=(1, 2, 3), target=(6, 7, 8))
-    model, tokenizer = translator.model, translator.tokenizer
+    tokenizer = translator.tokenizer
     ids = {letter: tokenizer.encode(letter).tolist()[0] for letter in "abcdefgh"}
-    sides = c.Sides(source=tuple(ids[x] for x in "abc"), target=tuple(ids[x] for x in "fgh"))
-    import dataclasses
-
-    known = Translator(model, dataclasses.replace(translator.config, sides=sides), tokenizer)
+    generation = replace(
+        translator.generation,
+        typical_source_ids=tuple(ids[x] for x in "abc"),
+        typical_target_ids=tuple(ids[x] for x in "fgh"),
+    )
+    known = replace(translator, generation=generation)
     assert known.seems_reversed("fgh d")
     assert not known.seems_reversed("abc f")
     assert not known.seems_reversed("f")

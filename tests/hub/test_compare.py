@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearformer.builder import build
-from clearformer.config import Marks
+from clearformer.config import GenerationDefaults
 from clearformer.hub.compare import compare
 from clearformer.hub.exporting import to_safetensors
 from clearformer.text import Bytes
@@ -12,15 +12,16 @@ from clearformer.text import Bytes
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "original"])
 def test_a_changed_model_is_not_the_same(small, scrambled, tmp_path, family):
-    marks = {"marks": Marks(start=1, end=0)} if family == "original" else {}
-    config = small(family, vocabulary=256, **marks)
+    config, generation = small(family, vocabulary=256), GenerationDefaults()
+    if family == "original":
+        generation = GenerationDefaults(start_id=1, end_ids=(0,))
     model = scrambled(build(config)).train()
-    path = to_safetensors(model, config, Bytes(), tmp_path / "x.safetensors").path
-    difference, tokens = compare(model, path, config)
+    path = to_safetensors(model, config, generation, Bytes(), tmp_path / "x.safetensors").path
+    difference, tokens = compare(model, path, config, generation)
     assert difference == 0.0
     assert (tokens > 0) == (family != "bert")
     assert model.training
     with torch.no_grad():
         next(model.parameters())[3] += 0.1
     with pytest.raises(ValueError, match="gives other logits"):
-        compare(model, path, config)
+        compare(model, path, config, generation)

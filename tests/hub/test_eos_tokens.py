@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from clearformer.config import NextToken
+from clearformer.config import GenerationDefaults
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
@@ -58,8 +58,8 @@ def test_the_file_about_writing_has_the_last_word(tmp_path):
     ],
 )
 def test_written_as_it_is_read(small, known, written):
-    config = small("gpt2", head=NextToken(ends=known))
-    assert eos_tokens.write_eos(config) == written
+    config, generation = small("gpt2"), GenerationDefaults(end_ids=known)
+    assert eos_tokens.write_generation(config, generation) == written
     if written:
         assert eos_tokens.read_eos(HFConfig(written, "here"), vocabulary=10) == known
 
@@ -77,7 +77,7 @@ def test_greedy_text_ends_where_theirs_does(name, theirs, tmp_path):
     assert len(cut) < 12
     model.save_pretrained(tmp_path)
     imported = import_checkpoint(tmp_path)
-    assert imported.config.head.ends == (end,)
-    writer = LanguageModel(imported.model(), imported.config)
+    assert imported.generation == GenerationDefaults(end_ids=(end,))
+    writer = LanguageModel(imported.model(), imported.config, imported.generation)
     found = [token.id for token in stream(writer, prompt, Sampling(temperature=0), max_tokens=12)]
     assert found == cut[:-1]

@@ -7,7 +7,6 @@ from clearformer.config import (
     Classifier,
     Features,
     LayerNorm,
-    Marks,
     NextToken,
     RMSNorm,
 )
@@ -24,7 +23,7 @@ from clearformer.hub.export_family import choose_family
         ("modern", {}, "qwen3"),
         ("modern", {"query_key_norm": None}, "llama"),
         ("modern", {"key_heads": None}, "qwen3"),
-        ("original", {"residual": "post", "marks": Marks(start=1, end=0)}, "marian"),
+        ("original", {"residual": "post"}, "marian"),
     ],
 )
 def test_which_form_fits(small, family, changes, kind):
@@ -41,7 +40,7 @@ def test_which_form_fits(small, family, changes, kind):
         (
             "gpt2",
             {"head": NextToken(cap=30.0)},
-            r"its head is NextToken\(tied=True, cap=None, ends=None\) and not .*cap=30",
+            r"its head is NextToken\(tied=True, cap=None\) and not .*cap=30",
         ),
         (
             "gpt2",
@@ -72,6 +71,6 @@ def test_what_has_no_counterpart_is_said(small, family, changes, reason):
     ],
 )
 def test_what_no_translator_of_theirs_has_is_said(small, changes, reason):
-    config = small("original", **{"residual": "pre", "marks": Marks(start=1, end=0), **changes})
+    config = small("original", **{"residual": "pre", **changes})
     with pytest.raises(ValueError, match=f"the nearest is marian, but {reason}"):
         choose_family(config)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.hub import compare
 from clearformer.hub.exporting import to_huggingface, to_safetensors
 from clearformer.hub.importing import import_checkpoint
@@ -23,7 +24,7 @@ def model(small, scrambled):
 
 def test_a_folder_opens_again(model, tmp_path):
     ours, config = model()
-    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    done = to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
     assert (done.tokens, done.notes) == (50, ())
     assert done.difference < 1e-6
     found = import_checkpoint(tmp_path / "out")
@@ -38,7 +39,7 @@ def test_a_folder_opens_again(model, tmp_path):
 
 def test_shared_weights_are_written_once(model, tmp_path):
     ours, config = model("gpt2")
-    to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
     from clearformer.hub.safetensors_files import SafetensorsFile
 
     file = SafetensorsFile(tmp_path / "out/model.safetensors")
@@ -51,14 +52,14 @@ def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
     ours, config = model()
     monkeypatch.setattr(compare, "difference", lambda *arguments: float("nan"))
     with pytest.raises(ValueError, match=r"gives other logits .by nan.: the export was removed"):
-        to(ours, config, Bytes(), tmp_path / "out.safetensors")
+        to(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out.safetensors")
     monkeypatch.undo()
     drawn = iter(range(1000))
     monkeypatch.setattr(
         compare, "stream", lambda *arguments, **named: [type("T", (), {"id": next(drawn)})]
     )
     with pytest.raises(ValueError, match="generates other tokens: the export was removed"):
-        to(ours, config, Bytes(), tmp_path / "out.safetensors")
+        to(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out.safetensors")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,31 +76,33 @@ def test_a_wrong_table_would_be_found_out(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(GATE_UP), "split", swapped)
     with pytest.raises(ValueError, match="gives other logits"):
-        to_huggingface(ours, config, Bytes(), tmp_path / "out")
+        to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
 
 
 def test_any_model_fits_into_one_file(model, tmp_path):
     ours, config = model("xl")
-    done = to_safetensors(ours, config, Bytes(), tmp_path / "deep/x.safetensors")
+    done = to_safetensors(
+        ours, config, GenerationDefaults(), Bytes(), tmp_path / "deep/x.safetensors"
+    )
     assert done.difference < 1e-6
     assert import_checkpoint(done.path).config == config
     with pytest.raises(ValueError, match="already exists"):
-        to_safetensors(ours, config, Bytes(), tmp_path / "deep/x.safetensors")
+        to_safetensors(ours, config, GenerationDefaults(), Bytes(), tmp_path / "deep/x.safetensors")
     with pytest.raises(ValueError, match=r"must end in .safetensors"):
-        to_safetensors(ours, config, Bytes(), tmp_path / "x")
+        to_safetensors(ours, config, GenerationDefaults(), Bytes(), tmp_path / "x")
 
 
 def test_a_tokenizer_without_a_form_leaves_nothing(model, tmp_path):
     ours, config = model(vocabulary=3)
     with pytest.raises(ValueError, match="a characters tokenizer cannot be opened"):
-        to_huggingface(ours, config, Characters("ab"), tmp_path / "out")
+        to_huggingface(ours, config, GenerationDefaults(), Characters("ab"), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-    to_safetensors(ours, config, Characters("ab"), tmp_path / "x.safetensors")
+    to_safetensors(ours, config, GenerationDefaults(), Characters("ab"), tmp_path / "x.safetensors")
 
 
 def test_dropout_that_cannot_be_told_is_noted(model, tmp_path):
     from clearformer.config import Dropout
 
     ours, config = model("gpt2", dropout=Dropout(hidden=0.2))
-    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    done = to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
     assert any("its dropout cannot be expressed there" in note for note in done.notes)

@@ -1,10 +1,8 @@
 """GPT-2's settings, both ways."""
 
-from dataclasses import replace
-
 import pytest
 
-from clearformer.config import Dropout, LayerNorm, NextToken
+from clearformer.config import Dropout, GenerationDefaults, LayerNorm, NextToken
 from clearformer.families import gpt2
 from clearformer.hub.export_family import NOT_COMPARED, compared_fields
 from clearformer.hub.gpt2 import GPT2
@@ -43,17 +41,20 @@ def read(settings):
 
 def test_the_released_settings_are_our_preset():
     found, ours = read(PUBLISHED), gpt2("small")
-    ours = replace(ours, head=NextToken(ends=(50_256,)))  # of the released vocabulary
     for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
     assert found.dropout == ours.dropout
+    ends = GPT2.read_generation(HFConfig(PUBLISHED, "here"), found)
+    assert ends == GenerationDefaults(end_ids=(50_256,))  # of the released vocabulary
     assert "dropout" in NOT_COMPARED
 
 
 @pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])
 def test_what_is_written_reads_the_same(size):
-    ours = replace(gpt2(size), head=NextToken(ends=(7,)))
-    found = read(GPT2.write_config(ours))
+    ours, ends = gpt2(size), GenerationDefaults(end_ids=(7,))
+    settings = GPT2.write_config(ours) | GPT2.write_generation(ours, ends)
+    found = read(settings)
+    assert GPT2.read_generation(HFConfig(settings, "here"), found) == ends
     assert {n: getattr(found, n) for n in compared_fields(ours)} == {
         n: getattr(ours, n) for n in compared_fields(ours)
     }
@@ -71,7 +72,7 @@ def test_every_setting_counts():
     found = read(changed)
     assert (found.hidden, found.activation, found.norm) == (100, "gelu", LayerNorm(epsilon=1e-6))
     assert found.dropout == Dropout(embedding=0.1, attention=0.2, residual=0.1)
-    assert found.head == NextToken(tied=False, ends=(50_256,))
+    assert found.head == NextToken(tied=False)
 
 
 @pytest.mark.parametrize(

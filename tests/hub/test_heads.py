@@ -97,7 +97,9 @@ def test_a_head_gives_their_numbers(folder, tokens, name):
 def test_a_head_is_written_as_it_was(transformers, folder, tokens, tmp_path, name):
     path, theirs = folder(name)
     found = import_checkpoint(path)
-    done = to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
+    done = to_huggingface(
+        found.model(), found.config, found.generation, found.tokenizer, tmp_path / "out"
+    )
     assert done.form == type(theirs).__name__
     again, about = type(theirs).from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(about.get(key) for key in ("missing_keys", "unexpected_keys", "error_msgs"))
@@ -113,7 +115,9 @@ def test_what_cannot_be_written_is_kept_in_our_own_form(folder, tmp_path, name):
     path, _ = folder(name)
     found = import_checkpoint(path)
     with pytest.raises(ValueError, match=r"has no counterpart among .*: use --to safetensors"):
-        to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
+        to_huggingface(
+            found.model(), found.config, found.generation, found.tokenizer, tmp_path / "out"
+        )
 
 
 def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
@@ -127,7 +131,7 @@ def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
     found = import_checkpoint(path)
     config = replace(found.config, head=Classifier(classes=3, pool="mean", names=NAMES))
     with pytest.raises(ValueError, match=r"its head is Classifier\(classes=3, pool=last"):
-        to_huggingface(build(config), config, found.tokenizer, tmp_path / "out")
+        to_huggingface(build(config), config, found.generation, found.tokenizer, tmp_path / "out")
 
 
 def test_the_verb_gives_their_shares(folder, tmp_path, texts):

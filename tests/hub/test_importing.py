@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from clearformer.config import GenerationDefaults
 from clearformer.hub.exporting import to_safetensors
 from clearformer.hub.importing import import_checkpoint, read_model_config
 from clearformer.text import Bytes, sha256
@@ -262,7 +264,7 @@ def own(small, scrambled, tmp_path):
 
     config = small("generator", vocabulary=256)
     model = scrambled(build(config)).eval()
-    to_safetensors(model, config, Bytes(), tmp_path / "own.safetensors")
+    to_safetensors(model, config, GenerationDefaults(), Bytes(), tmp_path / "own.safetensors")
     return tmp_path / "own.safetensors", model, config
 
 
@@ -271,6 +273,28 @@ def test_our_own_file_needs_nothing_beside_it(own):
     found = import_checkpoint(path)
     assert found.config == config
     assert equal(found.tensors, {n: p.detach() for n, p in model.named_parameters()})
+
+
+def test_our_own_file_keeps_the_start_and_end_tokens(small, tmp_path):
+    from clearformer.builder import build
+    from clearformer.hub.safetensors_files import SafetensorsFile
+
+    generation = GenerationDefaults(start_id=257, end_ids=(256,), max_tokens=9)
+    config = small("original", vocabulary=258)
+    path = tmp_path / "own.safetensors"
+    model = build(config)
+    to_safetensors(model, config, generation, Bytes(), path)
+    assert import_checkpoint(path).generation == generation
+    # Earlier versions had them in the model.
+    about = json.loads(SafetensorsFile(path).metadata["clearformer"])
+    del about["generation"]
+    about["model"]["marks"] = {"kind": "Marks", "start": 257, "end": 256}
+    about["model"]["rules"] = {"kind": "TargetRules", "never": [257], "most": 9}
+    tensors = {n: p.detach().clone() for n, p in model.named_parameters()}
+    save_file(tensors, path, metadata={"clearformer": json.dumps(about)})
+    found = import_checkpoint(path)
+    assert found.config == config
+    assert found.generation == replace(generation, banned_ids=(257,))
 
 
 def test_our_own_file_is_not_believed_either(own, tmp_path):

@@ -2,12 +2,13 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from clearformer.builder import build
-from clearformer.config import Biases, Marks, Sinusoidal, TargetRules
+from clearformer.config import Biases, GenerationDefaults, Sinusoidal
 from clearformer.core.model import PairBatch
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Beam
@@ -77,6 +78,11 @@ def read_settings(**changes):
     return MARIAN.read_config(HFConfig({**PUBLISHED, **changes}, "here"), names)
 
 
+def read_generation(**changes):
+    settings = HFConfig({**PUBLISHED, **changes}, "here")
+    return MARIAN.read_generation(settings, MARIAN.read_config(settings, ()))
+
+
 def test_published_settings():
     found = read_settings()
     assert (found.layers, found.decoder_layers, found.width, found.heads) == (3, 2, 16, 4)
@@ -86,8 +92,9 @@ def test_published_settings():
         "post",
     )
     assert found.position == Sinusoidal(order="halves")
-    assert found.marks == Marks(start=59, end=0)
-    assert found.rules == TargetRules(never=(59,), limit="closed", most=39)
+    assert read_generation() == GenerationDefaults(
+        start_id=59, end_ids=(0,), banned_ids=(59,), force_end=True, max_tokens=39
+    )
     assert found.biases == Biases(head=True)
     assert read_settings(scale_embedding=False).embedding_scale == "one"
 
@@ -96,8 +103,11 @@ def test_a_file_about_writing_goes_before(tmp_path):
     writing = {"max_length": 30, "renormalize_logits": True, "no_repeat_ngram_size": 3}
     (tmp_path / "generation_config.json").write_text(json.dumps(writing))
     data = MARIAN.merge_files(tmp_path, PUBLISHED)
-    found = MARIAN.read_config(HFConfig(data, "here"), ())
-    assert found.rules == TargetRules(share="given", most=29)
+    settings = HFConfig(data, "here")
+    found = MARIAN.read_generation(settings, MARIAN.read_config(settings, ()))
+    assert found == GenerationDefaults(
+        start_id=59, end_ids=(0,), banned_ids=(), renormalize=True, max_tokens=29
+    )
     assert "no_repeat_ngram_size=3" in " ".join(MARIAN.notes(data))
     (tmp_path / "generation_config.json").unlink()
     assert "--beam 6" in " ".join(MARIAN.notes(MARIAN.merge_files(tmp_path, PUBLISHED)))
@@ -129,7 +139,7 @@ def test_a_file_about_writing_goes_before(tmp_path):
 )
 def test_what_we_do_not_compute_is_refused_by_name(name, value):
     with pytest.raises(ValueError, match=name):
-        read_settings(**{name: value})
+        read_generation(**{name: value})
 
 
 # --- the same numbers ----------------------------------------------------------------------
@@ -223,7 +233,8 @@ def test_searches_are_theirs(theirs, seed, beams, penalty, generation):
         do_sample=False,
         early_stopping=False,
     )
-    given = decode(found.model(), found.config, rows, Beam(width=beams, length_penalty=penalty), 20)
+    beam = Beam(width=beams, length_penalty=penalty)
+    given = decode(found.model(), found.config, found.generation, rows, beam, 20)
     assert [list(each[0].tokens) for each in given] == [cut(row) for row in expected.tolist()]
 
 
@@ -270,11 +281,11 @@ def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, 
         length=40,
         biases=biases,
         position=Sinusoidal(order=order),
-        marks=Marks(end=256, start=257),
         residual="post",
     )
+    generation = GenerationDefaults(start_id=257, end_ids=(256,))
     ours = scrambled(build(config)).eval()
-    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    done = to_huggingface(ours, config, generation, Bytes(), tmp_path / "out")
     assert (done.form, done.notes) == ("MarianMTModel", ())
     model, about = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "out", output_loading_info=True
@@ -290,12 +301,12 @@ def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, 
         expected = model.generate(
             tokens, attention_mask=attention_mask.long(), num_beams=beams, max_new_tokens=12
         )
-        given = decode(ours, config, rows, Beam(width=beams), 12)
+        given = decode(ours, config, generation, rows, Beam(width=beams), 12)
         assert [list(each[0].tokens) for each in given] == [
             [token for token in row[1:] if token < 256] for row in expected.tolist()
         ]
     again = import_checkpoint(tmp_path / "out")
-    assert again.config.target_rules == TargetRules(never=(257,), most=40)
+    assert again.generation == replace(generation, banned_ids=(257,), max_tokens=40)
     assert again.tokenizer.encode("two dogs").tolist() == [*b"two dogs"]
 
 
@@ -304,6 +315,16 @@ def test_what_is_written_reads_the_same():
     again = MARIAN.read_config(HFConfig(MARIAN.write_config(ours), "here"), {"final_logits_bias"})
     assert again == dataclasses.replace(ours, name="marian")
     assert {name: getattr(again, name) for name in compared_fields(ours)}
+    generation = read_generation()
+    written = MARIAN.write_generation(ours, generation)
+    assert MARIAN.read_generation(HFConfig(written, "here"), ours) == generation
+
+
+def test_an_untrained_translator_is_not_exported(small, tmp_path):
+    config = small("original", residual="post")
+    with pytest.raises(ValueError, match=r"its start and end tokens are unknown.*: train it first"):
+        to_huggingface(build(config), config, GenerationDefaults(), Bytes(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_nothing_moves_where_sines_come_first(small):

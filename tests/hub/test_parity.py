@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from clearformer.config import GenerationDefaults
 from clearformer.core.model import Batch
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
@@ -43,7 +44,7 @@ def test_generators_give_their_logits_and_tokens(both, tokens, name):
             tokens[:1], max_new_tokens=20, do_sample=False, attention_mask=torch.ones(1, 9)
         )
     drawn = stream(
-        LanguageModel(ours, found.config),
+        LanguageModel(ours, found.config, found.generation),
         tokens[0].tolist(),
         Sampling(temperature=0),
         max_tokens=20,
@@ -132,7 +133,9 @@ AUTO = {
 @pytest.mark.parametrize("name", [*GENERATORS, *ENCODERS])
 def test_what_is_exported_opens_in_transformers(transformers, both, tokens, tmp_path, name):
     found, theirs = both(name)
-    done = to_huggingface(found.model(), found.config, found.tokenizer, tmp_path / "out")
+    done = to_huggingface(
+        found.model(), found.config, found.generation, found.tokenizer, tmp_path / "out"
+    )
     assert done.form == type(theirs).__name__
     assert done.tokens == (50 if name in GENERATORS else 0)
     kind = getattr(transformers, AUTO.get(name, "AutoModelForCausalLM"))
@@ -170,7 +173,7 @@ def test_modern_of_our_own_opens_in_transformers(
     if not normed:
         config = replace(config, query_key_norm=None)
     ours = scrambled(build(config)).eval()
-    done = to_huggingface(ours, config, Bytes(), tmp_path / "out")
+    done = to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
     assert done.form == ("Qwen3ForCausalLM" if normed else "LlamaForCausalLM")
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
     with torch.no_grad():

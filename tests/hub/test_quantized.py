@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from clearformer.builder import build
+from clearformer.config import GenerationDefaults
 from clearformer.hub import quantized
 from clearformer.hub.exporting import to_safetensors
 from clearformer.hub.importing import import_checkpoint
@@ -23,7 +24,9 @@ def run(small, scrambled, tmp_path):
     def make(family="gpt2", **changes):
         config = small(family, vocabulary=256, **changes)
         model = scrambled(build(config))
-        file = to_safetensors(model, config, Bytes(), tmp_path / f"{family}.safetensors").path
+        file = to_safetensors(
+            model, config, GenerationDefaults(), Bytes(), tmp_path / f"{family}.safetensors"
+        ).path
         return write_run(import_checkpoint(file), tmp_path / family)
 
     return make
@@ -67,9 +70,7 @@ def test_it_is_for_use_alone(run, tmp_path):
 
 
 def test_a_translator_is_refused_and_nothing_is_left(run, tmp_path, monkeypatch):
-    from clearformer.config import Marks
-
-    translator = run("original", marks=Marks(start=1, end=0))
+    translator = run("original")
     with pytest.raises(
         ValueError, match="is a translator, but int8 supports models with one stack"
     ):

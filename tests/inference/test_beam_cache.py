@@ -4,18 +4,19 @@ import pytest
 import torch
 
 from clearformer.builder import build
-from clearformer.config import Marks, NextToken, Rotary
+from clearformer.config import NextToken, Rotary
 from clearformer.inference import beam_cache
 from clearformer.inference.beam_cache import TreeBeams, supports
 from clearformer.inference.beam_state import TranslationBeams
 from clearformer.inference.modes import inference_mode
 
+START = 12
+
 
 @pytest.fixture
 def model(small, scrambled):
     def make(**changes):
-        settings = {"marks": Marks(start=12, end=0), "length": 64, **changes}
-        config = small("original", **settings)
+        config = small("original", **{"length": 64, **changes})
         return scrambled(build(config)).eval(), config
 
     return make
@@ -40,8 +41,8 @@ def test_branches_are_rows(model, monkeypatch, changes, worth):
     versions = 3
     with inference_mode(ours):
         both = (
-            TreeBeams(ours, config, tokens, attention_mask, versions),
-            TranslationBeams(ours, config, tokens, attention_mask),
+            TreeBeams(ours, config, START, tokens, attention_mask, versions),
+            TranslationBeams(ours, config, START, tokens, attention_mask),
         )
 
         def same(calls):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from clearformer import config as c
 from clearformer.builder import build
 from clearformer.inference.beam_cache import TreeBeams
 from clearformer.inference.beam_state import INITIAL_CAPACITY, TranslationBeams
@@ -12,7 +11,7 @@ from clearformer.inference.modes import inference_mode
 
 @pytest.fixture
 def original(small, scrambled):
-    config = small("original", length=80, marks=c.Marks(start=1, end=0))
+    config = small("original", length=80)
     return scrambled(build(config)).eval(), config
 
 
@@ -20,6 +19,7 @@ def assert_near(given, expected):
     torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
 
 
+START = 1
 SOURCE = torch.tensor([[3, 4, 5, 6], [7, 8, 2, 2], [9, 2, 2, 2]])
 ATTENTION_MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
 
@@ -30,9 +30,9 @@ def test_steps_with_a_cache_are_the_whole(original, steps):
     model, config = original
     tokens = torch.randint(config.vocabulary, (3, steps))
     with inference_mode(model):
-        growing = TranslationBeams(model, config, SOURCE, ATTENTION_MASK)
+        growing = TranslationBeams(model, config, START, SOURCE, ATTENTION_MASK)
         found = [growing.first(), *(growing.step(token) for token in tokens.T)]
-        start = torch.full((3, 1), config.marks.start)
+        start = torch.full((3, 1), START)
         expected = model(SOURCE, torch.cat((start, tokens), dim=1), ATTENTION_MASK)
     assert_near(torch.stack(found, dim=1), expected)
 
@@ -40,7 +40,7 @@ def test_steps_with_a_cache_are_the_whole(original, steps):
 def test_beams_have_caches_of_their_own(original):
     model, config = original
     with inference_mode(model):
-        growing = TranslationBeams(model, config, SOURCE, ATTENTION_MASK)
+        growing = TranslationBeams(model, config, START, SOURCE, ATTENTION_MASK)
         growing.first()
         growing.widen(2)
         first = torch.tensor([3, 4, 5, 6, 7, 8])
@@ -92,7 +92,7 @@ def test_logits_of_a_model_in_float64_are_float64(original):
     with inference_mode(model):
         expected = model(SOURCE, torch.cat((torch.full((3, 1), 1), tokens), dim=1), ATTENTION_MASK)
         for kind in (TranslationBeams, TreeBeams):
-            growing = kind(model, config, SOURCE, ATTENTION_MASK)
+            growing = kind(model, config, START, SOURCE, ATTENTION_MASK)
             found = [growing.first(), *(growing.step(token) for token in tokens.T)]
             torch.testing.assert_close(torch.stack(found, dim=1), expected, atol=1e-12, rtol=0)
 
@@ -103,7 +103,7 @@ def test_a_source_of_nothing_but_padding_is_no_nan(original):
     attention_mask[1] = False
     with inference_mode(model):
         first = [
-            kind(model, config, SOURCE, attention_mask).first()
+            kind(model, config, START, SOURCE, attention_mask).first()
             for kind in (TranslationBeams, TreeBeams)
         ]
     assert first[0].isfinite().all()

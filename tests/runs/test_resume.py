@@ -4,8 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from clearformer.config import DataConfig, Linear, Origin, RunConfig, TrainConfig
-from clearformer.families import modern
+from clearformer.config import (
+    DataConfig,
+    GenerationDefaults,
+    Linear,
+    Origin,
+    RunConfig,
+    TrainConfig,
+)
+from clearformer.families import modern, original
 from clearformer.runs.resume import continued, differences
 
 
@@ -70,3 +77,13 @@ def test_other_settings_are_refused_by_name(config):
         continued(config, other)
     longer = replace(config, train=replace(config.train, steps=99))
     assert continued(config, longer).train.steps == 99
+
+
+def test_start_and_end_tokens_stay_as_they_were(config):
+    """They come from the data, so a resumed run is not asked for them; other defaults count."""
+    learned = GenerationDefaults(start_id=9, end_ids=(8,), typical_source_ids=(1,), max_tokens=5)
+    saved = replace(config, model=original("tiny"), generation=learned)
+    asked = replace(saved, generation=GenerationDefaults(max_tokens=5))
+    assert continued(saved, asked) == saved
+    with pytest.raises(ValueError, match=r"generation.max_tokens \(5 before, None now\)"):
+        continued(saved, replace(saved, generation=GenerationDefaults()))

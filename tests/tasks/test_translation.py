@@ -34,11 +34,11 @@ def task(reversing):
     return registry.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
 
 
-def test_the_data_tells_vocabulary_and_marks(task):
+def test_the_data_tells_vocabulary_and_start_and_end(task):
     assert isinstance(task, TranslationPairs)
-    model = task.config.model
-    assert model.vocabulary == task.tokenizer.size + 2
-    assert (model.marks.end, model.marks.start) == (task.tokenizer.size, task.tokenizer.size + 1)
+    size = task.tokenizer.size
+    assert task.config.model.vocabulary == size + 2
+    assert task.config.generation.target_ids == (size + 1, size)
     assert task.notes == (
         "1 of 74 pairs have an empty side and are left out (the first: 74)",
         "1 of 66 pairs have more than 16 tokens on a side and are left out",
@@ -81,13 +81,11 @@ def test_validation_loss_is_not_smoothed(task):
     # By hand, one pair at a time and without padding.
     total, count = 0.0, 0
     model.eval()
-    marks = task.config.model.marks
+    start_id, end_id = task.config.generation.target_ids
     with torch.no_grad():
         for source, target in zip(task.encoded.sources, task.encoded.targets, strict=True):
-            logits = model(
-                torch.tensor([[*source, marks.end]]), torch.tensor([[marks.start, *target]])
-            )
-            wanted = torch.tensor([*target, marks.end])
+            logits = model(torch.tensor([[*source, end_id]]), torch.tensor([[start_id, *target]]))
+            wanted = torch.tensor([*target, end_id])
             total -= float(logits[0].log_softmax(-1).gather(1, wanted[:, None]).sum())
             count += len(wanted)
     assert plain == pytest.approx(total / count, rel=1e-4)

@@ -104,7 +104,7 @@ class Data:
                     say(f"batch 0, {field.name}: {tuple(each.shape)}")
         tokens = next(getattr(batch, field.name) for field in fields(batch))
         for row in tokens[: self.show]:
-            # The marks of pairs (start, end) come after the tokenizer's ids, and have no text.
+            # The start and end tokens of pairs come after the tokenizer's ids, and have no text.
             say(f"  {task.tokenizer.decode(row[row < size].numpy())[:90]!r}")
 
     def _show(self, found: object, name: str) -> None:

@@ -56,7 +56,7 @@ class Plan(train_verb.RunSettings):
 
     def run(self) -> None:
         self._require()
-        config = RunConfig(model=self.model, data=self.data, train=self.train)
+        config = self.config
         if self.gpus is not None:
             self._on_gpus(config, self.gpus)
             return
@@ -147,13 +147,19 @@ def parse(arguments: Sequence[str]) -> Plan:
     words = list(arguments)
     first = words[0] if words and not words[0].startswith("-") else None
     base = defaults(Path(first)) if first and Path(first).exists() else train_verb.defaults(words)
-    default = Plan(preset=base.preset, model=base.model, data=base.data, train=base.train)
+    default = Plan(
+        preset=base.preset,
+        model=base.model,
+        data=base.data,
+        train=base.train,
+        generation=base.generation,
+    )
     return train_verb.read(Plan, default, words, "clearformer plan")
 
 
 def defaults(path: Path) -> train_verb.Train:
     """What a run, its config.json, or the config of a model alone says."""
-    from clearformer.config import model_from_json, run_from_json
+    from clearformer.config import model_and_generation_from_json, run_from_json
     from clearformer.families.recipes import recipe
     from clearformer.safe_json import read_json, read_run_json
 
@@ -162,10 +168,10 @@ def defaults(path: Path) -> train_verb.Train:
     try:
         if isinstance(found, dict) and found.get("kind") == "RunConfig":
             run = run_from_json(found)
-            model, data, train = run.model, run.data, run.train
         else:
-            model = model_from_json(found)
+            model, generation = model_and_generation_from_json(found)
             data, train = recipe(model)
+            run = RunConfig(model=model, data=data, train=train, generation=generation)
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{file} is no config of a run or a model: {problem}") from None
-    return train_verb.Train(preset=str(path), model=model, data=data, train=train)
+    return train_verb.from_config(str(path), run)

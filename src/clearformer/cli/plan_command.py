@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearformer.cli import train as train_verb
-from clearformer.config import TrainConfig
+from clearformer.config import GenerationDefaults, TrainConfig
 from clearformer.config.settings import kinds
 from clearformer.config.settings import spelled as name
 
 if TYPE_CHECKING:
     from clearformer.cli.plan import Plan
 
-FROM_DATA = ("--model.vocabulary", "--model.marks", "--model.sides", "--model.head.names")
+FROM_DATA = (
+    "--model.vocabulary",
+    "--model.head.names",
+    "--generation.typical-source-ids",
+    "--generation.typical-target-ids",
+)
 BUDGETS = tuple(f"--train.{each}" for each in train_verb.BUDGETS)
 
 
@@ -36,6 +41,7 @@ def command(asked: Plan, train: TrainConfig) -> tuple[list[str], list[str]]:
         ("--model", asked.model, base.model),
         ("--data", asked.data, base.data),
         ("--train", train, base.train),
+        ("--generation", _chosen(asked.generation), _chosen(base.generation)),
     ):
         for place, flags in differences(part, value, default, choices):
             words += flags
@@ -48,6 +54,13 @@ def command(asked: Plan, train: TrainConfig) -> tuple[list[str], list[str]]:
     if asked.data_dir is not None:
         words += ["--data-dir", str(asked.data_dir)]
     return words, missing
+
+
+def _chosen(generation: GenerationDefaults) -> GenerationDefaults:
+    """Without the start and end tokens of a translator, which follow from its tokenizer."""
+    if generation.start_id is None:
+        return generation
+    return replace(generation, start_id=None, end_ids=None)
 
 
 def _base_words(asked: Plan) -> list[str]:

@@ -47,6 +47,7 @@ _SETTINGS = {
     for old, new in zip(_ends(former), _ends(current), strict=True)
     if old != "--lr"  # a short name that stays
 }
+_MOVED = dict.fromkeys(_ends("model.head.ends"), "--generation.end-ids")
 _MEMORY = dict(zip(_ends("model.past.length")[:2], _ends("model.cache.length")[:2], strict=True))
 
 RENAMED: dict[str, dict[str, str]] = {  # by verb: old flag, new flag
@@ -63,9 +64,9 @@ RENAMED: dict[str, dict[str, str]] = {  # by verb: old flag, new flag
     "fill": {"--top": "--top-k"},
     "evaluate": {"--most": "--max-bytes"},
     "embed": {"--normalised": "--normalize", "--no-normalised": "--no-normalize"},
-    "train": _SETTINGS | _MEMORY,
+    "train": _SETTINGS | _MOVED | _MEMORY,
     # --tokens of `plan` is the length of a run.
-    "plan": {old: new for old, new in _SETTINGS.items() if old != "--tokens"} | _MEMORY,
+    "plan": {old: new for old, new in _SETTINGS.items() if old != "--tokens"} | _MOVED | _MEMORY,
 }
 
 

@@ -20,6 +20,7 @@ from clearformer.cli.resource_errors import resource_error
 from clearformer.cli.standard_streams import optional_output
 from clearformer.config import (
     DataConfig,
+    GenerationDefaults,
     ModelConfig,
     RunConfig,
     TrainConfig,
@@ -50,6 +51,13 @@ class RunSettings:
     model: ModelConfig
     data: DataConfig
     train: TrainConfig
+    generation: GenerationDefaults
+
+    @property
+    def config(self) -> RunConfig:
+        return RunConfig(
+            model=self.model, data=self.data, train=self.train, generation=self.generation
+        )
 
 
 V = TypeVar("V", bound=RunSettings)
@@ -130,7 +138,7 @@ class Train(RunSettings):
 
         training = Training(
             self.preset,
-            config=RunConfig(model=self.model, data=self.data, train=self.train),
+            config=self.config,
             out=self.folder,
             from_=self.from_,
             resume=self.resume,
@@ -201,4 +209,10 @@ def defaults(words: Sequence[str]) -> Train:
 
 
 def from_config(name: str, config: RunConfig) -> Train:
-    return Train(preset=name, model=config.model, data=config.data, train=config.train)
+    return Train(
+        preset=name,
+        model=config.model,
+        data=config.data,
+        train=config.train,
+        generation=config.generation,
+    )

@@ -6,6 +6,7 @@ loads torch: `--help` and `families` stay instant. `builder.py` turns these valu
 """
 
 from clearformer.config.codec import to_json
+from clearformer.config.generation import GenerationDefaults
 from clearformer.config.heads import (
     AnswerSpan,
     Classifier,
@@ -28,12 +29,10 @@ from clearformer.config.model import (
     Dropout,
     HiddenMemory,
     KVCache,
-    Marks,
     ModelConfig,
     Neighbours,
     Seq2SeqConfig,
-    Sides,
-    TargetRules,
+    model_and_generation_from_json,
     model_from_json,
     strides,
 )
@@ -72,12 +71,12 @@ from clearformer.extensions.positions import ALiBi, Grid, LinearScaling, Llama3S
 __all__ = [
     "ALiBi", "Activation", "AdamW", "AnswerSpan", "AnyModelConfig", "Biases", "Both", "Cache",
     "Causal", "Classifier", "Constant", "Cosine", "DataConfig", "Dropout", "Each", "Either",
-    "Features", "Fixed", "Full", "Graph", "Grid", "Head", "HiddenMemory", "InverseSqrt", "KVCache",
-    "LayerNorm", "Learned", "Linear", "LinearScaling", "Llama3Scaling", "Local", "Marks",
-    "MaskedToken", "Masking", "ModelConfig", "MultipleChoice", "Muon", "Neighbours",
+    "Features", "Fixed", "Full", "GenerationDefaults", "Graph", "Grid", "Head", "HiddenMemory",
+    "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "LinearScaling", "Llama3Scaling",
+    "Local", "MaskedToken", "Masking", "ModelConfig", "MultipleChoice", "Muon", "Neighbours",
     "NextSentence", "NextToken", "NoPosition", "Norm", "Optimizer", "Origin", "Pattern", "PerHead",
     "Position", "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row", "RunConfig",
-    "Schedule", "Seq2SeqConfig", "Shifted", "Sides", "Sinusoidal", "StableThenDecay", "Strided",
-    "Summary", "TargetRules", "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
-    "model_from_json", "run_from_json", "strides", "to_json",
+    "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay", "Strided",
+    "Summary", "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
+    "model_and_generation_from_json", "model_from_json", "run_from_json", "strides", "to_json",
 ]  # fmt: skip

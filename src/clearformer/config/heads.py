@@ -21,7 +21,6 @@ class AnyHead:
     pool: Pool | None = None
     classes: int = 0
     names: tuple[str, ...] | None = None  # of the classes
-    ends: tuple[int, ...] | None = None  # ids of the tokens that end a text
 
     def classifier_pool(self, causal: bool) -> Pool:
         """How a classifier that begins from such a model pools its hidden states: the first token
@@ -38,8 +37,6 @@ class NextToken(AnyHead):
 
     tied: bool = True
     cap: float | None = None
-    ends: tuple[int, ...] | None = None
-    """Tokens that end a text, by number; none: those whose names say so."""
 
     def classifier_pool(self, causal: bool) -> Pool:
         return "mean"

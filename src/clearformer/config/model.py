@@ -8,6 +8,11 @@ from typing import Any, Literal, Self
 
 from clearformer import limits
 from clearformer.config.codec import from_json
+from clearformer.config.generation import (
+    GenerationDefaults,
+    generation_from_json,
+    without_generation,
+)
 from clearformer.config.heads import Head, Verb
 from clearformer.config.layers import Activation, ActivationName, LayerNorm, Norm
 from clearformer.core.patterns import Both, Either, Fixed, Local, Pattern, Strided, require
@@ -216,44 +221,11 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marks:
-    """The ids that open a target and close a source or a target."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetRules:
-    """What the makers of a model lay down about the targets it writes."""
-
-    never: tuple[int, ...] = ()  # ids that do not come out
-    share: Literal["kept", "given"] = "kept"  # "given": their probability goes to all others
-    limit: Literal["cut", "closed"] = "cut"  # "closed": the last token there may be is the end mark
-    most: int | None = None  # tokens of a target, its end mark included; none: the model's length
-
-    def __post_init__(self) -> None:
-        require(self, "never", all(each >= 0 for each in self.never), "ids from 0 on")
-        require(self, "most", self.most is None or self.most >= 1, "at least 1, or absent")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sides:
-    """Ids that are common on one side and rare on the other: which way round a model goes."""
-
-    source: tuple[int, ...] = ()
-    target: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig(ModelConfig):
     """Two stacks: `layers` encoder blocks that see everything, then `decoder_layers` with
     `patterns`; one vocabulary, and one embedding for source, target and output."""
 
     decoder_layers: int
-    marks: Marks | None = None  # once data has told them
-    sides: Sides | None = None  # likewise
-    rules: TargetRules | None = None  # none: a target is cut at the length, and has no start mark
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -285,21 +257,27 @@ class Seq2SeqConfig(ModelConfig):
         of_decoder = max(1, round(self.decoder_layers * layers / self.layers))
         return replace(self, layers=layers, decoder_layers=of_decoder)
 
-    @property
-    def target_rules(self) -> TargetRules:
-        """Unless its makers say otherwise, the start mark opens a target and never comes out."""
-        if self.rules is not None or self.marks is None:
-            return self.rules or TargetRules()
-        return TargetRules(never=tuple({self.marks.start} - {self.marks.end}))
-
 
 AnyModelConfig = Seq2SeqConfig | ModelConfig
 
 
 def model_from_json(data: Any) -> AnyModelConfig:
-    """Read what `to_json` wrote; anything unknown, missing or of the wrong type is refused."""
-    config: AnyModelConfig = from_json(AnyModelConfig, with_family(data), "model")
+    """Read what `to_json` wrote; anything unknown, missing or of the wrong type is refused.
+
+    Generation settings, which earlier versions kept there, are left out.
+    """
+    model, _ = without_generation(data)
+    config: AnyModelConfig = from_json(AnyModelConfig, with_family(model), "model")
     return config
+
+
+def model_and_generation_from_json(
+    model: Any, generation: Any = None
+) -> tuple[AnyModelConfig, GenerationDefaults]:
+    """Read a model and its generation defaults; earlier versions kept them in the model's JSON."""
+    if generation is None:
+        _, generation = without_generation(model)
+    return model_from_json(model), generation_from_json(generation)
 
 
 def with_family(data: Any) -> Any:

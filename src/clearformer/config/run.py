@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from clearformer import limits
 from clearformer.config.codec import from_json
+from clearformer.config.generation import GenerationDefaults, without_generation
 from clearformer.config.model import AnyModelConfig, with_family
 from clearformer.core.patterns import require
 
@@ -318,6 +319,10 @@ class RunConfig:
     data: DataConfig
     train: TrainConfig
     origin: Origin | None = None
+    generation: GenerationDefaults = field(default_factory=GenerationDefaults)
+
+    def __post_init__(self) -> None:
+        self.generation.require_fits("translate" in self.model.verbs, self.model.noun)
 
 
 def run_from_json(data: Any) -> RunConfig:
@@ -331,7 +336,11 @@ def _with_old_meaning(data: Any) -> Any:
     change, and a run that goes on must not change with it."""
     if not isinstance(data, dict):
         return data
-    data = {**data, "model": with_family(data["model"])} if "model" in data else data
+    if "model" in data:
+        data = {**data, "model": with_family(data["model"])}
+        if "generation" not in data:  # earlier versions kept it in the model
+            model, generation = without_generation(data["model"])
+            data = {**data, "model": model, "generation": generation}
     train = data.get("train")
     if not isinstance(train, dict) or "anneal" in train or "decay_start" in train:
         return data

@@ -28,15 +28,15 @@ def alignment(
 
     Row i holds the weights from which target token i was predicted; the last row is the end token.
     """
-    config, marks = translator.config, translator.config.marks
-    assert marks is not None
+    config = translator.config
+    start_id, _ = translator.generation.require_target_ids(config.name)
     for name, value, limit in (
         ("layer", layer, config.decoder_layers),
         ("head", head, config.heads),
     ):
         if value is not None and not 0 <= value < limit:
             raise ValueError(f"{name} is {value}, but {config.name} has {name}s 0 to {limit - 1}")
-    traced = trace(translator, (list(source), [marks.start, *target]), ["weights"])
+    traced = trace(translator, (list(source), [start_id, *target]), ["weights"])
     maps = traced.stacked("weights", "cross")  # (L, H, T, S)
     maps = maps if layer is None else maps[layer : layer + 1]
     weights = maps.mean(dim=(0, 1)) if head is None else maps[:, head].mean(dim=0)

@@ -66,7 +66,7 @@ class GeneratedText:
         if "translate" in config.verbs:
             raise wrong_kind("an encoder-decoder translates: use the Tasks page")
         try:
-            writer = LanguageModel(model.transformer, config, model.tokenizer)
+            writer = LanguageModel(model.transformer, config, model.generation, model.tokenizer)
         except ValueError as problem:
             raise wrong_kind(str(problem)) from None
         require_text_length(request.prompt, limits)

@@ -37,14 +37,16 @@ def decoder_input_ids(
 ) -> list[int]:
     """The input of the decoder: the given text, or the model's own translation."""
     model, config = loaded.model, loaded.config
-    marks = getattr(config, "marks", None)
-    if marks is None or model.tokenizer is None:
+    target_ids = model.generation.target_ids
+    if target_ids is None or model.tokenizer is None:
         raise wrong_kind("the start token of this model is unknown: give target_tokens")
     if target is None:
-        translator = TranslationTask(config).translator(model.module, model.tokenizer)
+        translator = TranslationTask(config).translator(
+            model.module, model.generation, model.tokenizer
+        )
         max_tokens = min(limits.max_tokens, config.length) - 1
         ((best, *_), *_) = translator.decode([list(source)], Beam(width=1), max_tokens)
-        return [marks.start, *best.tokens]
+        return [target_ids[0], *best.tokens]
     require_text_length(target, limits)
     ids = encode_target(model, target)
     require_length(loaded, len(ids), limits)

@@ -121,12 +121,18 @@ class ModelEntry:
         """The model of one checkpoint; every file of it is verified."""
         if not self.is_native:
             imported = importing.import_checkpoint(self.path, allow_bin=self.allow_bin)
-            return TracedModel(imported.model(), imported.config, imported.tokenizer, self.name)
+            return TracedModel(
+                imported.model(),
+                imported.config,
+                imported.tokenizer,
+                self.name,
+                imported.generation,
+            )
         path = self.path / "checkpoints" / checkpoint_id if self.is_run else self.path
         module, config, tokenizer, _ = load.open_any(path)
         if self.is_run and "generate" in config.model.verbs:
             use_fast_products(module)  # as in `clearformer generate`, for bitwise the same text
-        return TracedModel(module, config.model, tokenizer, self.name)
+        return TracedModel(module, config.model, tokenizer, self.name, config.generation)
 
 
 class InMemoryEntry(ModelEntry):

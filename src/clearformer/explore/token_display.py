@@ -16,7 +16,7 @@ BYTE_OF = {character: byte for byte, character in enumerate(byte_characters())}
 
 def tokens(model: TracedModel, ids: Sequence[int], first: int = 0) -> list[dict[str, Any]]:
     """The tokens of a sequence; those in a memory have negative positions."""
-    special_ids = set(model.marks)
+    special_ids = set(model.added_tokens)
     special_ids |= set(model.tokenizer.specials.values()) if model.tokenizer else set()
     special = [each in special_ids for each in ids]
     items = vocabulary_items(model, ids)
@@ -62,8 +62,8 @@ def visible(text: str) -> str:
 def _texts(model: TracedModel, ids: Sequence[int]) -> list[str]:
     tokenizer = model.tokenizer
     if isinstance(tokenizer, Bytes):
-        marks = model.marks
-        return [marks.get(each) or tokenizer.decode([each]) for each in ids]
+        added = model.added_tokens
+        return [added.get(each) or tokenizer.decode([each]) for each in ids]
     return model.pieces(ids)
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from clearformer.config import AnyModelConfig
+from clearformer.config import AnyModelConfig, GenerationDefaults
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.explore.recording import AnyTransformer
 from clearformer.generate.language_model import LanguageModel
@@ -33,6 +33,7 @@ class TracedModel:
     config: AnyModelConfig | None = None
     tokenizer: Tokenizer | None = None
     name: str = "model"
+    generation: GenerationDefaults = GenerationDefaults()
 
     @property
     def transformer(self) -> Transformer:
@@ -52,17 +53,16 @@ class TracedModel:
         """The text of each id."""
         if self.tokenizer is None:
             return [str(id) for id in ids]
-        marks = self.marks
-        pieces = iter(self.tokenizer.pieces([id for id in ids if id not in marks]))
-        return [marks[id] if id in marks else next(pieces) for id in ids]
+        added = self.added_tokens
+        pieces = iter(self.tokenizer.pieces([id for id in ids if id not in added]))
+        return [added[id] if id in added else next(pieces) for id in ids]
 
     @property
-    def marks(self) -> dict[int, str]:
+    def added_tokens(self) -> dict[int, str]:
         """Start and end tokens that are not in the tokenizer's vocabulary, by id."""
         if self.tokenizer is None:
             return {}
-        marks = getattr(self.config, "marks", None)
-        names = {} if marks is None else {marks.start: START, marks.end: END}
+        names = dict(zip(self.generation.target_ids or (), (START, END), strict=False))
         return {id: name for id, name in names.items() if id >= self.tokenizer.size}
 
 
@@ -118,10 +118,12 @@ def as_traced_model(model: Any) -> TracedModel:
             f"{type(model).__name__} is not a model and has none: pass the result of "
             f"clearformer.load or clearformer.build"
         )
+    places = (owner, getattr(owner, "run_config", config))
+    known = (getattr(place, "generation", None) for place in places)
+    generation = next((g for g in known if isinstance(g, GenerationDefaults)), GenerationDefaults())
     config = getattr(config, "model", config)
-    return TracedModel(
-        module, config, getattr(owner, "tokenizer", None), getattr(config, "name", "")
-    )
+    tokenizer, name = getattr(owner, "tokenizer", None), getattr(config, "name", "")
+    return TracedModel(module, config, tokenizer, name, generation)
 
 
 def encode_input(
@@ -157,7 +159,7 @@ def encode(model: TracedModel, text: str) -> list[int]:
     if tokenizer is None:
         raise ValueError("got a text, but the model has no tokenizer: pass token ids")
     if config is not None and "generate" in config.verbs:
-        return LanguageModel(model.transformer, config, tokenizer).encode(text)
+        return LanguageModel(model.transformer, config, model.generation, tokenizer).encode(text)
     ids = [
         *tokenizer.prefix_ids,
         *tokenizer.encode_with_specials(text).tolist(),
@@ -170,24 +172,25 @@ def encode(model: TracedModel, text: str) -> list[int]:
 
 def encode_source(model: TracedModel, text: str) -> list[int]:
     """The encoder's input: the text and the end token."""
-    marks, tokenizer = _require_marks(model)
-    return [*tokenizer.encode(text.strip()).tolist(), marks.end]
+    _, end_id, tokenizer = _require_target_ids(model)
+    return [*tokenizer.encode(text.strip()).tolist(), end_id]
 
 
 def encode_target(model: TracedModel, text: str) -> list[int]:
     """The decoder's input: the start token and the text."""
-    marks, tokenizer = _require_marks(model)
-    return [marks.start, *tokenizer.encode(text.strip()).tolist()]
+    start_id, _, tokenizer = _require_target_ids(model)
+    return [start_id, *tokenizer.encode(text.strip()).tolist()]
 
 
-def _require_marks(model: TracedModel) -> tuple[Any, Tokenizer]:
-    marks = getattr(model.config, "marks", None)
-    if marks is None or model.tokenizer is None:
+def _require_target_ids(model: TracedModel) -> tuple[int, int, Tokenizer]:
+    """The start and the end token, and the tokenizer."""
+    ids = model.generation.target_ids
+    if ids is None or model.tokenizer is None:
         raise ValueError(
             "got a text, but the start and end tokens of this model are unknown: open a trained "
             "translator, or pass token ids"
         )
-    return marks, model.tokenizer
+    return *ids, model.tokenizer
 
 
 def _batch_of_one(tokens: Tensor | Sequence[int]) -> Tensor:

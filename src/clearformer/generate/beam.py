@@ -25,7 +25,7 @@ from torch import Tensor
 
 from clearformer import limits
 from clearformer.arguments import require_int, require_number
-from clearformer.config import TargetRules
+from clearformer.config import GenerationDefaults
 
 NEVER = -1e9  # a score below all others, finite so that sums stay finite
 LEAVE = 0.75  # finished sentences are removed when at most this share is left: that copies
@@ -84,7 +84,7 @@ def search(
     eos_ids: Sequence[int],
     max_tokens: int,
     min_tokens: int = 0,
-    rules: TargetRules = TargetRules(),
+    defaults: GenerationDefaults = GenerationDefaults(),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[list[Hypothesis]]:
     """Return the best hypotheses of each sentence, best first.
@@ -95,7 +95,7 @@ def search(
     width, device = beam.width, state.device
     found: list[list[Hypothesis]] = [[] for _ in range(state.sentences)]
     active = torch.arange(state.sentences)  # the sentence of each batch entry
-    allow = Allowed(rules, eos_ids, max_tokens, device, min_tokens)
+    allow = Allowed(defaults, eos_ids, max_tokens, device, min_tokens)
     marks = torch.tensor(eos_ids, device=device, dtype=torch.long)
     share = max(2, 1 + len(eos_ids))
 
@@ -136,32 +136,32 @@ def search(
 
 
 class Allowed:
-    """Turns logits into log probabilities of the tokens that the model's rules allow."""
+    """Turns logits into log probabilities of the tokens that the model's defaults allow."""
 
     def __init__(
         self,
-        rules: TargetRules,
+        defaults: GenerationDefaults,
         eos_ids: Sequence[int],
         max_tokens: int,
         device: torch.device,
         min_tokens: int = 0,
     ) -> None:
-        self.never = torch.tensor(rules.never, device=device, dtype=torch.long)
-        self.given = rules.share == "given"
-        self.closing = max_tokens if rules.limit == "closed" else None
+        self.banned = torch.tensor(defaults.resolved_banned_ids, device=device, dtype=torch.long)
+        self.renormalize = defaults.renormalize
+        self.forced_end = max_tokens if defaults.force_end else None
         self.min_tokens = min_tokens
         self.eos_ids = torch.tensor(eos_ids, device=device, dtype=torch.long)
 
     def __call__(self, logits: Tensor, length: int) -> Tensor:
         """Log probabilities (R, V) of the token at position `length`, counted from 1."""
-        if length == self.closing:
+        if length == self.forced_end:
             rows = torch.full_like(logits, float("-inf"))
             rows[:, self.eos_ids] = 0.0
             return rows
-        if self.given:
-            logits[:, self.never] = float("-inf")
+        if self.renormalize:
+            logits[:, self.banned] = float("-inf")
         rows = logits.log_softmax(dim=1)  # (R, V)
-        rows[:, self.never] = float("-inf")
+        rows[:, self.banned] = float("-inf")
         if length <= self.min_tokens:
             rows[:, self.eos_ids] = float("-inf")
         return rows

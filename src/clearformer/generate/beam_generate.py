@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clearformer.config import ModelConfig, TargetRules
+from clearformer.config import GenerationDefaults, ModelConfig
 from clearformer.generate.beam import Beam, Hypothesis, search
 from clearformer.generate.context import (
     ContextOverflow,
@@ -94,7 +94,7 @@ def generate_beams(
                 eos_ids=model.eos_ids(),
                 max_tokens=room,
                 min_tokens=min(min_tokens, room),
-                rules=TargetRules(never=tuple(banned)),
+                defaults=GenerationDefaults(banned_ids=tuple(banned)),
                 should_stop=should_stop,
             )
             for place, several in zip(places, hypotheses, strict=True):

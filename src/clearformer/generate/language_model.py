@@ -1,4 +1,4 @@
-"""A language model: a module with its config and tokenizer."""
+"""A language model: a module with its config, its end tokens and its tokenizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from clearformer.config import ModelConfig
+from clearformer.config import GenerationDefaults, ModelConfig
 from clearformer.core.model import Transformer
 from clearformer.text import Tokenizer
 
@@ -26,6 +26,7 @@ class LanguageModel:
 
     module: Transformer
     config: ModelConfig
+    generation: GenerationDefaults
     tokenizer: Tokenizer | None = None
     step: Hidden | None = None  # a compiled `module.hidden` for one token
 
@@ -76,7 +77,7 @@ class LanguageModel:
 
     def eos_ids(self) -> tuple[int, ...]:
         """The ids of the end-of-sequence tokens."""
-        known = self.config.head.ends
+        known = self.generation.end_ids
         ends = self.specials(END) if known is None else known
         return tuple(token for token in ends if token < self.config.vocabulary)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clearformer.config import Seq2SeqConfig, TargetRules
+from clearformer.config import GenerationDefaults, Seq2SeqConfig
 from clearformer.core.model import Seq2Seq
 from clearformer.data.pairs import pad
 from clearformer.generate.beam import Allowed, Beam, Hypothesis, search
@@ -31,11 +31,15 @@ class Translation:
 
 @dataclass(frozen=True)
 class Translator:
-    """An encoder-decoder with its config and tokenizer."""
+    """An encoder-decoder with its config, its start and end tokens, and its tokenizer."""
 
     model: Seq2Seq
     config: Seq2SeqConfig
+    generation: GenerationDefaults
     tokenizer: Tokenizer
+
+    def __post_init__(self) -> None:
+        self.generation.require_target_ids(self.config.name)
 
     def translate(
         self,
@@ -62,8 +66,7 @@ class Translator:
 
     def encode(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
         """Return the ids of each text with an end token; ValueError for one that is too long."""
-        assert self.config.marks is not None
-        end = self.config.marks.end
+        _, end_id = self.generation.require_target_ids(self.config.name)
         strings = [text.strip() for text in texts if isinstance(text, str)]
         of_strings = iter(self.tokenizer.encode_many(strings))
         encoded = [
@@ -79,35 +82,33 @@ class Translator:
                     f"{which} ({shown!r}...) has {len(ids) + 1:,} tokens, but "
                     f"{self.config.name} reads at most {self.config.length}: cut it into sentences"
                 )
-        return [[*ids, end] for ids in encoded]
+        return [[*ids, end_id] for ids in encoded]
 
     def decode(
         self, sources: Sequence[Sequence[int]], beam: Beam, max_tokens: int | None = None
     ) -> list[list[Hypothesis]]:
         """Return the best targets of each source, as ids."""
-        return decode(self.model, self.config, sources, beam, max_tokens)
+        return decode(self.model, self.config, self.generation, sources, beam, max_tokens)
 
     def seems_reversed(self, text: str) -> bool:
         """Whether the tokens of a text are mostly of the target language."""
-        if self.config.sides is None:
-            return False
         ids = self.tokenizer.encode(text.strip()).tolist()
-        reads = sum(each in self.config.sides.source for each in ids)
-        writes = sum(each in self.config.sides.target for each in ids)
+        reads = sum(each in self.generation.typical_source_ids for each in ids)
+        writes = sum(each in self.generation.typical_target_ids for each in ids)
         return writes >= 2 and writes > 2 * reads
 
 
 def decode(
     model: Seq2Seq,
     config: Seq2SeqConfig,
+    generation: GenerationDefaults,
     sources: Sequence[Sequence[int]],
     beam: Beam,
     max_tokens: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the best targets of each source as ids, each of at most `max_tokens`."""
-    marks, rules = config.marks, config.target_rules
-    assert marks is not None
-    limit = min(max_tokens or rules.most or config.length, config.length)
+    start_id, end_id = generation.require_target_ids(config.name)
+    limit = min(max_tokens or generation.max_tokens or config.length, config.length)
     device = next(model.parameters()).device
     tokens, attention_mask = pad(sources)
     with inference_mode(model):
@@ -115,30 +116,35 @@ def decode(
         real = None if attention_mask.all() else torch.from_numpy(attention_mask).to(device)
         state: BeamState
         if supports(model):
-            state = TreeBeams(model, config, source, real, beam.width)
+            state = TreeBeams(model, config, start_id, source, real, beam.width)
         else:
-            state = TranslationBeams(model, config, source, real)
+            state = TranslationBeams(model, config, start_id, source, real)
         if beam.width == 1:
-            found = greedy(state, end=marks.end, max_tokens=limit, rules=rules, beam=beam)
+            found = greedy(state, end_id=end_id, max_tokens=limit, defaults=generation, beam=beam)
             return [[each] for each in found]
-        return search(state, beam, eos_ids=(marks.end,), max_tokens=limit, rules=rules)
+        return search(state, beam, eos_ids=(end_id,), max_tokens=limit, defaults=generation)
 
 
 def greedy(
-    state: BeamState, *, end: int, max_tokens: int, rules: TargetRules = TargetRules(), beam: Beam
+    state: BeamState,
+    *,
+    end_id: int,
+    max_tokens: int,
+    defaults: GenerationDefaults = GenerationDefaults(),
+    beam: Beam,
 ) -> list[Hypothesis]:
     """Take the most likely token until the end token, or for `max_tokens` tokens."""
     tokens: list[list[int]] = [[] for _ in range(state.sentences)]
     totals = [0.0] * state.sentences
     active = list(range(state.sentences))
-    allow = Allowed(rules, (end,), max_tokens, state.device)
+    allow = Allowed(defaults, (end_id,), max_tokens, state.device)
     logits = state.first()  # (B, V)
     for length in range(1, max_tokens + 1):
         best, token = allow(logits, length).max(dim=1)  # (B,)
         for sentence, score, each in zip(active, best.tolist(), token.tolist(), strict=True):
             tokens[sentence].append(each)
             totals[sentence] += score
-        left = (token != end).nonzero().flatten()
+        left = (token != end_id).nonzero().flatten()
         if not len(left) or length == max_tokens:
             break
         if len(left) < len(active):
@@ -147,9 +153,9 @@ def greedy(
         logits = state.step(token[left])
     return [
         Hypothesis(
-            tuple(found[:-1] if found[-1] == end else found),
+            tuple(found[:-1] if found[-1] == end_id else found),
             total / len(found) ** beam.length_penalty,
-            found[-1] == end,
+            found[-1] == end_id,
         )
         for found, total in zip(tokens, totals, strict=True)
     ]

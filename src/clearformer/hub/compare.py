@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.config import AnyModelConfig, NextToken, Seq2SeqConfig
+from clearformer.config import AnyModelConfig, GenerationDefaults, NextToken, Seq2SeqConfig
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.beam import Beam
 from clearformer.generate.language_model import LanguageModel
@@ -25,7 +25,9 @@ TOLERANCE = 1e-5
 Model = Transformer | Seq2Seq
 
 
-def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, int]:
+def compare(
+    model: Model, path: Path, config: AnyModelConfig, generation: GenerationDefaults
+) -> tuple[float, int]:
     """Import what was written and compare; ValueError if logits or tokens differ."""
     copy = import_checkpoint(path).model()
     with evaluating(model):
@@ -35,7 +37,7 @@ def compare(model: Model, path: Path, config: AnyModelConfig) -> tuple[float, in
                 f"the exported model in {path} gives other logits (by {distance:.2g}): the export "
                 f"was removed; please report this"
             )
-        return distance, _same_tokens(model, copy, config, path)
+        return distance, _same_tokens(model, copy, config, generation, path)
 
 
 def difference(model: Model, copy: Model, config: AnyModelConfig) -> float:
@@ -63,8 +65,10 @@ def _logits(model: Model, tokens: Tensor, attention_mask: Tensor) -> Any:
     return model(tokens, attention_mask)
 
 
-def _same_tokens(model: Model, copy: Model, config: AnyModelConfig, path: Path) -> int:
-    texts = [_greedy(each, config) for each in (model, copy)]
+def _same_tokens(
+    model: Model, copy: Model, config: AnyModelConfig, generation: GenerationDefaults, path: Path
+) -> int:
+    texts = [_greedy(each, config, generation) for each in (model, copy)]
     if texts[0] != texts[1]:
         raise ValueError(
             f"the exported model in {path} generates other tokens: the export was removed; please "
@@ -73,16 +77,17 @@ def _same_tokens(model: Model, copy: Model, config: AnyModelConfig, path: Path) 
     return len(texts[0])
 
 
-def _greedy(model: Model, config: AnyModelConfig) -> list[int]:
+def _greedy(model: Model, config: AnyModelConfig, generation: GenerationDefaults) -> list[int]:
     """The greedy tokens of a model; empty if it does not generate."""
     if isinstance(model, Seq2Seq):
         assert isinstance(config, Seq2SeqConfig)
-        if config.marks is None:
+        if generation.target_ids is None:
             return []
         rows = _example(config)[0].tolist()
-        hypotheses = decode(model, config, rows, Beam(width=1), GREEDY_TOKENS)
+        hypotheses = decode(model, config, generation, rows, Beam(width=1), GREEDY_TOKENS)
         return [token for beams in hypotheses for token in beams[0].tokens]
     if not isinstance(config.head, NextToken) or config.cache is None:
         return []
-    tokens = stream(LanguageModel(model, config), [0], GREEDY_SAMPLING, max_tokens=GREEDY_TOKENS)
+    writer = LanguageModel(model, config, generation)
+    tokens = stream(writer, [0], GREEDY_SAMPLING, max_tokens=GREEDY_TOKENS)
     return [token.id for token in tokens]

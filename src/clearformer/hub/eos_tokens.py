@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from clearformer.config import ModelConfig, NextToken
+from clearformer.config import GenerationDefaults, ModelConfig
 from clearformer.hub import generation_defaults
 from clearformer.hub.hf_config import HFConfig
 from clearformer.safe_json import read_json
@@ -49,9 +49,17 @@ def read_eos(settings: HFConfig, vocabulary: int, default: Collection[int] = ())
     return tuple(dict.fromkeys(each for each in ids if each < vocabulary))
 
 
-def write_eos(config: ModelConfig) -> dict[str, Any]:
+def read_generation(
+    settings: HFConfig, config: ModelConfig, default: Collection[int] = ()
+) -> GenerationDefaults:
+    """The end tokens of a generator."""
+    ids = read_eos(settings, config.vocabulary, default)
+    return GenerationDefaults(end_ids=ids if "generate" in config.verbs else None)
+
+
+def write_generation(config: ModelConfig, generation: GenerationDefaults) -> dict[str, Any]:
     """The entry for config.json; none if unknown, so that the tokenizer decides."""
-    head = config.head
-    if not isinstance(head, NextToken) or head.ends is None:
+    ids = generation.end_ids
+    if ids is None or "generate" not in config.verbs:
         return {}
-    return {KEY: head.ends[0] if len(head.ends) == 1 else list(head.ends) or None}
+    return {KEY: ids[0] if len(ids) == 1 else list(ids) or None}

@@ -16,8 +16,6 @@ from clearformer.builder import outline
 from clearformer.config import (
     Classifier,
     ModelConfig,
-    NextToken,
-    Seq2SeqConfig,
     TokenClassifier,
     to_json,
 )
@@ -27,7 +25,7 @@ from clearformer.hub.registry import FAMILIES
 from clearformer.hub.tensor_names import their_names
 
 # Fields that do not change the function of a model.
-NOT_COMPARED = {"name", "family", "init", "dropout", "cache", "sides"}
+NOT_COMPARED = {"name", "family", "init", "dropout", "cache"}
 
 
 def choose_family(
@@ -87,10 +85,6 @@ def _normalized(config: ModelConfig) -> ModelConfig:
     head = config.head
     if isinstance(head, Classifier | TokenClassifier) and head.names is None:
         head = replace(head, names=tuple(f"LABEL_{i}" for i in range(head.classes)))
-    if isinstance(head, NextToken):  # the eos tokens do not change the function
-        head = replace(head, ends=None)
-    if isinstance(config, Seq2SeqConfig):
-        config = replace(config, rules=config.target_rules)
     return replace(config, key_heads=config.key_heads or config.heads, head=head)
 
 

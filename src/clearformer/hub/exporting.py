@@ -16,7 +16,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clearformer.config import AnyModelConfig, ModelConfig, Seq2SeqConfig, to_json
+from clearformer.config import AnyModelConfig, GenerationDefaults, ModelConfig, to_json
 from clearformer.hub.compare import Model, compare
 from clearformer.hub.export_family import choose_family
 from clearformer.hub.family import Family
@@ -42,11 +42,16 @@ class Exported:
 
 
 def to_huggingface(
-    model: Model, config: AnyModelConfig, tokenizer: Tokenizer, out: Path
+    model: Model,
+    config: AnyModelConfig,
+    generation: GenerationDefaults,
+    tokenizer: Tokenizer,
+    out: Path,
 ) -> Exported:
     """Write a folder that `AutoModel` and `AutoTokenizer` open."""
     require_unused(out)
     family, config, tensors, settings = choose_family(config, state.weights(model))
+    settings |= family.write_generation(config, generation)
     renames = family.renames(config)
     theirs: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -54,34 +59,41 @@ def to_huggingface(
         parts = layout.split(tensor.float().cpu(), config)
         theirs |= {each: part.contiguous() for each, part in zip(names, parts, strict=True)}
     with atomic_folder(out) as folder:
-        marks = config.marks if isinstance(config, Seq2SeqConfig) else None
-        ids = write_tokenizer(tokenizer, folder, config.length, marks)
+        ids = write_tokenizer(tokenizer, folder, config.length, generation.target_ids)
         write_json(folder / "config.json", {**ids, **settings, "dtype": "float32"})
-        generation = family.generation(config)
-        if generation is not None:
-            write_json(folder / "generation_config.json", generation)
+        generation_config = family.generation_config(config, generation)
+        if generation_config is not None:
+            write_json(folder / "generation_config.json", generation_config)
         save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
         _apply_umask(folder / WEIGHTS)
-        difference, tokens = compare(model, folder, config)
+        difference, tokens = compare(model, folder, config, generation)
     notes = _notes(config, family, settings)
     return Exported(out, settings["architectures"][0], difference, tokens, notes)
 
 
 def to_safetensors(
-    model: Model, config: AnyModelConfig, tokenizer: Tokenizer, out: Path
+    model: Model,
+    config: AnyModelConfig,
+    generation: GenerationDefaults,
+    tokenizer: Tokenizer,
+    out: Path,
 ) -> Exported:
-    """Write one file with our names, and config and tokenizer in its metadata."""
+    """Write one file with our names; its metadata has config, generation defaults and tokenizer."""
     if out.suffix != ".safetensors":
         raise ValueError(f"{out} must end in .safetensors")
     require_unused(out)
-    metadata = {"model": to_json(config), "tokenizer": tokenizer.to_json()}
+    metadata = {
+        "model": to_json(config),
+        "generation": to_json(generation),
+        "tokenizer": tokenizer.to_json(),
+    }
     tensors = {name: t.float().cpu().contiguous() for name, t in state.weights(model).items()}
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.stem}-{os.getpid()}.safetensors")
     try:
         save_file(tensors, temporary, metadata={METADATA_KEY: json.dumps(metadata), "format": "pt"})
         _apply_umask(temporary)
-        difference, tokens = compare(model, temporary, config)
+        difference, tokens = compare(model, temporary, config, generation)
         temporary.rename(out)
     finally:
         temporary.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearformer.config import ModelConfig
+from clearformer.config import GenerationDefaults, ModelConfig
 from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.safetensors_files import Weights
 from clearformer.hub.tensor_names import Rename
@@ -44,7 +44,15 @@ class Family:
     merge_files: Callable[[Path, dict[str, Any]], dict[str, Any]] = lambda folder, data: data
     verify: Callable[[ModelConfig, Weights], None] = nothing_to_verify
     notes: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda data: ()
-    generation: Callable[[ModelConfig], dict[str, Any] | None] = lambda config: None
+    read_generation: Callable[[HFConfig, ModelConfig], GenerationDefaults] = (
+        lambda settings, config: GenerationDefaults()
+    )
+    write_generation: Callable[[ModelConfig, GenerationDefaults], dict[str, Any]] = (
+        lambda config, generation: {}
+    )  # for config.json
+    generation_config: Callable[[ModelConfig, GenerationDefaults], dict[str, Any] | None] = (
+        lambda config, generation: None
+    )  # the content of generation_config.json
     to_family_form: ToFamilyForm = lambda config, tensors: (config, dict(tensors))
 
     def canonical(self, names: Collection[str]) -> dict[str, str]:

@@ -6,7 +6,16 @@ from collections.abc import Collection
 from typing import Any
 
 from clearformer import limits
-from clearformer.config import Causal, Dropout, KVCache, LayerNorm, Learned, ModelConfig, NextToken
+from clearformer.config import (
+    Causal,
+    Dropout,
+    GenerationDefaults,
+    KVCache,
+    LayerNorm,
+    Learned,
+    ModelConfig,
+    NextToken,
+)
 from clearformer.hub import eos_tokens, generation_defaults, heads
 from clearformer.hub.family import Family
 from clearformer.hub.hf_config import (
@@ -68,10 +77,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     settings.require("scale_attn_by_inverse_layer_idx", False)
     settings.require("is_causal", True)
     settings.get("reorder_and_upcast_attn")  # the same products in another order
-    generator = NextToken(
-        tied=settings.boolean("tie_word_embeddings", True),
-        ends=eos_tokens.read_eos(settings, sizes["vocabulary"], default=(50_256,)),
-    )
+    generator = NextToken(tied=settings.boolean("tie_word_embeddings", True))
     config = ModelConfig(
         name="gpt2",
         family="gpt2",
@@ -95,6 +101,10 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     return config
 
 
+def read_generation(settings: HFConfig, config: ModelConfig) -> GenerationDefaults:
+    return eos_tokens.read_generation(settings, config, default=(50_256,))
+
+
 def write_config(config: ModelConfig) -> dict[str, Any]:
     head = config.head
     return {
@@ -108,7 +118,6 @@ def write_config(config: ModelConfig) -> dict[str, Any]:
         "attn_pdrop": config.dropout.attention,
         "resid_pdrop": config.dropout.residual,
         "tie_word_embeddings": isinstance(head, NextToken) and head.tied,
-        **eos_tokens.write_eos(config),
         **heads.write_classes(head),
     }
 
@@ -120,6 +129,8 @@ GPT2 = Family(
     renames=lambda config: RENAMES + heads.decoder_renames(config.head, "classifier"),
     read_config=read_config,
     write_config=write_config,
+    read_generation=read_generation,
+    write_generation=eos_tokens.write_generation,
     heads=r"lm_head\.|score\.|classifier\.|qa_outputs\.|multiple_choice_head\.",
     buffers=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
     unused=r"lm_head\.weight|score\..*|classifier\..*|qa_outputs\..*|multiple_choice_head\..*",

@@ -17,7 +17,14 @@ from typing import Literal
 from torch import Tensor
 
 from clearformer.builder import outline
-from clearformer.config import AnyModelConfig, ModelConfig, Rotary, Seq2SeqConfig, model_from_json
+from clearformer.config import (
+    AnyModelConfig,
+    GenerationDefaults,
+    ModelConfig,
+    Rotary,
+    model_and_generation_from_json,
+    model_from_json,
+)
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.hub.convert import convert, first_few, plan_conversion, to_float32
 from clearformer.hub.family import Family
@@ -46,6 +53,7 @@ class Imported:
 
     source: str
     config: AnyModelConfig
+    generation: GenerationDefaults
     tokenizer: Tokenizer | None
     tensors: dict[str, Tensor]  # under our names, tied ones once
     notes: tuple[str, ...]  # what the user should know
@@ -70,6 +78,7 @@ class _Opened:
     settings: HFConfig
     names: dict[str, str]  # canonical tensor names, and those in the file
     config: ModelConfig
+    generation: GenerationDefaults
     notes: tuple[str, ...]
 
 
@@ -95,10 +104,10 @@ def import_checkpoint(
             config = replace(config, position=replace(config.position, pairs=pairs))
         plan, unused = plan_conversion(family, config, weights, opened.names)
         family.verify(config, weights)
-        loaded_tokenizer = _read_tokenizer(opened.folder, tokenizer, config)
+        loaded_tokenizer = _read_tokenizer(opened.folder, tokenizer, config, opened.generation)
         tensors, changes = convert(plan, weights)
     notes = (*opened.notes, *unused, *changes, *family.notes(settings.data))
-    return Imported(str(path), config, loaded_tokenizer, tensors, notes)
+    return Imported(str(path), config, opened.generation, loaded_tokenizer, tensors, notes)
 
 
 def read_model_config(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
@@ -136,11 +145,12 @@ def _open(path: Path, weights: Weights) -> _Opened:
     settings = HFConfig(family.merge_files(folder, data), str(config_path))
     names = family.canonical(list(weights.names()))
     config = replace(family.read_config(settings, names), name=_name(family, folder))
+    generation = family.read_generation(settings, config)
     if settings.ignored:
         noun = "a setting" if len(settings.ignored) == 1 else "settings"
         keys = first_few(settings.ignored)
         notes += (f"ignored, {noun} that this kind of model does not have: {keys}",)
-    return _Opened(folder, weights, family, settings, names, config, notes)
+    return _Opened(folder, weights, family, settings, names, config, generation, notes)
 
 
 def _is_a_run(folder: Path) -> ValueError:
@@ -183,7 +193,9 @@ def _import_own(file: SafetensorsFile, where: str) -> Imported:
         metadata = json.loads(file.metadata[METADATA_KEY])
         if not isinstance(metadata, dict):
             raise ValueError("they are not a JSON object")
-        config = model_from_json(metadata["model"])
+        config, generation = model_and_generation_from_json(
+            metadata["model"], metadata.get("generation")
+        )
         tokenizer = tokenizer_from_json(metadata["tokenizer"])
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ValueError(f"{where} has invalid metadata: {problem}") from None
@@ -194,9 +206,9 @@ def _import_own(file: SafetensorsFile, where: str) -> Imported:
         raise ValueError(
             f"{where}: its tensors do not match its config: see {first_few(wrong + extra)}"
         )
-    _require_size(tokenizer, config, where)
+    _require_size(tokenizer, config, generation, where)
     tensors = {name: to_float32(name, file.tensor(name)) for name in shapes}
-    return Imported(where, config, tokenizer, tensors, ())
+    return Imported(where, config, generation, tokenizer, tensors, ())
 
 
 def _name(family: Family, folder: Path) -> str:
@@ -209,7 +221,9 @@ def _name(family: Family, folder: Path) -> str:
     return name if has_family else f"{family.name}-{name}"
 
 
-def _read_tokenizer(folder: Path, source: str | None, config: ModelConfig) -> Tokenizer | None:
+def _read_tokenizer(
+    folder: Path, source: str | None, config: ModelConfig, generation: GenerationDefaults
+) -> Tokenizer | None:
     if source == "bytes":
         tokenizer: Tokenizer | None = Bytes()
     elif source is not None:
@@ -221,15 +235,16 @@ def _read_tokenizer(folder: Path, source: str | None, config: ModelConfig) -> To
     else:
         tokenizer = read_tokenizer(folder)
     if tokenizer is not None:
-        _require_size(tokenizer, config, str(folder))
+        _require_size(tokenizer, config, generation, str(folder))
     return tokenizer
 
 
-def _require_size(tokenizer: Tokenizer, config: AnyModelConfig, where: str) -> None:
+def _require_size(
+    tokenizer: Tokenizer, config: AnyModelConfig, generation: GenerationDefaults, where: str
+) -> None:
     size = tokenizer.size
-    if isinstance(config, Seq2SeqConfig) and config.marks is not None:
-        # A translator that was trained here has its start and end tokens after the tokenizer's ids.
-        size += sum(mark >= size for mark in {config.marks.start, config.marks.end})
+    # A translator that was trained here has its start and end tokens after the tokenizer's ids.
+    size += sum(id >= size for id in set(generation.target_ids or ()))
     if size != config.vocabulary:
         raise ValueError(
             f"{where}: its tokenizer has {tokenizer.size:,} tokens, but its embedding "

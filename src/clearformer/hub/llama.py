@@ -17,6 +17,7 @@ from clearformer.config import (
     Causal,
     Dropout,
     Features,
+    GenerationDefaults,
     KVCache,
     LinearScaling,
     Llama3Scaling,
@@ -81,10 +82,7 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     norm = RMSNorm(epsilon=settings.number("rms_norm_eps", 1e-6))
     # For the others, the reference does not read this key.
     biased = kind in ("llama", "qwen3") and settings.boolean("attention_bias", False)
-    generator = NextToken(
-        tied=settings.boolean("tie_word_embeddings", False),
-        ends=eos_tokens.read_eos(settings, sizes["vocabulary"], DEFAULT_EOS.get(kind, ())),
-    )
+    generator = NextToken(tied=settings.boolean("tie_word_embeddings", False))
     config = ModelConfig(
         name="modern",
         family="modern",
@@ -115,6 +113,11 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     )
     settings.finish(IGNORED_KEYS)
     return config
+
+
+def read_generation(settings: HFConfig, config: ModelConfig) -> GenerationDefaults:
+    default = DEFAULT_EOS.get(settings.get("model_type"), ())
+    return eos_tokens.read_generation(settings, config, default)
 
 
 def _rotary(settings: HFConfig) -> Rotary:
@@ -214,7 +217,6 @@ def write_config(config: ModelConfig) -> dict[str, Any]:
         "rms_norm_eps": norm_epsilon(config.norm),
         "attention_dropout": config.dropout.attention,
         "tie_word_embeddings": isinstance(config.head, NextToken) and config.head.tied,
-        **eos_tokens.write_eos(config),
         **heads.write_classes(config.head),
     }
     if isinstance(config.head, TokenClassifier) and not config.head.bias:
@@ -315,6 +317,8 @@ LLAMA = Family(
     renames=lambda config: RENAMES + heads.decoder_renames(config.head, "score"),
     read_config=read_config,
     write_config=write_config,
+    read_generation=read_generation,
+    write_generation=eos_tokens.write_generation,
     heads=r"lm_head\.|score\.|qa_outputs\.",
     buffers=r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
     unused=r"lm_head\.weight|score\..*|qa_outputs\..*",

@@ -1,7 +1,7 @@
 """Marian's translators: the original encoder-decoder as Hugging Face's MarianMTModel.
 
 Post-norm, sines before cosines, one embedding for source, target and output, a bias on every
-matrix and on the logits. The rules of generation_config.json are imported too.
+matrix and on the logits. The settings of generation_config.json are imported too.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from clearformer.config import (
     Biases,
     Causal,
     Dropout,
+    GenerationDefaults,
     KVCache,
     LayerNorm,
-    Marks,
     ModelConfig,
     NextToken,
     Seq2SeqConfig,
     Sinusoidal,
-    TargetRules,
 )
 from clearformer.hub import family as f
 from clearformer.hub import generation_defaults
@@ -137,10 +136,6 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
     settings.require("decoder_ffn_dim", sizes["hidden"])
     dropout = settings.number("dropout", 0.1)
     scaled = settings.boolean("scale_embedding", False)
-    marks = Marks(
-        start=_id(settings, "decoder_start_token_id", vocabulary),
-        end=_id(settings, "eos_token_id", vocabulary),
-    )
     config = Seq2SeqConfig(
         name="marian",
         family="marian",
@@ -162,8 +157,6 @@ def read_config(settings: HFConfig, names: Collection[str]) -> ModelConfig:
             residual=dropout,
         ),
         init="xavier",
-        marks=marks,
-        rules=_rules(settings, marks, vocabulary),
     )
     settings.finish(IGNORED_KEYS)
     return config
@@ -176,10 +169,13 @@ def _id(settings: HFConfig, name: str, vocabulary: int) -> int:
     return int(value)
 
 
-def _rules(settings: HFConfig, marks: Marks, vocabulary: int) -> TargetRules:
+def read_generation(settings: HFConfig, config: ModelConfig) -> GenerationDefaults:
+    vocabulary = config.vocabulary
+    start_id = _id(settings, "decoder_start_token_id", vocabulary)
+    end_id = _id(settings, "eos_token_id", vocabulary)
     forced = settings.get("forced_eos_token_id")
-    if forced is not None and forced != marks.end:
-        settings.refuse("forced_eos_token_id", forced, f"it must be the end mark, {marks.end}")
+    if forced is not None and forced != end_id:
+        settings.refuse("forced_eos_token_id", forced, f"it must be the end token, {end_id}")
     banned = settings.get("bad_words_ids") or []
     sequences = banned if isinstance(banned, list) else [banned]
     for sequence in sequences:
@@ -187,12 +183,14 @@ def _rules(settings: HFConfig, marks: Marks, vocabulary: int) -> TargetRules:
         if not single or not 0 <= sequence[0] < vocabulary:
             settings.refuse("bad_words_ids", banned, "clearformer bans single ids only")
     max_length = settings.integer("max_length", limits.MAX_LENGTH, limits.MAX_LENGTH)
-    return TargetRules(
-        never=tuple(sorted({sequence[0] for sequence in sequences})),
-        share="given" if settings.boolean("renormalize_logits", False) else "kept",
-        limit="cut" if forced is None else "closed",
+    return GenerationDefaults(
+        start_id=start_id,
+        end_ids=(end_id,),
+        banned_ids=tuple(sorted({sequence[0] for sequence in sequences})),
+        renormalize=settings.boolean("renormalize_logits", False),
+        force_end=forced is not None,
         # They count the start token, too.
-        most=None if max_length == limits.MAX_LENGTH else max(1, max_length - 1),
+        max_tokens=None if max_length == limits.MAX_LENGTH else max(1, max_length - 1),
     )
 
 
@@ -226,7 +224,6 @@ def verify(config: ModelConfig, weights: Weights) -> None:
 
 def write_config(config: ModelConfig) -> dict[str, Any]:
     assert isinstance(config, Seq2SeqConfig)
-    marks = config.marks
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
@@ -244,36 +241,31 @@ def write_config(config: ModelConfig) -> dict[str, Any]:
         "dropout": config.dropout.residual,
         "attention_dropout": config.dropout.attention,
         "activation_dropout": config.dropout.hidden,
-        **({} if marks is None else _ids(marks)),
-        **_write_rules(config.target_rules, marks),
     }
 
 
-def generation(config: ModelConfig) -> dict[str, Any] | None:
+def generation_config(config: ModelConfig, generation: GenerationDefaults) -> dict[str, Any] | None:
     """The content of generation_config.json."""
-    assert isinstance(config, Seq2SeqConfig)
-    assert config.marks is not None
-    rules = config.target_rules
-    rules = replace(rules, most=rules.most or config.length)
-    return {**_ids(config.marks), **_write_rules(rules, config.marks), "num_beams": 4}
+    max_tokens = generation.max_tokens or config.length
+    settings = write_generation(config, replace(generation, max_tokens=max_tokens))
+    return {**settings, "num_beams": 4}
 
 
-def _ids(marks: Marks) -> dict[str, int]:
-    return {
-        "decoder_start_token_id": marks.start,
-        "pad_token_id": marks.start,
-        "eos_token_id": marks.end,
+def write_generation(config: ModelConfig, generation: GenerationDefaults) -> dict[str, Any]:
+    """The entries for config.json."""
+    start_id, end_id = generation.require_target_ids(config.name)
+    settings: dict[str, Any] = {
+        "decoder_start_token_id": start_id,
+        "pad_token_id": start_id,
+        "eos_token_id": end_id,
+        "renormalize_logits": generation.renormalize,
     }
-
-
-def _write_rules(rules: TargetRules, marks: Marks | None) -> dict[str, Any]:
-    settings: dict[str, Any] = {"renormalize_logits": rules.share == "given"}
-    if rules.never:
-        settings["bad_words_ids"] = [[each] for each in rules.never]
-    if rules.most is not None:
-        settings["max_length"] = rules.most + 1
-    if rules.limit == "closed" and marks is not None:
-        settings["forced_eos_token_id"] = marks.end
+    if generation.resolved_banned_ids:
+        settings["bad_words_ids"] = [[each] for each in generation.resolved_banned_ids]
+    if generation.max_tokens is not None:
+        settings["max_length"] = generation.max_tokens + 1
+    if generation.force_end:
+        settings["forced_eos_token_id"] = end_id
     return settings
 
 
@@ -320,6 +312,8 @@ MARIAN = f.Family(
     merge_files=merge_files,
     verify=verify,
     notes=notes,
-    generation=generation,
+    read_generation=read_generation,
+    write_generation=write_generation,
+    generation_config=generation_config,
     to_family_form=cast(f.ToFamilyForm, to_marian),
 )

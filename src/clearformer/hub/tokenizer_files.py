@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from clearformer import limits
-from clearformer.config import Marks
 from clearformer.hub.safetensors_files import inside
 from clearformer.hub.tokenizer_config import (
     BERT,
@@ -165,15 +164,18 @@ def _lines(path: Path) -> list[str]:
 
 
 def write_tokenizer(
-    tokenizer: Tokenizer, folder: Path, length: int, marks: Marks | None = None
+    tokenizer: Tokenizer, folder: Path, length: int, target_ids: tuple[int, int] | None = None
 ) -> dict[str, int | None]:
-    """Write tokenizer.json and its config; returns the special ids for the model's config."""
+    """Write tokenizer.json and its config; returns the special ids for the model's config.
+
+    `target_ids` are the start and the end token of a translator.
+    """
     if isinstance(tokenizer, SentencePieces):
         _write_sentence_pieces(tokenizer, folder, length)
         return {}
     document, names = _document(tokenizer)
-    if marks is not None:
-        document, names = _with_marks(document, names, marks)
+    if target_ids is not None:
+        document, names = _with_target_ids(document, names, *target_ids)
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": length,
@@ -214,26 +216,26 @@ def _document(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, Any]]:
             )
 
 
-def _with_marks(
-    document: dict[str, Any], names: dict[str, Any], marks: Marks
+def _with_target_ids(
+    document: dict[str, Any], names: dict[str, Any], start_id: int, end_id: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same for a translator: name its start and end tokens, and append the end token."""
     tokens = {**document["model"]["vocab"]}
     names_by_id = {number: name for name, number in tokens.items()}
     added = [*document["added_tokens"]]
-    for number, name in ((marks.end, "</s>"), (marks.start, PAD)):
+    for number, name in ((end_id, "</s>"), (start_id, PAD)):
         if number not in names_by_id:
             while name in tokens:
                 name = f"<{name}>"
             names_by_id[number], tokens[name] = name, number
         if all(each["id"] != number for each in added):
             added.append(added_token(names_by_id[number], number, special=True))
-    end = names_by_id[marks.end]
+    end = names_by_id[end_id]
     post = write_template(tokens, (), [end], second_segment=0)
     added.sort(key=lambda each: each["id"])
     document = {**document, "added_tokens": added, "post_processor": post}
     names = {k: v for k, v in names.items() if k != "bos_token"}
-    return document, {**names, "eos_token": end, "pad_token": names_by_id[marks.start]}
+    return document, {**names, "eos_token": end, "pad_token": names_by_id[start_id]}
 
 
 def _write_sentence_pieces(tokenizer: SentencePieces, folder: Path, length: int) -> None:

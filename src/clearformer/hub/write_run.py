@@ -14,7 +14,7 @@ import torch
 
 from clearformer import __version__
 from clearformer.builder import outline
-from clearformer.config import AnyModelConfig, RunConfig, to_json
+from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, to_json
 from clearformer.families.recipes import recipe
 from clearformer.hub.importing import Imported
 from clearformer.runs import checkpoint, state
@@ -22,12 +22,14 @@ from clearformer.text import Tokenizer
 from clearformer.text import sha256 as tokenizer_identity
 
 
-def default_run_config(model: AnyModelConfig, tokenizer: Tokenizer | None) -> RunConfig:
+def default_run_config(
+    model: AnyModelConfig, generation: GenerationDefaults, tokenizer: Tokenizer | None
+) -> RunConfig:
     """The recipe of a model's family, as a starting point for training."""
     data, train = recipe(model)
     if tokenizer is not None:
         data = replace(data, tokenizer=tokenizer.kind, vocabulary=None)  # type: ignore[arg-type]
-    return RunConfig(model=model, data=data, train=train)
+    return RunConfig(model=model, data=data, train=train, generation=generation)
 
 
 def write_run(imported: Imported, out: Path, config: RunConfig | None = None) -> Path:
@@ -41,7 +43,7 @@ def write_run(imported: Imported, out: Path, config: RunConfig | None = None) ->
             f"give --tokenizer a folder that has it, or bytes"
         )
     require_unused(out)
-    config = config or default_run_config(imported.config, imported.tokenizer)
+    config = config or default_run_config(imported.config, imported.generation, imported.tokenizer)
     facts = {
         "clearformer": __version__,
         "torch": torch.__version__,

@@ -73,18 +73,18 @@ class TreeBeams(BeamState):
         self,
         model: Seq2Seq,
         config: Seq2SeqConfig,
+        start_id: int,
         source: Tensor,
         attention_mask: Tensor | None = None,
         beams: int = 1,
     ) -> None:
         super().__init__(model, config, len(source), beams)
-        assert config.marks is not None
-        self.start = config.marks.start
+        self.start_id = start_id
         caches = [cache for cache in self.memory if isinstance(cache, StaticKVCache)]
         self.tree = Tree(model, model.encode(source, attention_mask), caches, len(source) * beams)
 
     def first(self) -> Tensor:
-        return self.step(torch.full((self.sentences,), self.start, device=self.device))
+        return self.step(torch.full((self.sentences,), self.start_id, device=self.device))
 
     def step(self, tokens: Tensor) -> Tensor:
         self.reserve(self.beams)

@@ -98,17 +98,17 @@ class TranslationBeams(BeamState):
         self,
         model: Seq2Seq,
         config: Seq2SeqConfig,
+        start_id: int,
         source: Tensor,
         attention_mask: Tensor | None = None,
     ) -> None:
         super().__init__(model, config, len(source))
-        assert config.marks is not None
         self.model = model
-        self.start = config.marks.start
+        self.start_id = start_id
         self.source = model.encode(source, attention_mask)
 
     def first(self) -> Tensor:
-        return self._logits(torch.full((self.sentences, 1), self.start, device=self.device))
+        return self._logits(torch.full((self.sentences, 1), self.start_id, device=self.device))
 
     def _select_rows(self, rows: Tensor) -> None:
         super()._select_rows(rows)

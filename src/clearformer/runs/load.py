@@ -82,7 +82,7 @@ def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator
     notes: list[str] = []
     model, config, tokenizer, saved = open_any(path, make, notes.append)
     config.model.require_verb("translate", path)
-    translator = TranslationTask(config.model).translator(model, tokenizer, path)
+    translator = TranslationTask(config.model).translator(model, config.generation, tokenizer, path)
     return OpenedTranslator(translator, config, saved, *notes)
 
 
@@ -107,7 +107,7 @@ def _opened(saved: Checkpoint, make: Builder) -> OpenedAny:
     tokenizer = tokenizer_from_json(saved.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != saved.manifest.get("tokenizer"):
         raise ValueError(f"{saved.folder}: the tokenizer is not the one it was trained with")
-    if tokenizer.size > config.model.vocabulary:  # a translator has marks besides
+    if tokenizer.size > config.model.vocabulary:  # a translator also has start and end tokens
         raise ValueError(
             f"{saved.folder}: the tokenizer has {tokenizer.size:,} tokens, but the model has "
             f"{config.model.vocabulary:,}: they do not belong together"

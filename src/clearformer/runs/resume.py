@@ -27,8 +27,11 @@ CHANGEABLE = {
     "data.source",
     "data.validation",
 }
-# Fields that were taken from the data; they are in the saved config.
-FROM_DATA = ("vocabulary", "head", "marks", "sides")
+# Settings that were taken from the data; they are in the saved config.
+FROM_DATA = {
+    "model": ("vocabulary", "head"),
+    "generation": ("start_id", "end_ids", "typical_source_ids", "typical_target_ids"),
+}
 
 
 def continued(
@@ -36,7 +39,8 @@ def continued(
 ) -> RunConfig:
     """The saved config with the allowed changes of the asked one; else ValueError."""
     old, new = to_json(saved), to_json(asked)
-    new["model"] |= {key: old["model"][key] for key in FROM_DATA if key in old["model"]}
+    for part, keys in FROM_DATA.items():
+        new[part] |= {key: old[part][key] for key in keys}
     if new["train"]["decay_start"] == TrainConfig.decay_start:
         # The default, which was another one when the run was started.
         new["train"]["decay_start"] = old["train"]["decay_start"]

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.config import Classifier, DataConfig, RunConfig, run_from_json
+from clearformer.config import Classifier, DataConfig, GenerationDefaults, RunConfig, run_from_json
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
@@ -70,12 +70,15 @@ def finetune_config(source: Path, classify: bool = False) -> RunConfig:
     from clearformer.runs import finetune
 
     origin = finetune.read_origin(source)
-    model = origin.config.model
+    model, generation = origin.config.model, origin.config.generation
     if classify and "classify" not in model.verbs:
         pool = model.head.classifier_pool(causal=model.cache is not None)
         model = replace(model, head=Classifier(pool=pool))
+        generation = GenerationDefaults()
     data, train = going_on(model, origin.tokenizer.kind, origin.tokenizer.size)
-    return RunConfig(model=model, data=data, train=train, origin=origin.origin)
+    return RunConfig(
+        model=model, data=data, train=train, origin=origin.origin, generation=generation
+    )
 
 
 def with_absolute_paths(data: DataConfig) -> DataConfig:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clearformer.builder import build
-from clearformer.config import NextToken
+from clearformer.config import GenerationDefaults, NextToken
 from clearformer.core.model import Transformer
 from clearformer.families import preset
 from clearformer.hub import importing
@@ -38,7 +38,7 @@ def round_trip(workdir: Path) -> str:
     for name, config in configs.items():
         ours = build(config, seed=3).eval()
         assert isinstance(ours, Transformer)
-        form = to_huggingface(ours, config, Bytes(), workdir / name).form
+        form = to_huggingface(ours, config, GenerationDefaults(), Bytes(), workdir / name).form
         theirs = getattr(transformers, form).from_pretrained(workdir / name).eval()
         with torch.inference_mode():
             difference = (_scores(theirs(ids)) - _scores(ours(ids))).abs().max().item()

@@ -132,7 +132,7 @@ class Stream(LoadedTask):
 
     def sample(self, model: Transformer) -> str:
         """A short generated text, at temperature 0.5."""
-        writer = LanguageModel(model, self.config.model, self.tokenizer)
+        writer = LanguageModel(model, self.config.model, self.config.generation, self.tokenizer)
         try:
             prompt, start = writer.encode("\n"), ""
         except ValueError:

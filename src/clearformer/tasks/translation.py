@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from clearformer import data
-from clearformer.config import DataConfig, Marks, RunConfig, Seq2SeqConfig, Sides
+from clearformer.config import DataConfig, GenerationDefaults, RunConfig, Seq2SeqConfig
 from clearformer.core.model import PairBatch, Seq2Seq
 from clearformer.generate.beam import Beam
 from clearformer.generate.translate import Translator
@@ -68,17 +68,20 @@ class TranslationPairs(LoadedTask):
         assert isinstance(config.model, Seq2SeqConfig)
         training, validation, notes = pairs(config.data, folders, config.train.seed)
         self.tokenizer = tokenizer or tokenizer_of(config.data, training)
-        # The marks come after the tokenizer's ids, so that any tokenizer can be used.
-        marks = Marks(end=self.tokenizer.size, start=self.tokenizer.size + 1)
-        encoded = data.encode_pairs(training, self.tokenizer, marks.start, marks.end)
+        # Start and end tokens come after the tokenizer's ids, so that any tokenizer can be used.
+        self.end_id = self.tokenizer.size
+        self.start_id = self.tokenizer.size + 1
+        encoded = data.encode_pairs(training, self.tokenizer, self.start_id, self.end_id)
         source_ids, target_ids = data.distinctive_tokens(encoded)
-        model = replace(
-            config.model,
-            vocabulary=self.tokenizer.size + 2,
-            marks=marks,
-            sides=Sides(source=source_ids, target=target_ids),
+        model = replace(config.model, vocabulary=self.tokenizer.size + 2)
+        generation = replace(
+            config.generation,
+            start_id=self.start_id,
+            end_ids=(self.end_id,),
+            typical_source_ids=source_ids,
+            typical_target_ids=target_ids,
         )
-        self.config = replace(config, model=model)
+        self.config = replace(config, model=model, generation=generation)
         self.model_config = model
         fitting = fitting_rows(encoded, model.length)
         self.training = encoded.select(fitting)
@@ -106,9 +109,7 @@ class TranslationPairs(LoadedTask):
 
     def _validation(self, validation: data.Pairs) -> tuple[data.Pairs, data.EncodedPairs]:
         """An even sample of the validation pairs that fit."""
-        marks = self.model_config.marks
-        assert marks is not None
-        encoded = data.encode_pairs(validation, self.tokenizer, marks.start, marks.end)
+        encoded = data.encode_pairs(validation, self.tokenizer, self.start_id, self.end_id)
         fitting = fitting_rows(encoded, self.model_config.length)
         if not fitting:
             raise ValueError(
@@ -122,7 +123,7 @@ class TranslationPairs(LoadedTask):
         return tensors(self.batches.batch(step))
 
     def evaluate(self, model: Seq2Seq) -> Measured:
-        translator = Translator(model, self.model_config, self.tokenizer)
+        translator = Translator(model, self.model_config, self.config.generation, self.tokenizer)
         # An untrained model does not stop by itself.
         max_tokens = 10 + 3 * max(len(ids) for ids in self.encoded.targets) // 2
         # In full precision, as in use: caches have the dtype of the weights.
@@ -147,7 +148,7 @@ class TranslationPairs(LoadedTask):
     def sample(self, model: Seq2Seq) -> str:
         """A source from the validation pairs, and the model's translation."""
         source = self.validation.sources[len(self.validation) // 2]
-        translator = Translator(model, self.model_config, self.tokenizer)
+        translator = Translator(model, self.model_config, self.config.generation, self.tokenizer)
         translations = translator.translate(
             [source], Beam(width=1), max_tokens=2 * len(source) + 10
         )
@@ -208,8 +209,8 @@ class TranslationTask(Task):
 
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
         given, notes = self._pairs(request)
-        marks = self._marks()
-        encoded = data.encode_pairs(given, request.tokenizer, marks.start, marks.end)
+        start_id, end_id = request.config.generation.require_target_ids(self.model.name)
+        encoded = data.encode_pairs(given, request.tokenizer, start_id, end_id)
         fitting = fitting_rows(encoded, self.model.length)
         if len(fitting) < len(given):
             notes += (left_out(len(given) - len(fitting), len(given), self.model.length),)
@@ -234,29 +235,26 @@ class TranslationTask(Task):
             return pair_corpus(source).read(options.part, folders), ()
         return _read_pairs(settings, source)
 
-    def _marks(self) -> Marks:
-        assert isinstance(self.model, Seq2SeqConfig)
-        assert self.model.marks is not None
-        return self.model.marks
-
-    def translator(self, model: Any, tokenizer: Tokenizer, name: object = None) -> Translator:
+    def translator(
+        self,
+        model: Any,
+        generation: GenerationDefaults,
+        tokenizer: Tokenizer,
+        name: object = None,
+    ) -> Translator:
         """The model, ready to translate; `name` is the model's name in error messages."""
         if not isinstance(model, Seq2Seq) or not isinstance(self.model, Seq2SeqConfig):
             raise TypeError(f"{type(model).__name__} is not an encoder-decoder")
-        if self.model.marks is None:
-            raise ValueError(
-                f"{name}: its config has no start and end marks, so it cannot be decoded: train "
-                f"it first"
-            )
-        return Translator(model, self.model, tokenizer)
+        generation.require_target_ids(name)
+        return Translator(model, self.model, generation, tokenizer)
 
     def measure(self, model: Seq2Seq, prepared: EvaluationData) -> TranslationReport:
         options = prepared.request.options
         parallel, encoded = prepared.content
         beam = Beam(width=options.beam, length_penalty=options.length_penalty)
-        translations = self.translator(model, prepared.request.tokenizer).translate(
-            parallel.sources, beam, batch_size=64
-        )
+        request = prepared.request
+        translator = self.translator(model, request.config.generation, request.tokenizer)
+        translations = translator.translate(parallel.sources, beam, batch_size=64)
         texts = tuple(each[0].text for each in translations)
         search = f"beam {options.beam}, length penalty {options.length_penalty:g}"
         return TranslationReport(

@@ -14,7 +14,7 @@ def test_a_text_is_that_of_the_command_line(client, explorer_server):
     assert [name for name, _, _ in events] == ["token"] * 10 + ["done"]
     assert events[-1][1] == {"reason": "length"}
     model = explorer_server.models["gpt2"]
-    writer = LanguageModel(model.module, model.config, model.tokenizer)
+    writer = LanguageModel(model.module, model.config, model.generation, model.tokenizer)
     expected = stream(writer, "the cat", Sampling(temperature=0.8), max_tokens=10, seed=7)
     assert "".join(data["text"] for _, data, _ in events[:-1]) == "".join(t.text for t in expected)
 
