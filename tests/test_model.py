@@ -80,13 +80,22 @@ def test_what_is_loaded(runs, generator):
     ("given", "sentence"),
     [
         ({"path": "nothing"}, r"there is no folder or file nothing: give a run \(what --out"),
-        ({"path": ["a"]}, r"path is \['a'\], but it must be the path of a folder or file"),
-        ({"path": None}, r"path is None, but it must be the path"),
+        ({"path": ["a"]}, r"`path` is \['a'\], but it must be the path of a folder or file"),
+        ({"path": None}, r"`path` is None, but it must be the path"),
         ({"path": "x\0y"}, r"'x\\x00y' cannot be opened: .*null byte"),
         ({"path": "generator", "device": "abacus"}, r"device is 'abacus', which this torch cannot"),
-        ({"path": "generator", "dtype": "int3"}, r"dtype is 'int3', but it must be one of float32"),
-        ({"path": "generator", "weights": "x"}, r"weights is 'x', but it must be float32 or int8"),
+        ({"path": "generator", "dtype": "int3"}, r"`dtype` is 'int3', but it must be one of"),
+        ({"path": "generator", "weights": "x"}, r"`weights` is 'x', but it must be one of"),
         ({"path": "generator", "devise": 1}, r"load has no parameter 'devise': did you mean 'dev"),
+        ({"path": ""}, r"`path` is '', but it must be the path"),
+        ({"path": "generator", "device": None}, r"`device` is None, but it must be a name such"),
+        ({"path": "generator", "device": "meta"}, r"`device` is meta, which holds no numbers"),
+        ({"path": "generator", "dtype": torch.int32}, r"`dtype` is 'int32', but it must be one"),
+        ({"path": "generator", "tokenizer": "bytes"}, r"generator is a run, which has its own tok"),
+        (
+            {"path": "generator", "weights": "int8", "dtype": "bfloat16"},
+            r"`weights` is int8, but `dtype` is bfloat16: leave one of them out",
+        ),
         ({"path": "mine.txt"}, r"mine.txt is not a file of weights: their names end in .safetens"),
         ({"path": "."}, r"\. is not a run and not a Hugging Face folder: it has neither"),
     ],
@@ -159,6 +168,16 @@ def test_constraints_and_drafts(generator, runs):
         ({"beam": 2, "top_k": 3}, "`top_k` does not go with `beam`, which does not sample: leave"),
         ({"max_tokens": 0}, "`max_tokens` is 0, but it must be at least 1"),
         ({"context_overflow": "x"}, "`context_overflow` is 'x', but it must be one of slide, "),
+        ({"max_tokens": 1.5}, "`max_tokens` is 1.5, but it must be a whole number"),
+        ({"max_tokens": float("inf")}, "`max_tokens` is inf, but it must be a whole number"),
+        ({"temperature": "hot"}, "`temperature` is 'hot', but it must be a finite number"),
+        ({"top_k": True}, "`top_k` is True, but it must be a whole number"),
+        ({"seed": None}, "`seed` is None, but it must be a whole number"),
+        ({"samples": 10**12}, "`samples` is 1000000000000, but it must be at most 131,072"),
+        ({"pattern": 3}, "`pattern` is 3, but it must be a string"),
+        ({"stop": [None]}, r"`stop` is \[None\], but it must be a string or a list of them"),
+        ({"banned": 3}, "`banned` is 3, but it must be a list of tokens or ids"),
+        ({"prompts": torch.tensor(3)}, r"prompts is tensor\(3\), but it must be"),
         ({"prompts": 7}, "prompts is 7, but it must be a string, a list of token ids, or a list"),
         ({"prompts": ["a", 7]}, r"prompts\[1\] is 7, but it must be a string or a list of token"),
         ({"prompts": [300]}, "the prompt has the id 300, but modern-tiny has the ids 0 to 255"),
@@ -213,6 +232,24 @@ def test_arrangements_for_speed_write_the_same(runs, generator):
     assert len(int8.generate("12 b", max_tokens=5).encode()) >= 5
 
 
+def test_weights_that_are_gone_are_not_written(runs, tmp_path):
+    for model, why in (
+        (cf.load(runs / "generator", weights="int8"), "was quantized"),
+        (cf.load(runs / "generator").optimize(4), "was packed by optimize"),
+    ):
+        for write in (model.save, model.export):
+            with pytest.raises(ValueError, match=f"{why}, so its weights cannot be written"):
+                write(tmp_path / "out")
+        assert model.parameter_count == cf.load(runs / "generator").parameter_count
+    assert not (tmp_path / "out").exists()
+    half = cf.load(runs / "generator", dtype="bfloat16")
+    assert half.export(tmp_path / "theirs").difference < 1e-5
+    again = cf.load(half.save(tmp_path / "half"))
+    assert next(again.module.parameters()).dtype == torch.float32
+    with pytest.raises(ValueError, match="`batch_size` is 0, but it must be at least 1"):
+        half.optimize(0)
+
+
 def test_hooks_run_in_generation_too(generator):
     seen = []
     block = generator.module.stack.blocks[0]
@@ -264,6 +301,10 @@ def test_embed(runs, generator):
     assert generator.embed([]).shape == (0, 16)
     assert one.norm() == pytest.approx(1)
     assert generator.embed("a text", normalize=False).norm() != pytest.approx(1)
+    with pytest.raises(ValueError, match="`batch_size` is -1, but it must be at least 1"):
+        generator.embed(["a", "b"], batch_size=-1)
+    with pytest.raises(ValueError, match="`pool` is 'x', but it must be one of mean"):
+        generator.embed("a", pool="x")
     with pytest.warns(UserWarning, match="1 of 1 texts were cut to 24 tokens"):
         generator.embed("x" * 30)
 
@@ -312,6 +353,9 @@ def test_trace_and_metrics(runs, generator):
     assert weights.shape == (4, 4)
     torch.testing.assert_close(weights.sum(-1), torch.ones(4))
     torch.testing.assert_close(cf.trace(generator, "12 b").logits, trace.logits)
+    assert repr(trace) == "<Trace of modern-tiny: 4 tokens, 1 layers>"
+    with pytest.raises(ValueError, match=r"text is \[1.5\]|text\[0\] is 1.5"):
+        generator.trace([1.5])
     rows = generator.metrics()
     assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5, 6]
     pandas = pytest.importorskip("pandas", reason="frames need pandas")
@@ -319,7 +363,7 @@ def test_trace_and_metrics(runs, generator):
 
 
 def test_metrics_belong_to_a_run(generator, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="is not a run folder, so it has no metrics: load its run"):
+    with pytest.raises(ValueError, match=r"copy has no metrics\.jsonl: load the folder"):
         cf.load(generator.save(tmp_path / "copy")).metrics()
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ValueError, match="needs pandas: pip install pandas"):
@@ -343,7 +387,7 @@ def test_saved_and_exported_models_write_the_same(generator, tmp_path):
     int8 = generator.export(tmp_path / "int8", to="int8").path
     with pytest.raises(ValueError, match="has int8 weights, which are for inference"):
         cf.load(int8).save(tmp_path / "again")
-    with pytest.raises(ValueError, match="to is 'onnx', but it must be huggingface, safetensors"):
+    with pytest.raises(ValueError, match="`to` is 'onnx', but it must be one of huggingface"):
         generator.export(tmp_path / "x", to="onnx")
 
 

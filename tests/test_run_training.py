@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from clearformer import families
@@ -176,7 +177,7 @@ def test_texts_in_memory_train_a_generator(tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"data": []}, "data is an empty list: give at least some texts, or a path"),
+        ({"data": []}, "data is an empty list: give at least one text, or a path"),
         (
             {"data": ["a", 5]},
             "data[1] is 5, but data must be a path, a list of texts, or a list of (text, label) "
@@ -233,3 +234,44 @@ def test_a_notebook_has_a_progress_bar(text, tmp_path, monkeypatch):
     assert '<progress value="1.0000"' in updates[-1]["text/html"]
     assert "finished at step 3" in updates[-1]["text/plain"]
     assert "validation" in updates[-1]["text/plain"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"data": ""}, "`data` is '', but it must be the path of a folder or file"),
+        ({"out": ""}, "`out` is '', but it must be the path"),
+        ({"data": {"a": 1}}, "data is {'a': 1}, but it must be a path, a list of texts"),
+        ({"data": 3}, "data is 3, but it must be a path"),
+        ({"data": [("a", float("nan")), ("b", 1)]}, "the label of data[0] is nan, but it must be"),
+        ({"data": [("a", None), ("b", 1)]}, "the label of data[0] is None, but it must be a text"),
+        ({"preset": 3}, "preset is 3, but it must be a name or a ModelConfig"),
+        ({"config": 3}, "config is 3, but it must be a RunConfig"),
+    ],
+)
+def test_what_is_no_data_and_no_place(given, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        Training(**given)
+
+
+def test_labels_of_numpy_and_a_second_try(tmp_path):
+    given = {**TINY, "steps": 1, "out": tmp_path / "run", "quiet": True}
+    few = [("a", "x"), ("b", "y")]
+    with pytest.raises(ValueError, match=r"at least"):
+        train("classifier-imdb", data=few, **given)
+    rows = [(text, np.int64(label == "good")) for text, label in LABELLED]
+    model = train("classifier-imdb", data=rows, **given)
+    assert model.config.head.names == ("0", "1")
+
+
+def test_the_examples_in_docstrings_run():
+    import doctest
+
+    from clearformer import arguments, model, run_training, sklearn
+
+    tried = 0
+    for module in (arguments, model, run_training, sklearn):
+        failed, count = doctest.testmod(module)
+        assert not failed, module.__name__
+        tried += count
+    assert tried >= 6

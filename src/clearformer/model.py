@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from clearformer.arguments import Text, as_batch, as_text, check_keywords, require_known
+from clearformer import limits
+from clearformer.arguments import (
+    Text,
+    as_batch,
+    as_path,
+    as_text,
+    check_keywords,
+    require_choice,
+    require_int,
+    require_known,
+)
+from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, Verb
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
@@ -63,7 +75,7 @@ def load(
             Face folder (GPT-2, BERT, Llama, Mistral, Qwen2, Qwen3, Marian), or a ``.safetensors``
             file that `Model.export` wrote.
         device (str or torch.device): ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the
-            fastest that there is. Default: ``"cpu"``.
+            fastest available. Default: ``"cpu"``.
         dtype (str or torch.dtype, optional): Data type of the weights, such as ``"bfloat16"``.
             Default: ``"float32"``, as they are saved.
         weights (str): ``"int8"`` quantizes the weights: smaller and faster on a CPU, slightly
@@ -84,12 +96,12 @@ def load(
         >>> model = cf.load("runs/mine")  # doctest: +SKIP
         >>> model.generate("Once upon", max_tokens=100)  # doctest: +SKIP
     """
-    if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"path is {path!r:.60}, but it must be the path of a folder or file")
-    if weights not in WEIGHTS:
-        raise ValueError(f"weights is {weights!r:.60}, but it must be {' or '.join(WEIGHTS)}")
-    place, target = Path(os.path.expanduser(path)), _device(device)
-    kind = _dtype(dtype)
+    place, target, kind = as_path("path", path), _device(device), _dtype(dtype)
+    require_choice("weights", weights, WEIGHTS)
+    if weights == "int8" and kind not in (None, torch.float32):
+        raise ValueError(f"`weights` is int8, but `dtype` is {dtype}: leave one of them out")
+    if tokenizer is not None and is_run(place):
+        raise ValueError(f"{path} is a run, which has its own tokenizer: leave `tokenizer` out")
     model = _load_run(place) if is_run(place) else _load_checkpoint(place, tokenizer, allow_bin)
     if weights == "int8":
         model.quantize()
@@ -127,7 +139,7 @@ def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
             f"{path} is not a run and not a Hugging Face folder: it has neither checkpoints nor a "
             f"config.json. Give what --out named in clearformer train"
         )
-    named = None if tokenizer is None else os.fspath(cast(str, tokenizer))
+    named = None if tokenizer is None else str(as_path("tokenizer", tokenizer))
     imported = import_checkpoint(path, tokenizer=named, allow_bin=allow_bin)
     from clearformer.hub.write_run import default_run_config
 
@@ -152,7 +164,7 @@ class Model:
     Args:
         module (nn.Module): As `clearformer.build` returns it.
         config (ModelConfig): The config of the module.
-        tokenizer (Tokenizer, optional): Needed for everything but token ids.
+        tokenizer (Tokenizer, optional): Needed for everything but `generate` from token ids.
         run_config (RunConfig, optional): Settings of data and training, and the generation
             defaults: start and end tokens. Default: the recipe of the model's family.
         path (path, optional): Where it was loaded from.
@@ -167,7 +179,7 @@ class Model:
 
     Example:
         >>> import clearformer as cf
-        >>> config = cf.families.generator("tiny")
+        >>> config = cf.families.modern("tiny")
         >>> model = cf.Model(cf.build(config), config)
         >>> len(model.generate([72, 105], max_tokens=5))  # token ids in, token ids out
         5
@@ -193,6 +205,7 @@ class Model:
         self._run_config = run_config
         self._in_huge_pages = False
         self._optimized = False  # by `optimize`, in place
+        self._without_floats = ""  # how the module lost its float weights, if it did
         self._backend: str | None = None  # of a compiled decoding step
 
     @property
@@ -215,11 +228,14 @@ class Model:
     @property
     def parameter_count(self) -> int:
         """The number of its parameters, shared ones counted once."""
-        return sum(parameter.numel() for parameter in self.module.parameters())
+        quantized = self.checkpoint is not None and has_int8(self.checkpoint)
+        module = outline(self.config) if self._without_floats or quantized else self.module
+        return sum(parameter.numel() for parameter in module.parameters())
 
     def __repr__(self) -> str:
         config, count = self.config, f"{self.parameter_count:,} parameters"
-        shape = f"{config.layers} layers, width {config.width}, {config.heads} heads"
+        layers = f"{config.layers} layer{'' if config.layers == 1 else 's'}"
+        shape = f"{layers}, width {config.width}, {config.heads} heads"
         return f"<Model {self.name}: {config.noun}, {count}, {shape}; {', '.join(config.verbs)}>"
 
     def to(self, device: str | torch.device, dtype: str | torch.dtype | None = None) -> Model:
@@ -287,8 +303,8 @@ class Model:
             pattern (str, optional): The text matches this regular expression.
             beam (int, optional): Beam search with this many beams, which gives the `samples` most
                 likely texts.
-            length_penalty (float, optional): Of a beam: scores are log probabilities divided by
-                length to this power. Default: 1.
+            length_penalty (float, optional): Beam search only: scores are log probabilities
+                divided by length to this power. Default: 1.
             context_overflow (str, optional): At the end of the context ``"slide"`` drops the
                 oldest tokens, ``"stop"`` ends the text, ``"continue"`` goes on. Default: what
                 suits the model.
@@ -303,7 +319,7 @@ class Model:
             with `samples` above 1 a list for each prompt. `completions` gives more about each.
 
         Raises:
-            ValueError: For a model that does not generate, or options that do not fit.
+            ValueError: For a model that does not generate, or invalid or conflicting options.
 
         Example:
             >>> model.generate("Once upon", max_tokens=50, temperature=0.7)  # doctest: +SKIP
@@ -350,6 +366,8 @@ class Model:
             >>> for token in model.stream("Once upon"):  # doctest: +SKIP
             ...     print(token.text, end="", flush=True)
         """
+        known = list(GenerationOptions.__dataclass_fields__)
+        require_known("stream", options, known)
         for name in ("samples", "batch_size", "beam"):
             if name in options:
                 raise ValueError(f"stream gives one text as it is sampled: leave {name} out")
@@ -387,12 +405,13 @@ class Model:
 
     # --- other verbs -----------------------------------------------------------------------
 
+    @check_keywords
     def classify(self, texts: Texts) -> Any:
         """Classify texts.
 
         Args:
-            texts (str, ids, or list of either): What to classify. Longer texts than the model
-                reads are cut, which their ``cut`` says.
+            texts (str, ids, or list of either): What to classify. Texts longer than the context
+                are truncated; their ``cut`` is True.
 
         Returns:
             Classification: Its ``label`` and ``probabilities`` by label; a list for a list.
@@ -445,8 +464,8 @@ class Model:
         """Compute a vector for each text: its last hidden states, pooled.
 
         Args:
-            texts (str, ids, or list of either): What to embed. Longer texts than the model reads
-                are cut, with a warning.
+            texts (str, ids, or list of either): What to embed. Texts longer than the context are
+                truncated, with a warning.
             pool (str): ``"mean"`` or ``"max"`` of the tokens, or the ``"first"`` token. Default:
                 ``"mean"``.
             normalize (bool): Give vectors of length one. Default: True.
@@ -464,6 +483,7 @@ class Model:
             )
         return found.vectors[0] if single else found.vectors
 
+    @check_keywords
     def embeddings(
         self,
         texts: Sequence[Text],
@@ -473,8 +493,10 @@ class Model:
         batch_size: int = 32,
     ) -> Embeddings:
         """The vectors of `embed` for a list of texts, and how many of the texts were cut."""
-        from clearformer.tasks.features import Embeddings, embed
+        from clearformer.tasks.features import POOLS, Embeddings, embed
 
+        require_choice("pool", pool, POOLS)
+        require_int("batch_size", batch_size, 1, limits.MAX_BATCH)
         batch, _ = self._texts(texts, "embed")
         if not batch:
             return Embeddings(torch.zeros(0, self.config.width), 0)
@@ -530,6 +552,7 @@ class Model:
         chosen: list[Any] = [several[0] for several in found] if best == 1 else list(found)
         return chosen[0] if single else chosen
 
+    @check_keywords
     def translations(
         self,
         texts: Sequence[Text],
@@ -543,9 +566,9 @@ class Model:
         """The `best` translations of each text, with tokens and scores; options as `translate`."""
         from clearformer.generate.beam import Beam
 
-        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` is {value}, but it must be at least 1")
+        require_int("batch_size", batch_size, 1, limits.MAX_BATCH)
+        if max_tokens is not None:
+            require_int("max_tokens", max_tokens, 1, limits.MAX_TOKENS)
         settings = Beam(width=beam, length_penalty=length_penalty, best=best)
         batch, _ = self._texts(texts, "translate")
         return self.translator().translate(
@@ -624,14 +647,15 @@ class Model:
         options = {
             name: given[name] for name in EvaluationOptions.__dataclass_fields__ if name in given
         }
-        options["data"] = None if data is None else os.fspath(data)
+        options["data"] = None if data is None else str(as_path("data", data))
+        require_choice("weights", weights, WEIGHTS)
         notes: list[str] = []
         evaluator = self.evaluator(EvaluationOptions(**options), data_dir)
         found = evaluator.measure(
             evaluator.prepare(notes.append),
             notes.append,
             weights=weights,
-            against=None if against is None else Path(against),
+            against=None if against is None else as_path("against", against),
         )
         return type(found)(found.report, found.in_float32, notes=tuple(notes))
 
@@ -645,7 +669,9 @@ class Model:
             self.run_config,
             self._tokenizer(),
             options,
-            DataFolders.from_environment(None if data_dir is None else Path(data_dir)),
+            DataFolders.from_environment(
+                None if data_dir is None else as_path("data_dir", data_dir)
+            ),
             self.name,
             self.checkpoint,
         )
@@ -663,7 +689,9 @@ class Model:
         """
         from clearformer.explore.trace import trace
 
-        return trace(self, text, **options)
+        pair = isinstance(text, tuple) and len(text) == 2 and "translate" in self.config.verbs
+        given: Any = tuple(as_text(each) for each in text) if pair else as_text(text)
+        return trace(self, given, **options)
 
     def metrics(self) -> Metrics:
         """The metrics of the run: one row for each step, evaluation and checkpoint.
@@ -676,17 +704,18 @@ class Model:
         folder = None if self.path is None or self.checkpoint is None else self.path
         file = None if folder is None else folder / "metrics.jsonl"
         if file is None or not file.exists():
-            raise ValueError(f"{self.name} is not a run folder, so it has no metrics: load its run")
+            raise ValueError(f"{self.name} has no metrics.jsonl: load the folder of a trained run")
         return Metrics(read(file))
 
     # --- write -----------------------------------------------------------------------------
 
+    @check_keywords
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Save weights, config and tokenizer as a run at step 0, which `load` and every command
         open.
 
         Args:
-            path (path): A folder that is not there yet, or is empty.
+            path (path): A folder that does not exist yet, or is empty.
 
         Returns:
             Path: The folder.
@@ -696,12 +725,15 @@ class Model:
         from clearformer.runs.state import weights
 
         self._require_floats()
-        tensors = {name: t.detach().cpu().contiguous() for name, t in weights(self.module).items()}
+        tensors = {
+            name: tensor.detach().float().cpu().contiguous()
+            for name, tensor in weights(self.module).items()
+        }
         config = self.run_config
         imported = Imported(
             self.name, self.config, config.generation, self.tokenizer, tensors, self.notes
         )
-        return write_run(imported, Path(path), config)
+        return write_run(imported, as_path("path", path), config)
 
     @check_keywords
     def export(
@@ -725,15 +757,18 @@ class Model:
         from clearformer.hub.quantized import to_int8
 
         writers = {"huggingface": to_huggingface, "safetensors": to_safetensors}
+        require_choice("to", to, (*writers, "int8"))
+        target = as_path("out", out)
         if to == "int8":
             if self.checkpoint is None or self.path is None:
                 raise ValueError(f"{self.name} is not a run: save it first, then export it")
-            return to_int8(self.path, Path(out))
-        if to not in writers:
-            raise ValueError(f"to is {to!r:.60}, but it must be huggingface, safetensors or int8")
+            return to_int8(self.path, target)
         self._require_floats()
+        # What is written is float32, and compared with a model in float32.
+        in_float32 = {p.dtype for p in self.module.parameters()} == {torch.float32}
+        module = self.module if in_float32 else copy.deepcopy(self.module).float()
         generation = self.run_config.generation
-        return writers[to](self.module, self.config, generation, self._tokenizer(), Path(out))
+        return writers[to](module, self.config, generation, self._tokenizer(), target)
 
     # --- speed -----------------------------------------------------------------------------
 
@@ -743,6 +778,7 @@ class Model:
             raise ValueError(f"{self.name} is a translator, which int8 does not support yet")
         if self.checkpoint is None or not has_int8(self.checkpoint):
             quantize(self.module)
+        self._without_floats = "was quantized"
         return self
 
     def compile(self, backend: str = "inductor") -> Model:
@@ -767,10 +803,12 @@ class Model:
         Returns:
             Model: The model itself.
         """
+        require_int("batch_size", batch_size, 1, limits.MAX_BATCH)
         if batch_size == 1:
             use_fast_products(self.module)
         else:
             pack(self.module, batch_size)
+            self._without_floats = "was packed by optimize"
         self._optimized = True
         return self
 
@@ -792,18 +830,28 @@ class Model:
         return self.tokenizer
 
     def _require_floats(self) -> None:
+        if self._without_floats:
+            raise ValueError(
+                f"{self.name} {self._without_floats}, so its weights cannot be written: load it "
+                f"again without that"
+            )
         if self.checkpoint is not None:
             require_floats(self.checkpoint)
 
 
 def _device(device: str | torch.device) -> torch.device:
-    return device if isinstance(device, torch.device) else device_of(device)
+    if not isinstance(device, str | torch.device):
+        raise ValueError(f"`device` is {device!r:.60}, but it must be a name such as cpu or cuda")
+    found = device_of(str(device))
+    if found.type == "meta":
+        raise ValueError("`device` is meta, which holds no numbers: choose auto or cpu")
+    return found
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    if dtype is None or isinstance(dtype, torch.dtype):
-        return dtype
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r:.60}, but it must be one of {', '.join(DTYPES)}")
-    found: torch.dtype = getattr(torch, dtype)
+    if dtype is None:
+        return None
+    name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
+    require_choice("dtype", name, DTYPES)
+    found: torch.dtype = getattr(torch, name)
     return found

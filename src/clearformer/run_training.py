@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clearformer.arguments import as_path
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.config.settings import BUDGETS, with_settings
 from clearformer.escape import json_line
@@ -45,7 +46,7 @@ def train(
     model as it was saved; ``train(out=..., resume=True)`` continues it.
 
     Every setting of a run is a keyword, by its full path (``**{"model.dropout.embedding": 0.1}``)
-    or the end of its path where only one setting ends like that (``layers=6``). A setting that
+    or the end of its path where that is unambiguous (``layers=6``). A setting that
     takes values of several classes takes a value (``optimizer=cf.config.AdamW(beta2=0.98)``) or
     the name of a class (``optimizer="muon"``).
 
@@ -69,7 +70,7 @@ def train(
         fit (str, optional): Memory that the run may take, such as ``"4GB"``. Default: no limit.
         data_dir (path, optional): Where corpora are. Default: ``CLEARFORMER_DATA``, then the
             cache, then a download.
-        allow_changed_data (bool): Resume although the data has changed. Default: False.
+        allow_changed_data (bool): Resume even if the data has changed. Default: False.
         quiet (bool): Print the result only. Default: False.
         json (bool): Print every event as a line of JSON. Default: False.
         log_samples (bool): Also print which samples each step learns from. Default: False.
@@ -129,8 +130,10 @@ class Training:
                 "processes cannot be given here, since this process trains alone: start several "
                 "with clearformer train --processes N, or with torchrun"
             )
-        place = None if out is None else Path(out)
-        source = None if from_ is None else Path(from_)
+        place = None if out is None else as_path("out", out)
+        source = None if from_ is None else as_path("from_", from_)
+        if isinstance(data, str | os.PathLike):
+            as_path("data", data)
         name, base = _base(preset, config, source, place, resume)
         self._rows = None if data is None or isinstance(data, str | os.PathLike) else _rows(data)
         if self._rows is not None:
@@ -151,7 +154,7 @@ class Training:
             origin=_origin(base, source) if saved is None else saved.origin,
         )
         self.resume, self.fit, self.allow_changed_data = resume, fit, allow_changed_data
-        self.data_dir = None if data_dir is None else Path(data_dir)
+        self.data_dir = None if data_dir is None else as_path("data_dir", data_dir)
         self.quiet, self.json, self.log_samples = quiet, json, log_samples
         self.on_event = on_event
         self._stopping = False
@@ -196,7 +199,7 @@ class Training:
 
     @property
     def model(self) -> Model:
-        """The model as it was saved; the best or the last checkpoint."""
+        """The saved model: its best or last checkpoint."""
         if self._model is None:
             from clearformer.model import load
             from clearformer.training.device import device_of
@@ -309,7 +312,7 @@ class Training:
 
         path = self.folder / Path(self.config.data.source).name
         content = _content(self._rows, self.config)
-        if not path.exists():
+        if not path.exists() or not (self.folder / "checkpoints").exists():
             safe_files.replace(path, content)
         elif open_text(str(path)).read() != content:
             raise ValueError(
@@ -353,9 +356,15 @@ def _base(
 ) -> tuple[str, RunConfig]:
     """The name of the run, and the settings that keywords change."""
     if config is not None:
+        if not isinstance(config, RunConfig):
+            raise ValueError(f"config is {config!r:.60}, but it must be a RunConfig")
         return preset if isinstance(preset, str) else config.model.name, config
     if preset is None or isinstance(preset, str):
         return starting_config(preset, source, out, resume)
+    from clearformer.config import ModelConfig
+
+    if not isinstance(preset, ModelConfig):
+        raise ValueError(f"preset is {preset!r:.60}, but it must be a name or a ModelConfig")
     from clearformer.families.recipes import recipe
 
     data, train = recipe(preset)
@@ -387,6 +396,11 @@ Rows = Sequence[str] | Sequence[tuple[str, object]]
 
 def _rows(data: Iterable[Any]) -> Rows:
     """Texts, or pairs of texts and labels, that were given in memory."""
+    if not isinstance(data, Iterable) or isinstance(data, Mapping | bytes | bytearray):
+        raise ValueError(
+            f"data is {data!r:.60}, but it must be a path, a list of texts, or a list of (text, "
+            f"label) pairs"
+        )
     rows = list(data)
     pairs = all(isinstance(row, tuple | list) and len(row) == 2 for row in rows)
     for place, row in enumerate(rows):
@@ -399,8 +413,18 @@ def _rows(data: Iterable[Any]) -> Rows:
         if not _is_unicode(text):
             raise ValueError(f"data[{place}] is {text!r:.60}, which is not valid Unicode text")
     if not rows:
-        raise ValueError("data is an empty list: give at least some texts, or a path")
-    return [(text, label) for text, label in rows] if pairs else rows
+        raise ValueError("data is an empty list: give at least one text, or a path")
+    return [(text, _label(label, i)) for i, (text, label) in enumerate(rows)] if pairs else rows
+
+
+def _label(label: Any, row: int) -> str | int | float | bool:
+    """A label as JSON has it; also a scalar of numpy."""
+    label = label.item() if hasattr(label, "item") else label
+    if not isinstance(label, str | int | float) or label != label:
+        raise ValueError(
+            f"the label of data[{row}] is {label!r:.60}, but it must be a text or number"
+        )
+    return label
 
 
 def _file_name(rows: Rows) -> str:

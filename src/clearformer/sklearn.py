@@ -28,14 +28,25 @@ except ImportError as problem:
 if TYPE_CHECKING:
     from clearformer.runs.load import Opened
 
+OWN = (
+    "preset",
+    "from_",
+    "learning_rate",
+    "batch_size",
+    "epochs",
+    "steps",
+    "minutes",
+    "out",
+    "seed",
+)
 SAVED_ELSEWHERE = ("_opened", "_cleanup")  # not part of a pickle: weights, the temporary folder
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
     """Classifier of texts, trained by `clearformer.train`.
 
-    A tenth of the training texts of each class is held out to choose the checkpoint
-    (``settings={"validation_share": 0.2}`` changes that), so each class needs at least two texts.
+    A tenth of the training texts of each class is held out to choose the checkpoint, so each
+    class needs at least two texts; ``settings={"validation_fraction": 0.2}`` changes that.
 
     Fitting writes a run folder, `run_`. A pickle holds the parameters and the path of that folder,
     never weights: give `out` to keep the folder longer than the estimator.
@@ -114,6 +125,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        own = [name for name in self.settings or () if name in OWN]
+        if own:
+            raise ValueError(f"settings has {own[0]!r}: give it to TextClassifier itself")
         texts = _texts(X)
         labels = column_or_1d(y, warn=True)
         check_consistent_length(texts, labels)
@@ -133,6 +147,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             **{**budget, **(self.settings or {})},
         )
+        training.config.model.require_verb("classify", f"the preset {self.preset!r}")
         report = reporter(quiet=False, json=False) if self.verbose else Silent()
         training.execute(report, lambda: 0)
         self.classes_ = classes
@@ -192,7 +207,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def _new_folder(self) -> Path:
         """A folder for one fit; without `out` one that is removed with the estimator."""
         if self.out is not None:
-            os.makedirs(self.out, exist_ok=True)
+            try:
+                os.makedirs(self.out, exist_ok=True)
+            except OSError as problem:
+                raise ValueError(f"{self.out} cannot be written: {problem.strerror}") from None
             return Path(tempfile.mkdtemp(prefix="fit-", dir=self.out))
         temporary = tempfile.TemporaryDirectory(prefix="clearformer-", ignore_cleanup_errors=True)
         if hasattr(self, "_cleanup"):
@@ -218,7 +236,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
 def _texts(X: Iterable[Any]) -> list[str]:  # noqa: N803
     """The texts of X; ValueError for anything else."""
-    if isinstance(X, str | bytes):
+    if isinstance(X, str | bytes) or not isinstance(X, Iterable):
         raise ValueError(f"X is {X!r:.60}, but it must be a list of texts: give [text]")
     texts = list(X)
     for place, text in enumerate(texts):

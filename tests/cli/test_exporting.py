@@ -54,6 +54,6 @@ def test_one_file(clearformer, run, tmp_path):
 def test_mistakes_are_one_line(clearformer, run, tmp_path):
     assert "is not a run" in clearformer("export", str(tmp_path), "--out", "x").complaint
     taken = clearformer("export", str(run), "--out", str(run)).complaint
-    assert taken == f"{run} already exists: choose another --out"
+    assert taken == f"{run} already exists: choose another folder"
     named = clearformer("export", str(run), "--to", "safetensors", "--out", str(tmp_path / "y"))
     assert named.complaint.endswith("must end in .safetensors")

@@ -52,7 +52,7 @@ def test_the_run_is_named_after_the_folder(clearformer, folder, tmp_path, monkey
     assert clearformer("import", str(folder())).code == 0
     assert (tmp_path / "runs/theirs/checkpoints/step-0/model.safetensors").exists()
     again = clearformer("import", str(tmp_path / "theirs"))
-    assert again.complaint == "runs/theirs already exists: choose another --out"
+    assert again.complaint == "runs/theirs already exists: choose another folder"
 
 
 def test_an_encoder_without_a_mask_is_embedded(clearformer, folder, tmp_path):

@@ -31,7 +31,7 @@ def test_what_is_there_is_not_overwritten(folder, tmp_path):
     path, _ = folder("gpt2")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="already exists: choose another --out"):
+    with pytest.raises(ValueError, match="already exists: choose another folder"):
         write_run(import_checkpoint(path), tmp_path / "run")
     (tmp_path / "run/mine.txt").unlink()
     write_run(import_checkpoint(path), tmp_path / "run")  # an empty folder is as good as none

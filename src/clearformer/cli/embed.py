@@ -33,6 +33,8 @@ class Embed(ModelCommand):
     """How tokens become one vector: their mean, their largest values, or the first token."""
     normalize: bool = True
     """Give vectors of length one."""
+    batch_size: int = 32
+    """Texts at a time."""
     out: Path | None = None
     """Write the vectors here: .npy, or .jsonl or .json with the texts; none: to the terminal."""
     json: bool = False
@@ -51,7 +53,9 @@ class Embed(ModelCommand):
         require_place(self.out, self.file)
         model = self.load()
         texts = given_table(self.texts, self.file, self.text).texts
-        embedded = model.embeddings(texts, pool=self.pool, normalize=self.normalize)
+        embedded = model.embeddings(
+            texts, pool=self.pool, normalize=self.normalize, batch_size=self.batch_size
+        )
         vectors = embedded.vectors
         tell_cut(embedded.cut, len(texts), model.config.length)
         found: list[dict[str, object]] = [

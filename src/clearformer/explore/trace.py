@@ -48,6 +48,11 @@ class Trace:
     nonfinite: Mapping[PartLayer, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     shapes: Mapping[PartLayer, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        layers = len({layer for _, layer in self.recorded})
+        tokens = self.input.tokens.shape[1]
+        return f"<Trace of {self.model.name}: {tokens} tokens, {layers} layers>"
+
     def get(
         self, stage: str, layer: int | None = None, head: int | None = None, part: str = "self"
     ) -> Tensor:
@@ -119,7 +124,10 @@ class Trace:
 
     def save(self, path: Path | str, layer: int = 0, head: int = 0) -> None:
         """Write the HTML page to a file."""
-        Path(path).write_text(self.html(layer, head), encoding="utf-8")
+        try:
+            Path(path).write_text(self.html(layer, head), encoding="utf-8")
+        except OSError as problem:
+            raise ValueError(f"{path} cannot be written: {problem.strerror}") from None
 
     def _repr_html_(self) -> str:
         from clearformer.explore.notebook import frame

@@ -63,7 +63,7 @@ def write_run(imported: Imported, out: Path, config: RunConfig | None = None) ->
 
 def require_unused(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} already exists: choose another --out")
+        raise ValueError(f"{out} already exists: choose another folder")
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from clearformer import data
+from clearformer import data, limits
+from clearformer.arguments import require_choice, require_int, require_number
 from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.xl_memory import Memories
@@ -46,6 +47,12 @@ class EvaluationOptions:
     beam: int = 4
     """Hypotheses of a translator's beam search."""
     length_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_choice("unknown_label", self.unknown_label, ("refuse", "skip"))
+        require_int("max_bytes", self.max_bytes, 1)
+        require_int("beam", self.beam, 1, limits.MAX_BEAM)
+        require_number("length_penalty", self.length_penalty, -100, 100)
 
     @property
     def own_part(self) -> int | None:

@@ -15,9 +15,10 @@ def device_of(name: str) -> torch.device:
         try:
             torch.empty(0, device=name)
         except (RuntimeError, AssertionError) as problem:
+            reason = str(problem).splitlines()[0].split(" device type at start")[0]
             raise ValueError(
-                f"device is {name!r}, which this torch cannot use "
-                f"({str(problem).splitlines()[0][:80]}): choose auto, cpu, cuda or mps"
+                f"device is {name!r:.60}, which this torch cannot use ({reason:.200}): choose cpu, "
+                f"or auto for the fastest available"
             ) from None
         return torch.device(name)
     if torch.cuda.is_available():
