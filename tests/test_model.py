@@ -1,6 +1,7 @@
 """Model and load: one class for everything that a trained model can do."""
 
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -443,3 +444,14 @@ def test_help_documents_every_parameter():
         for name in inspect.signature(function).parameters:
             if name != "self":
                 assert name in told, f"{function.__qualname__} does not document {name}"
+
+
+def test_no_any_in_a_public_signature():
+    """Of the front door and of core: a type says what to pass, and what comes back."""
+    public = [value for name in cf.__all__ if callable(value := getattr(cf, name))]
+    methods = [vars(cf.Model), vars(cf.Training), vars(cf.Trace)]
+    public += [each for members in methods for name, each in members.items() if name[0] != "_"]
+    for each in public:
+        if inspect.isfunction(each):
+            told = " ".join(map(str, inspect.get_annotations(each).values()))
+            assert not re.search(r"\bAny\b", told), f"{each.__qualname__}: {told}"

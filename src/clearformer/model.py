@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import torch
 from torch import Tensor, nn
@@ -50,8 +50,12 @@ if TYPE_CHECKING:
     from clearformer.runs.metrics import Metrics
     from clearformer.tasks.classification import Classification
     from clearformer.tasks.features import Embeddings, Pooling
+    from clearformer.tasks.task import EvaluationOptions
 
 Texts = Text | Sequence[Text] | Tensor
+Strings = list[str] | tuple[str, ...]
+# One text or its ids; several of them; a list of these for each prompt.
+Generated = str | list[int] | list[str] | list[list[int]] | list[list[str] | list[list[int]]]
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 WEIGHTS = ("float32", "int8")
 
@@ -196,7 +200,7 @@ class Model:
         checkpoint: Checkpoint | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        self.module: Any = module
+        self.module = module
         self.config = config
         self.tokenizer = tokenizer
         self.path = path
@@ -273,7 +277,7 @@ class Model:
         lookup: int | None = None,
         draft: Model | str | os.PathLike[str] | None = None,
         seed: int = 0,
-    ) -> Any:
+    ) -> Generated:
         """Continue prompts.
 
         Args:
@@ -327,17 +331,19 @@ class Model:
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "prompts")}
         batch, single = as_batch(prompts, "prompts")
-        found = [
+        found: list[Any] = [
             each.text if isinstance(each.prompt, str) else list(each.ids)
             for each in self._completions(batch, given)
         ]
         if samples == 1:
             return found[0] if single else found
-        several = [found[first : first + samples] for first in range(0, len(found), samples)]
+        several: list[Any] = [
+            found[first : first + samples] for first in range(0, len(found), samples)
+        ]
         return several[0] if single else several
 
     def completions(
-        self, prompts: Texts, **options: Any
+        self, prompts: Texts, **options: object
     ) -> list[Completion] | list[BeamCompletion]:
         """Continue prompts, as `generate` does, and return all that is known about each text.
 
@@ -352,7 +358,7 @@ class Model:
         """
         return self._completions(as_batch(prompts, "prompts")[0], options)
 
-    def stream(self, prompt: Text, **options: Any) -> Iterator[Token]:
+    def stream(self, prompt: Text, **options: object) -> Iterator[Token]:
         """Continue one prompt, and yield each token as soon as its text is certain.
 
         Args:
@@ -374,20 +380,20 @@ class Model:
         generation = self.generation(options)
         return generation.stream(generation.start(as_text(prompt, "prompt")))
 
-    def generation(self, options: Mapping[str, Any]) -> Generation:
+    def generation(self, options: Mapping[str, object]) -> Generation:
         """The options of `generate`, prepared for this model."""
         known = list(GenerationOptions.__dataclass_fields__)
         require_known("generate", options, known)
         self.config.require_verb("generate", self.name)
-        checked = GenerationOptions(**options)
+        checked = GenerationOptions(**cast(Any, options))
         if (draft := options.get("draft")) is not None:
-            draft = draft if isinstance(draft, Model) else load(draft)
-            checked = replace(checked, draft=draft.language_model())
+            drafting = draft if isinstance(draft, Model) else load(as_path("draft", draft))
+            checked = replace(checked, draft=drafting.language_model())
         return checked.prepare(self.language_model())
 
     def language_model(self) -> LanguageModel:
         """The model as the functions of `clearformer.generate` take it."""
-        module, defaults = self.module, self.run_config.generation
+        module, defaults = self._module, self.run_config.generation
         if self._backend is not None:
             found = LanguageModel(module, self.config, defaults, self.tokenizer)
             return found.compiled(self._backend)
@@ -405,8 +411,14 @@ class Model:
 
     # --- other verbs -----------------------------------------------------------------------
 
+    @overload
+    def classify(self, texts: str) -> Classification: ...
+    @overload
+    def classify(self, texts: Strings) -> list[Classification]: ...
+    @overload
+    def classify(self, texts: Texts) -> Classification | list[Classification]: ...
     @check_keywords
-    def classify(self, texts: Texts) -> Any:
+    def classify(self, texts: Texts) -> Classification | list[Classification]:
         """Classify texts.
 
         Args:
@@ -424,12 +436,22 @@ class Model:
 
         batch, single = self._texts(texts, "classify")
         found: list[Classification] = classify(
-            self.module, self.run_config, self._tokenizer(), batch, self.name
+            self._module, self.run_config, self._tokenizer(), batch, self.name
         )
         return found[0] if single else found
 
+    @overload
+    def fill(self, texts: str, *, top_k: int = 5) -> list[list[Candidate]]: ...
+    @overload
+    def fill(self, texts: Strings, *, top_k: int = 5) -> list[list[list[Candidate]]]: ...
+    @overload
+    def fill(
+        self, texts: Texts, *, top_k: int = 5
+    ) -> list[list[Candidate]] | list[list[list[Candidate]]]: ...
     @check_keywords
-    def fill(self, texts: Texts, *, top_k: int = 5) -> Any:
+    def fill(
+        self, texts: Texts, *, top_k: int = 5
+    ) -> list[list[Candidate]] | list[list[list[Candidate]]]:
         """Predict masked tokens.
 
         Args:
@@ -448,7 +470,7 @@ class Model:
 
         batch, single = self._texts(texts, "fill")
         found: list[list[list[Candidate]]] = [
-            fill(self.module, self.config, self._tokenizer(), text, top_k) for text in batch
+            fill(self._module, self.config, self._tokenizer(), text, top_k) for text in batch
         ]
         return found[0] if single else found
 
@@ -501,7 +523,7 @@ class Model:
         if not batch:
             return Embeddings(torch.zeros(0, self.config.width), 0)
         return embed(
-            self.module,
+            self._module,
             self._tokenizer(),
             batch,
             length=self.config.length,
@@ -520,7 +542,7 @@ class Model:
         best: int = 1,
         max_tokens: int | None = None,
         batch_size: int = 32,
-    ) -> Any:
+    ) -> str | list[str] | list[str | list[str]]:
         """Translate texts with an encoder-decoder.
 
         Args:
@@ -549,7 +571,7 @@ class Model:
                 batch_size=batch_size,
             )
         ]
-        chosen: list[Any] = [several[0] for several in found] if best == 1 else list(found)
+        chosen: list[str | list[str]] = [several[0] if best == 1 else several for several in found]
         return chosen[0] if single else chosen
 
     @check_keywords
@@ -659,7 +681,9 @@ class Model:
         )
         return type(found)(found.report, found.in_float32, notes=tuple(notes))
 
-    def evaluator(self, options: Any, data_dir: str | os.PathLike[str] | None = None) -> Evaluator:
+    def evaluator(
+        self, options: EvaluationOptions, data_dir: str | os.PathLike[str] | None = None
+    ) -> Evaluator:
         """The evaluation of this model in two steps: read the data, then measure."""
         from clearformer.data import DataFolders
         from clearformer.runs.evaluate_model import Evaluator
@@ -676,7 +700,7 @@ class Model:
             self.checkpoint,
         )
 
-    def trace(self, text: Any, **options: Any) -> Trace:
+    def trace(self, text: Text | Tensor | tuple[Text, Text], **options: object) -> Trace:
         """Run a text through the model and record every stage of the computation.
 
         Args:
@@ -691,7 +715,7 @@ class Model:
 
         pair = isinstance(text, tuple) and len(text) == 2 and "translate" in self.config.verbs
         given: Any = tuple(as_text(each) for each in text) if pair else as_text(text)
-        return trace(self, given, **options)
+        return trace(self, given, **cast(Any, options))
 
     def metrics(self) -> Metrics:
         """The metrics of the run: one row for each step, evaluation and checkpoint.
@@ -766,7 +790,7 @@ class Model:
         self._require_floats()
         # What is written is float32, and compared with a model in float32.
         in_float32 = {p.dtype for p in self.module.parameters()} == {torch.float32}
-        module = self.module if in_float32 else copy.deepcopy(self.module).float()
+        module = self._module if in_float32 else copy.deepcopy(self._module).float()
         generation = self.run_config.generation
         return writers[to](module, self.config, generation, self._tokenizer(), target)
 
@@ -813,6 +837,11 @@ class Model:
         return self
 
     # --- checks ----------------------------------------------------------------------------
+
+    @property
+    def _module(self) -> Any:
+        """The module as a class of core."""
+        return self.module
 
     def _texts(self, texts: Any, verb: Verb) -> tuple[list[Text], bool]:
         self.config.require_verb(verb, self.name)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from clearformer.arguments import as_path
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
@@ -37,7 +37,7 @@ def train(
     *,
     data: Data | None = None,
     out: str | os.PathLike[str] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Model:
     """Train a model and return it; the same as ``clearformer train``.
 
@@ -89,7 +89,7 @@ def train(
         >>> model = cf.train("modern-tiny", data="my.txt", steps=2, layers=1, out="runs/mine",
         ...                  quiet=True)  # doctest: +SKIP
     """
-    return Training(preset, data=data, out=out, **options).run()
+    return Training(preset, data=data, out=out, **cast(Any, options)).run()
 
 
 class Training:
@@ -123,7 +123,7 @@ class Training:
         json: bool = False,
         log_samples: bool = False,
         on_event: Callable[[Event], object] | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         if "processes" in settings:
             raise ValueError(

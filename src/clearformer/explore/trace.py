@@ -136,8 +136,8 @@ class Trace:
 
 
 def trace(
-    model: Any,
-    tokens: str | Tensor | Sequence[int] | tuple[Any, Any],
+    model: object,
+    tokens: str | Tensor | Sequence[int] | tuple[object, object],
     capture: Collection[str] = tuple(AXES),
     *,
     layers: Sequence[int] | None = None,

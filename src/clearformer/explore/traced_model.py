@@ -104,7 +104,7 @@ class ModelInput:
         return min(self.start, self.memory or 0)
 
 
-def as_traced_model(model: Any) -> TracedModel:
+def as_traced_model(model: object) -> TracedModel:
     """A module, or an object that has one, such as an opened run or a translator."""
     if isinstance(model, TracedModel):
         return model

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -21,7 +20,7 @@ from clearformer.verification.targets import Target, open_target
 
 
 def verify(
-    target: Any,
+    target: object,
     *,
     as_: str | None = None,
     only: Sequence[str] | None = None,
