@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 from nbclient import NotebookClient
@@ -72,6 +73,16 @@ def test_the_seed_is_quoted_as_printed(path):
     assert quoted
     for line in "\n".join(quoted).splitlines():
         assert squeezed(line) in printed, line
+
+
+@by_chapter
+def test_links_into_the_explorer_set_what_its_page_has(path):
+    source = (ROOT / "web/src/lib/page.svelte.ts").read_text()
+    known = set(re.findall(r"^  (\w+): ", source.split("};")[0], re.MULTILINE))
+    links = re.findall(r"\]\(http://127\.0\.0\.1:8765/#(\S+?)\)", path.read_text())
+    assert links
+    for link in links:
+        assert dict(parse_qsl(link)).keys() <= known, link
 
 
 def judged(path):

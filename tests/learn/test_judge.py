@@ -87,6 +87,19 @@ def test_one_sentence_for_each_way_to_be_wrong(answer, said):
     assert "\n" not in str(verdict)
 
 
+def test_an_answer_that_has_no_backward_pass():
+    def weights(raw):
+        exponentials = torch.exp(raw - raw.amax(-1, keepdim=True))
+        exponentials /= exponentials.sum(-1, keepdim=True)  # exp keeps its result for later
+        return exponentials
+
+    verdict = judge(find("1.2"), weights)
+    assert verdict.message == (
+        "the values are right, but the backward pass fails: a step changes a tensor in place "
+        "(+=, /=, x[...] = )"
+    )
+
+
 @pytest.mark.parametrize(
     "answer",
     [

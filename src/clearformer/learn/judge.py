@@ -201,7 +201,14 @@ def _gradients(answer: Answer, case: Case) -> list[Tensor | None]:
     if not result.requires_grad:
         return [None] * len(leaves)
     probe = torch.linspace(-1, 1, result.numel(), dtype=result.dtype).view(result.shape)
-    return list(torch.autograd.grad((result * probe).sum(), leaves, allow_unused=True))
+    try:
+        return list(torch.autograd.grad((result * probe).sum(), leaves, allow_unused=True))
+    except RuntimeError as problem:
+        inplace = "inplace" in str(problem)
+        reason = "a step changes a tensor in place (+=, /=, x[...] = )" if inplace else str(problem)
+        raise WrongAnswerError(
+            f"the values are right, but the backward pass fails: {reason.splitlines()[0]}"
+        ) from None
 
 
 def _floats(case: Case) -> bool:
