@@ -2,7 +2,7 @@
 # make test   set up .venv and run all tests
 # make check  lint, types, import contracts, documentation, wheel, tests (what CI runs)
 # make fix    format and mend what can be mended
-# make docs   build the documentation site into build/docs
+# make docs   build the documentation site into build/docs; runs the chapters of docs/book that changed
 # make notebooks  build examples/notebooks and execute them into build/notebooks
 # make wheel  build the wheel and the source archive into dist, and try the wheel on its own
 # make web    build the explorer's page from web/ (needs Node; the built page is committed)

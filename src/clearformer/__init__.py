@@ -21,7 +21,7 @@ from clearformer import moved
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from clearformer import config, core, data, families
+    from clearformer import config, core, data, families, learn
     from clearformer.builder import build
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
@@ -39,6 +39,7 @@ PUBLIC = {
     "core": None,
     "data": None,
     "families": None,
+    "learn": None,
     "load": "clearformer.model",
     "preset": "clearformer.families",
     "presets": "clearformer.families",
@@ -57,6 +58,7 @@ __all__ = [
     "core",
     "data",
     "families",
+    "learn",
     "load",
     "preset",
     "presets",

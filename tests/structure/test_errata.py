@@ -47,3 +47,11 @@ def test_erratum_11_both_readings_of_strided_are_one_pattern():
 
     assert merged(Local(stride)).equal(merged(Local(stride + 1)))
     assert merged(Local(stride)).sum() == 708
+
+
+def test_erratum_14_the_spread_grows_and_the_average_does_not():
+    for width in (16, 64, 256):
+        q, k = torch.randn(2, 20_000, width, dtype=torch.float64)
+        products = (q * k).sum(dim=-1) / width**0.5
+        assert abs(float(products.mean())) < 0.05
+        assert abs(float(products.std()) - 1) < 0.05

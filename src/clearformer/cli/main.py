@@ -37,7 +37,8 @@ COMMANDS = {
         "translate": "translate:Translate",
         "embed": "embed:Embed",
     },
-    "Look inside": {
+    "Learn and look inside": {
+        "learn": "learn:Learn",
         "attend": "attend:Attend",
         "explore": "explore:Explore",
         "describe": "describe:Describe",

@@ -1,0 +1,40 @@
+"""The chapters of the book that have exercises, in its order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clearformer.learn import block, heads, queries, recommender, self_attention
+from clearformer.learn.exercise import Exercise
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter: its number, title, page in docs/book, and exercises."""
+
+    number: int
+    title: str
+    page: str
+    exercises: tuple[Exercise, ...]
+
+
+CHAPTERS = (
+    Chapter(1, "Self-attention", "1-self-attention", self_attention.EXERCISES),
+    Chapter(2, "Why self-attention works", "2-why-it-works", recommender.EXERCISES),
+    Chapter(3, "Queries, keys, values and scaling", "3-queries-keys-values", queries.EXERCISES),
+    Chapter(4, "Heads", "4-heads", heads.EXERCISES),
+    Chapter(5, "The transformer block", "5-block", block.EXERCISES),
+)
+
+
+def chapters() -> tuple[Chapter, ...]:
+    """The chapters, in the order of the book."""
+    return CHAPTERS
+
+
+def find(number: str) -> Exercise:
+    """The exercise of this number."""
+    known = {each.number: each for chapter in CHAPTERS for each in chapter.exercises}
+    if str(number) not in known:
+        raise ValueError(f"there is no exercise {number!r}: known: {', '.join(known)}")
+    return known[str(number)]

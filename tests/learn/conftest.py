@@ -1,0 +1,9 @@
+"""Progress of the tests is kept in a folder of their own."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def data_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data"

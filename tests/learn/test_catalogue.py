@@ -1,0 +1,45 @@
+"""The catalogue: numbers, solutions, and that no two wrong answers are the same one."""
+
+from pathlib import Path
+
+import pytest
+
+from clearformer.learn.catalogue import CHAPTERS, chapters, find
+from clearformer.learn.judge import judge
+
+EXERCISES = [each for chapter in CHAPTERS for each in chapter.exercises]
+BOOK = Path(__file__).parents[2] / "docs" / "book"
+by_number = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.number)
+
+
+def test_exercises_are_numbered_in_their_order():
+    assert len(EXERCISES) >= 12
+    for number, chapter in enumerate(chapters(), 1):
+        assert chapter.number == number
+        expected = [f"{number}.{place}" for place in range(1, len(chapter.exercises) + 1)]
+        assert [each.number for each in chapter.exercises] == expected
+
+
+@by_number
+def test_every_solution_is_right(exercise):
+    verdict = judge(exercise, exercise.answer)
+    assert verdict.passed, verdict
+    assert exercise.solution.startswith(f"def {exercise.name}(")
+
+
+@by_number
+def test_every_known_wrong_answer_gets_its_own_message(exercise):
+    assert len(exercise.mistakes) >= 3
+    for mistake in exercise.mistakes:
+        verdict = judge(exercise, mistake.answer)
+        assert (verdict.passed, verdict.message) == (False, mistake.message)
+
+
+@by_number
+def test_there_are_three_hints(exercise):
+    assert len(set(exercise.hints)) == 3
+
+
+def test_an_unknown_exercise_is_named():
+    with pytest.raises(ValueError, match=r"there is no exercise '9\.9': known: 1\.1, 1\.2"):
+        find("9.9")

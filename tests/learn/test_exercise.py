@@ -1,0 +1,21 @@
+"""What an exercise says of itself."""
+
+import torch
+
+from clearformer.learn.catalogue import find
+from clearformer.learn.exercise import draw
+
+
+def test_the_function_to_write():
+    exercise = find("3.1")
+    assert exercise.name == "scores"
+    assert exercise.signature == "def scores(x, to_queries, to_keys):"
+    assert "queries @ keys.transpose(-2, -1)" in exercise.solution
+
+
+def test_the_same_numbers_each_time():
+    torch.manual_seed(5)
+    first = draw(2, 3)
+    torch.manual_seed(6)
+    assert first.equal(draw(2, 3))
+    assert not first.equal(draw(2, 3, seed=1))
