@@ -104,6 +104,8 @@ def test_a_folder_with_a_run_is_refused(text, tmp_path):
 
 
 def test_ctrl_c_saves_and_returns_the_model(text, tmp_path, capsys):
+    # A shell makes background jobs ignore Ctrl-C, and they keep ignoring it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt(event):
@@ -257,7 +259,7 @@ def test_what_is_no_data_and_no_place(given, sentence):
 def test_labels_of_numpy_and_a_second_try(tmp_path):
     given = {**TINY, "steps": 1, "out": tmp_path / "run", "quiet": True}
     few = [("a", "x"), ("b", "y")]
-    with pytest.raises(ValueError, match=r"at least"):
+    with pytest.raises(ValueError, match="has too few different rows"):
         train("classifier-imdb", data=few, **given)
     rows = [(text, np.int64(label == "good")) for text, label in LABELLED]
     model = train("classifier-imdb", data=rows, **given)

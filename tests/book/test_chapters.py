@@ -107,7 +107,7 @@ def test_a_chapter_runs_alone_and_its_claims_stand(path, tmp_path, monkeypatch):
     notebook.cells.append(new_code_cell(ask, id="claims"))
     (tmp_path / "cwd").mkdir()
     where = {"metadata": {"path": str(tmp_path / "cwd")}}
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
+    NotebookClient(notebook, timeout=3600, kernel_name="python3", resources=where).execute()
 
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)

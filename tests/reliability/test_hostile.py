@@ -42,7 +42,7 @@ def test_f44_pickles_are_read_by_no_verb_without_being_asked(command, place, ref
     pickled = malicious_files.as_pickle(malicious_files.calls(place / "marker")["os.system"])
     (folder / "pytorch_model.bin").write_bytes(malicious_files.as_zip(pickled))
     refused(command("import", folder, "--out", place / "out"), "add --allow-bin")
-    refused(command("generate", folder, "x"), "is not a run")
+    refused(command("generate", folder, "x"), "is a pickle, a format that can carry code")
     assert not (place / "marker").exists()
     assert not (place / "out").exists()
 

@@ -27,7 +27,7 @@ def test_wrong(verify):
 
 def test_a_report_fails_the_test(tmp_path):
     (tmp_path / "test_mine.py").write_text(WRONG)
-    words = ["-m", "pytest", "-q", "-p", "clearformer.verification.pytest_plugin", "test_mine.py"]
+    words = ["-m", "pytest", "-q", "test_mine.py"]  # the plugin is found by its entry point
     outcome = subprocess.run(
         [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
