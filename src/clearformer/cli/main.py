@@ -38,6 +38,8 @@ COMMANDS = {
         "fill": "fill:Fill",
         "translate": "translate:Translate",
         "embed": "embed:Embed",
+        "compress": "compress:Compress",
+        "decompress": "compress:Decompress",
     },
     "Look inside": {
         "attend": "attend:Attend",

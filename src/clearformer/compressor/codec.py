@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -111,21 +111,14 @@ def compress(
         >>> packed = cf.compress("my.txt", "runs/mine", out="my.txt.cf")  # doctest: +SKIP
         >>> packed.bits_per_byte  # doctest: +SKIP
     """
-    settings = (Online() if online else None) if isinstance(online, bool) else online
+    settings = as_online(online, from_scratch)
     if from_scratch and settings is None:
         raise ValueError("`from_scratch` needs `online`: untrained weights predict nothing")
-    data = _read(source)
+    data = read_source(source)
     language_model, name = opened(model, seed if from_scratch else None)
-    tokenizer = _tokenizer(language_model)
+    tokenizer = require_tokenizer(language_model)
     pages = tokenize(data, tokenizer)
-    wanted = streams or max(1, min(STREAMS, len(pages.tokens) // MIN_STREAM))
-    plan = Plan(
-        protocols.protocol_for(language_model.config, context, stride),
-        min(wanted, container.MAX_STREAMS),
-        settings,
-        threads or torch.get_num_threads(),
-    )
-    plan.check(language_model)
+    plan = plan_for(language_model, pages.tokens, streams, context, stride, threads, settings)
     with environment.fixed(plan.threads), evaluating(language_model.module):
         probe = plan.probe(language_model)
         encoded, curve = _encode(language_model, plan, pages.tokens, len(data), progress)
@@ -174,10 +167,10 @@ def decompress(
             torch or kind of CPU; the message names what differs.
     """
     named = "the data" if isinstance(source, bytes | bytearray | memoryview) else str(source)
-    header, table, encoded = container.unpack(_read(source), named)
+    header, table, encoded = container.unpack(read_source(source), named)
     plan = Plan.from_header(header)
     language_model, _ = opened(header.name if model is None else model, header.seed)
-    tokenizer = _tokenizer(language_model)
+    tokenizer = require_tokenizer(language_model)
     plan.check(language_model)
     _require_same(header, language_model, plan, named)
     least = header.tokens * container.min_token_bits(language_model.config.vocabulary)
@@ -205,9 +198,7 @@ class Plan:
     @staticmethod
     def from_header(header: Header) -> Plan:
         online = None if header.online is None else Online.from_json(header.online)
-        return Plan(
-            protocols.from_json(header.protocol), header.streams, online, header.threads
-        )
+        return Plan(protocols.from_json(header.protocol), header.streams, online, header.threads)
 
     def check(self, model: LanguageModel) -> None:
         """Raise ValueError if this model cannot be used in this way."""
@@ -233,6 +224,35 @@ class Plan:
             tokens = chance.integers(0, vocabulary, self.streams)
             digest.update(frequencies(predictor.read(tokens)).tobytes())
         return digest.hexdigest()[: 2 * container.HASH_BYTES]
+
+
+def as_online(online: Online | bool, from_scratch: bool = False) -> Online | None:
+    """The settings of online learning; True stands for the usual ones."""
+    if isinstance(online, Online):
+        return online
+    usual = Online.from_scratch() if from_scratch else Online()
+    return usual if online else None
+
+
+def plan_for(
+    model: LanguageModel,
+    tokens: Tokens,
+    streams: int | None,
+    context: int | None,
+    stride: int | None,
+    threads: int | None,
+    online: Online | None,
+) -> Plan:
+    """The plan for a text, where None stands for the usual value."""
+    usual = max(1, min(STREAMS, len(tokens) // MIN_STREAM))
+    plan = Plan(
+        protocols.protocol_for(model.config, context, stride),
+        usual if streams is None else streams,
+        online,
+        torch.get_num_threads() if threads is None else threads,
+    )
+    plan.check(model)
+    return plan
 
 
 def _coding(model: LanguageModel, plan: Plan) -> tuple[protocols.Predictor, OnlineLearner | None]:
@@ -310,20 +330,22 @@ def _require_same(header: Header, model: LanguageModel, plan: Plan, name: str) -
     """Refuse to decode with anything that differs from what encoded."""
     here = {
         "model": model_hash(model),
-        "tokenizer": sha256(_tokenizer(model))[:IDENTITY],
+        "tokenizer": sha256(require_tokenizer(model))[:IDENTITY],
         **_machine(model, plan),
     }
     for key, value in here.items():
         written = getattr(header, key)
         if written != value:
             why = WHY.get(key) or (
-                f"it was written with {key} {written}, but here it is {value}: other floating-point "
-                f"numbers would decode another text"
+                f"it was written with {key} {written}, but here it is {value}: other "
+                f"floating-point numbers would decode another text"
             )
             raise ValueError(f"{name} cannot be decoded here: {why}")
 
 
-def _write(parts: Any, header: Header, name: str, out: str | os.PathLike[str] | None) -> bytes | None:
+def _write(
+    parts: Iterable[bytes], header: Header, name: str, out: str | os.PathLike[str] | None
+) -> bytes | None:
     """Collect or write the restored bytes, if their length and hash are right."""
     digest, length, kept = hashlib.sha256(), 0, bytearray()
     place = nullcontext() if out is None else safe_files.replacing(Path(out))
@@ -343,7 +365,7 @@ def _write(parts: Any, header: Header, name: str, out: str | os.PathLike[str] | 
     return bytes(kept) if out is None else None
 
 
-def _read(source: Source) -> bytes:
+def read_source(source: Source) -> bytes:
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source)
     path = Path(os.path.expanduser(source))
@@ -352,7 +374,7 @@ def _read(source: Source) -> bytes:
     return path.read_bytes()
 
 
-def _tokenizer(model: LanguageModel) -> Tokenizer:
+def require_tokenizer(model: LanguageModel) -> Tokenizer:
     if model.tokenizer is None:
         raise ValueError(
             f"{model.config.name} has no tokenizer, so it cannot read a file: load it with one"

@@ -129,7 +129,9 @@ def _header(packed: bytes, name: str) -> Header:
 
 
 def _is_hash(digits: int) -> Any:
-    return lambda x: isinstance(x, str) and len(x) == digits and not set(x) - set("0123456789abcdef")
+    return lambda x: (
+        isinstance(x, str) and len(x) == digits and not set(x) - set("0123456789abcdef")
+    )
 
 
 def _is_count(least: int, most: int) -> Any:

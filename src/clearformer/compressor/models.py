@@ -37,7 +37,7 @@ def opened(source: ModelSource, seed: int | None) -> tuple[LanguageModel, str]:
 
 def _built(source: ModelSource, seed: int) -> tuple[LanguageModel, str]:
     if not isinstance(source, str):
-        raise ValueError("`from_scratch` needs the name of a preset as `model`, such as modern-tiny")
+        raise ValueError("`from_scratch` needs a preset as `model`, such as modern-tiny")
     config: Any = preset(source)
     config.require_verb("generate", source)
     config = replace(config, vocabulary=Bytes().size)

@@ -44,6 +44,11 @@ class Online:
             if type(value) is not int or not 1 <= value <= 10**6:
                 raise ValueError(f"`{name}` is {value!r:.40}, but it must be from 1 to 1,000,000")
 
+    @classmethod
+    def from_scratch(cls) -> Online:
+        """Settings for weights that have learned nothing yet."""
+        return cls(learning_rate=2e-3, warmup=100)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

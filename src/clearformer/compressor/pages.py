@@ -75,10 +75,11 @@ def tokenize(data: bytes, tokenizer: Tokenizer) -> Pages:
     return Pages(tokens, packed, len(raw))
 
 
-def restore(pages: Pages, tokenizer: Tokenizer) -> Iterator[bytes | memoryview]:
+def restore(pages: Pages, tokenizer: Tokenizer) -> Iterator[bytes]:
     """The bytes of a file, page by page; ValueError if the page table does not fit the tokens."""
     if isinstance(tokenizer, Bytes):
-        yield memoryview(np.ascontiguousarray(pages.tokens, dtype=np.uint8))
+        for start in range(0, len(pages.tokens), PAGE):
+            yield pages.tokens[start : start + PAGE].astype(np.uint8).tobytes()
         return
     opener = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=FILTERS)
     try:

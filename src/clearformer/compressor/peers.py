@@ -12,11 +12,12 @@ ZSTD_LEVEL = 19
 
 def peer_sizes(data: bytes) -> dict[str, int]:
     """Compressed bytes by the name of the compressor; those that are not installed are left out."""
-    sizes = {"xz -9e": len(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))}
-    for name, size in (("zstd -19", _zstd(data)), ("brotli -11", _brotli(data))):
-        if size is not None:
-            sizes[name] = size
-    return sizes
+    sizes = {
+        "xz -9e": len(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)),
+        "zstd -19": _zstd(data),
+        "brotli -11": _brotli(data),
+    }
+    return {name: size for name, size in sizes.items() if size is not None}
 
 
 def _zstd(data: bytes) -> int | None:

@@ -46,7 +46,7 @@ class Predictor(Interface):
 
 
 class Window(NamedTuple):
-    """Positions that are read together: `start` to `stop`; from `scored` on, what follows counts."""
+    """Positions that are read together; what follows those from `scored` on is scored."""
 
     start: int
     stop: int
