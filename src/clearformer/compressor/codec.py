@@ -33,6 +33,7 @@ from clearformer.inference.modes import evaluating
 from clearformer.text import Tokenizer, sha256
 
 STREAMS, MIN_STREAM = 32, 4096  # streams of a long file; tokens that make another one worthwhile
+MAX_CACHED = 2**20  # tokens in the caches of all streams
 PROBE_STEPS = 8
 CURVE_BYTES = 100_000
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -214,6 +215,13 @@ class Plan:
         ):
             if not 1 <= value <= most:
                 raise ValueError(f"`{name}` is {value}, but it must be from 1 to {most:,}")
+
+        if self.streams * self.protocol.longest > MAX_CACHED:
+            raise ValueError(
+                f"{self.streams:,} streams of {self.protocol.longest:,} tokens are held in memory, "
+                f"but {MAX_CACHED:,} tokens are the most: choose fewer `streams` or a shorter "
+                f"`context`"
+            )
 
     def probe(self, model: LanguageModel) -> str:
         """Hash of the frequencies of fixed tokens: another machine's differ if its sums do."""

@@ -7,7 +7,6 @@ compares both the text and the bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import log2
 
@@ -19,6 +18,7 @@ from clearformer.compressor.causality import find_leak
 from clearformer.compressor.codec import (
     Compressed,
     Plan,
+    Progress,
     Source,
     as_online,
     compress,
@@ -36,7 +36,6 @@ from clearformer.model import Model
 
 CLOSE, SLACK = 0.001, 64  # how far the code may be from the claim: a share of it, and some bytes
 CANNOT = "this model cannot decode: it needs tokens that are not there yet"
-Progress = Callable[[str, int, int], None]  # what is done, coded tokens, all tokens
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,13 @@ class Claim:
     def bits_per_byte(self) -> float:
         return self.bits / max(1, self.size)
 
+    def line(self) -> str:
+        learning = ", learning online" if self.online is not None else ""
+        return (
+            f"the model claims    {self.bits_per_byte:.4f} bits per byte in {self.streams} streams"
+            f"{learning}"
+        )
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -67,12 +73,10 @@ class Proof:
         return 8 * self.packed.code_size / max(1.0, self.claim.bits) - 1
 
     def lines(self) -> list[str]:
-        header, claim = self.packed.header, self.claim
+        header = self.packed.header
         code = 8 * self.packed.code_size / max(1, header.length)
-        learning = ", learning online" if claim.online is not None else ""
         return [
-            f"the model claims    {claim.bits_per_byte:.4f} bits per byte in {claim.streams} "
-            f"streams{learning}",
+            self.claim.line(),
             f"its code has        {code:.4f} bits per byte, {self.difference:+.3%}",
             f"the file has        {self.packed.bits_per_byte:.4f} bits per byte: "
             f"{self.packed.size:,} bytes for {header.length:,}",
@@ -97,7 +101,7 @@ def prove(
         model (Model): A language model.
         source (path or bytes): The text.
         streams, context, stride, online: As in `compress`.
-        progress (callable, optional): Called with what is done, coded tokens and all tokens.
+        progress (callable, optional): Called with coded tokens and all, to encode and to decode.
 
     Returns:
         Proof: ``claim``, ``packed``, and the report as ``lines()``.
@@ -108,10 +112,6 @@ def prove(
     data = read_source(source)
     learning = as_online(online) or False
     found = claim(model, data, streams=streams, context=context, stride=stride, online=learning)
-
-    def told(what: str) -> Callable[[int, int], None] | None:
-        return None if progress is None else lambda done, total: progress(what, done, total)
-
     packed = compress(
         data,
         model,
@@ -119,19 +119,24 @@ def prove(
         context=context,
         stride=stride,
         online=learning,
-        progress=told("compressing"),
+        progress=_part(progress, 0),
     )
-    restored = decompress(packed.data, model, progress=told("decompressing"))
+    restored = decompress(packed.data, model, progress=_part(progress, 1))
     assert restored == data  # `decompress` compares the hashes
     proof = Proof(found, packed)
-    first = found.streams * log2(model.config.vocabulary)  # the first tokens, which nobody predicts
-    over = 8 * packed.code_size - first - found.bits
-    if abs(over) > CLOSE * found.bits + 8 * SLACK:
+    if abs(8 * packed.code_size - found.bits) > CLOSE * found.bits + 8 * SLACK:
         raise ValueError(
             f"the claim is not proven: by its loss the text has {found.bits / 8:,.0f} bytes, but "
             f"its code has {packed.code_size:,}, so the loss is not the one of its predictions"
         )
     return proof
+
+
+def _part(progress: Progress | None, part: int) -> Progress | None:
+    """The progress of the first or the second half of a proof."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(part * total + done, 2 * total)
 
 
 def claim(
@@ -161,7 +166,8 @@ def claim(
         raise ValueError(f"{CANNOT} ({leak})")
     with environment.fixed(plan.threads), evaluating(language_model.module):
         bits = _bits(language_model, plan, tokens)
-    return Claim(bits, len(tokens), len(data), plan.streams, plan.online)
+    first = min(plan.streams, len(tokens)) * log2(model.config.vocabulary)  # they are uniform
+    return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
 
 
 def _bits(model: LanguageModel, plan: Plan, tokens: Tokens) -> float:

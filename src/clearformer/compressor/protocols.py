@@ -65,6 +65,11 @@ class Windows:
     context: int
     stride: int
 
+    @property
+    def longest(self) -> int:
+        """The largest number of tokens in a cache."""
+        return self.context
+
     def predictor(self, model: LanguageModel, streams: int, learner: Learner | None) -> Predictor:
         return _WindowPredictor(model, self, streams, learner)
 
@@ -113,6 +118,10 @@ class Segments:
 
     segment: int
     memory: int
+
+    @property
+    def longest(self) -> int:
+        return self.segment + self.memory
 
     def predictor(self, model: LanguageModel, streams: int, learner: Learner | None) -> Predictor:
         return _SegmentPredictor(model, self, streams, learner)
