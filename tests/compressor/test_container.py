@@ -79,7 +79,7 @@ def test_headers_with_a_right_hash_are_not_trusted():
         b"[" * 10_000,
         b" " * 10**6,  # unpacks to far more than it has
     ):
-        with pytest.raises(ValueError, match="^f has an invalid header: "):
+        with pytest.raises(ValueError, match=r"^f has an invalid header: "):
             unpack(sealed(text), "f")
 
 

@@ -21,9 +21,7 @@ def test_the_original_does_not_change(model):
     learner.learn(WINDOW, WINDOW + 1)
     after = model.module.state_dict()
     assert all(after[name].equal(value) for name, value in before.items())
-    assert not all(
-        value.equal(before[name]) for name, value in learner.module.state_dict().items()
-    )
+    assert not all(value.equal(before[name]) for name, value in learner.module.state_dict().items())
 
 
 def test_two_learners_are_equal_bit_for_bit(model):

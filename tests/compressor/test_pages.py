@@ -56,5 +56,5 @@ def test_tables_that_do_not_fit_are_refused(tokenizers):
     found = tokenize(b"some text\n" * 60 + b"\xff" * 9, bpe)
     fewer = replace(found, tokens=np.concatenate((found.tokens, found.tokens)))
     for wrong in (replace(found, table=b"nonsense"), replace(found, table=b""), fewer):
-        with pytest.raises(ValueError, match="^the page table "):
+        with pytest.raises(ValueError, match=r"^the page table "):
             list(restore(wrong, bpe))

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from clearformer.builder import build
-from clearformer.config import Full
 from clearformer.compressor.proof import claim, prove
+from clearformer.config import Full
 from clearformer.model import Model
 from clearformer.text import Bytes
 
@@ -30,7 +30,9 @@ def test_a_proof_of_a_learner(byte_model, text):
 def test_a_pattern_that_looks_ahead_is_reported(small, text):
     config = replace(small("modern", vocabulary=256), patterns=(Full(),))
     model = Model(build(config), config, Bytes())
-    with pytest.raises(ValueError, match="^this model cannot decode: it needs tokens that are not"):
+    with pytest.raises(
+        ValueError, match=r"^this model cannot decode: it needs tokens that are not"
+    ):
         prove(model, text)
 
 
@@ -50,7 +52,7 @@ def test_probabilities_that_sum_to_more_than_one_are_reported(byte_model, text):
     model = byte_model()
     loss = model.module.head.loss
     model.module.head.loss = lambda *given: (0.5 * loss(*given)[0], loss(*given)[1])
-    with pytest.raises(ValueError, match="^the claim is not proven: by its loss the text has "):
+    with pytest.raises(ValueError, match=r"^the claim is not proven: by its loss the text has "):
         prove(model, text)
 
 

@@ -42,6 +42,7 @@ def test_one_token_at_a_time_claims_the_bits_of_whole_windows(byte_model, text, 
 @pytest.mark.parametrize("length", [2, 12, 13, 14, 40])
 def test_windows_are_those_of_evaluate(context, stride, length):
     """But for the last one, which `evaluate` moves back to have a full window."""
+
     class Tokens:
         description = None
 
