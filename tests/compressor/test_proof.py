@@ -30,9 +30,7 @@ def test_a_proof_of_a_learner(byte_model, text):
 def test_a_pattern_that_looks_ahead_is_reported(small, text):
     config = replace(small("modern", vocabulary=256), patterns=(Full(),))
     model = Model(build(config), config, Bytes())
-    with pytest.raises(
-        ValueError, match=r"^this model cannot decode: it needs tokens that are not"
-    ):
+    with pytest.raises(ValueError, match=r"^this model cannot decode: it needs tokens"):
         prove(model, text)
 
 
