@@ -66,21 +66,17 @@ def online(model: Model, text: bytes) -> None:
     without = compress(text, model).size
     packed = compress(text, model, online=True)
     assert decompress(packed.data, model) == text
-    print(
-        f"online: {packed.size:,} bytes, {packed.size / without - 1:+.2%} beside the same weights"
-    )
+    change = packed.size / without - 1
+    print(f"online: {packed.size:,} bytes, {change:+.2%} beside the weights as they are")
 
 
 def scratch(model: Model, text: bytes) -> None:
     packed = compress(text, "modern-tiny", online=True, from_scratch=True, streams=8)
-    print(
-        f"scratch: {packed.size:,} bytes for {len(text):,}, no weights; at each 100 KB beside xz:"
-    )
+    print(f"scratch: {packed.size:,} bytes for {len(text):,}, no weights; beside xz so far:")
     for place, bits in packed.curve:
         other = len(lzma.compress(text[:place], preset=9 | lzma.PRESET_EXTREME))
-        print(
-            f"  {place:12,}: {bits / 8:12,.0f} bytes, xz {other:12,}, {bits / 8 / other - 1:+.1%}"
-        )
+        size = bits / 8
+        print(f"  {place:12,}: {size:12,.0f} bytes, xz {other:12,}, {size / other - 1:+.1%}")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -97,7 +93,7 @@ def speed(model: Model, text: bytes) -> None:
     encode = len(many) / seconds(lambda: compress(many, model, streams=32))
     windows = len(many) / seconds(lambda: claim(model, many, streams=32))
     print(f"speed, bytes per CPU second: decoding {wide:,.0f} in 32 streams, {narrow:,.0f} in one")
-    print(f"  {wide / narrow:.1f} times; encoding {encode:,.0f}, evaluating {windows:,.0f}: ")
+    print(f"  {wide / narrow:.1f} times; encoding {encode:,.0f}, evaluating {windows:,.0f}:")
     print(f"  {encode / windows:.0%}")
 
 

@@ -45,7 +45,7 @@ class Compress:
     online: bool = False
     """Train the model while it codes, on both sides alike."""
     learning_rate: float | None = None
-    """Of --online; none: 3e-4, from scratch 2e-3."""
+    """Of --online; none: 1e-3, from scratch 2e-3."""
     from_scratch: bool = False
     """Start from the initial weights of a preset, so that no weights have to be shipped; needs
     --online."""

@@ -25,12 +25,12 @@ class Online:
     """Settings of the training, stored in the header of a file.
 
     Attributes:
-        learning_rate (float): After the warmup. Default: 3e-4.
+        learning_rate (float): After the warmup. Default: 1e-3.
         warmup (int): Updates over which the learning rate rises. Default: 20.
         updates (int): Optimizer steps on each window. Default: 1.
     """
 
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     warmup: int = 20
     updates: int = 1
 
