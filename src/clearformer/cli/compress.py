@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from clearformer.cli.generated import note
 from clearformer.cli.output import say
 from clearformer.cli.tables import require_place
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from clearformer.compressor.codec import Compressed
     from clearformer.compressor.online import Online
 
@@ -54,15 +57,17 @@ class Compress:
 
     def run(self) -> None:
         from clearformer.compressor.codec import compress
-        from clearformer.compressor.models import opened
+        from clearformer.model import load
 
         out = self.file.with_name(self.file.name + ENDING) if self.out is None else self.out
         _require_new(out, self.file)
+        model = None if self.from_scratch else load(self.model)
+        note(*(() if model is None else model.notes))
         began = time.monotonic()
         with progress_bar("compressing") as progress:
             packed = compress(
                 self.file,
-                self.model,
+                model or self.model,
                 out=out,
                 streams=self.streams,
                 context=self.context,
@@ -74,8 +79,8 @@ class Compress:
                 progress=progress,
             )
         seconds = time.monotonic() - began
-        model, _ = opened(self.model, self.seed if self.from_scratch else None)
-        for line in report(self.file, out, packed, model.module, seconds):
+        module = None if model is None else model.module
+        for line in report(self.file, out, packed, module, seconds):
             say(line)
 
     def _online(self) -> Online:
@@ -114,7 +119,7 @@ class Decompress:
 
 
 def report(
-    file: Path, out: Path, packed: Compressed, module: object, seconds: float
+    file: Path, out: Path, packed: Compressed, module: nn.Module | None, seconds: float
 ) -> Iterator[str]:
     """Sizes of the file, of the weights and of other compressors, and how the bits fell."""
     from clearformer.compressor.accounting import accounts, falling

@@ -8,19 +8,22 @@ such as xz need nothing else, so that code and weights together are what compare
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+
+from torch import nn
 
 from clearformer.compressor.codec import Compressed
 from clearformer.compressor.models import weights_size
 from clearformer.compressor.peers import peer_sizes
 
 
-def accounts(data: bytes, packed: Compressed, module: Any) -> Iterator[str]:
-    """One line for each way to count, and for each other compressor."""
-    weights, in_int8 = weights_size(module)
-    shipped = packed.header.seed is None
+def accounts(data: bytes, packed: Compressed, module: nn.Module | None) -> Iterator[str]:
+    """One line for each way to count, and for each other compressor.
+
+    `module` is the model whose weights a receiver needs; None: it was trained from scratch.
+    """
     rows = {"compressed file": packed.size}
-    if shipped:
+    if module is not None:
+        weights, in_int8 = weights_size(module)
         rows["and weights"] = packed.size + weights
         rows["and weights in int8"] = packed.size + min(weights, in_int8)
     rows |= peer_sizes(data)
@@ -29,7 +32,7 @@ def accounts(data: bytes, packed: Compressed, module: Any) -> Iterator[str]:
     yield (
         "the first line compares with the others if the receiver has the model; if not, the lines "
         "with weights do"
-        if shipped
+        if module is not None
         else "no weights are shipped, so the first line compares with the others"
     )
 

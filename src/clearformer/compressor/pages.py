@@ -1,8 +1,8 @@
 """Bytes to tokens and back, for any bytes and any tokenizer.
 
 A text is cut into pages. A page that its tokens restore exactly is coded by the model. One that
-they do not restore (unknown words, lower case, invalid UTF-8) is cut in half until the parts that
-remain are short; those are stored as they are, compressed by LZMA. The page table lists the parts:
+they do not restore (unknown words, lower case, invalid UTF-8) is halved until what remains is short;
+that is stored as it is, compressed by LZMA. The page table lists the parts:
 how many tokens, or how many bytes. A `bytes` tokenizer needs no table.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from clearformer.text import Bytes, Tokenizer
+from clearformer.text import Tokenizer
 
 PAGE = 2**20  # bytes that are tokenized together
 SHORTEST = 128  # bytes that are not cut further: a part costs a few bytes of the table
@@ -59,7 +59,7 @@ class _Parts:
 
 def tokenize(data: bytes, tokenizer: Tokenizer) -> Pages:
     """The tokens of any bytes."""
-    if isinstance(tokenizer, Bytes):
+    if tokenizer.ids_are_bytes:
         return Pages(np.frombuffer(data, dtype=np.uint8))
     parts = _Parts()
     start = 0
@@ -77,7 +77,7 @@ def tokenize(data: bytes, tokenizer: Tokenizer) -> Pages:
 
 def restore(pages: Pages, tokenizer: Tokenizer) -> Iterator[bytes]:
     """The bytes of a file, page by page; ValueError if the page table does not fit the tokens."""
-    if isinstance(tokenizer, Bytes):
+    if tokenizer.ids_are_bytes:
         for start in range(0, len(pages.tokens), PAGE):
             yield pages.tokens[start : start + PAGE].astype(np.uint8).tobytes()
         return
