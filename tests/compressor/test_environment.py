@@ -20,8 +20,10 @@ def test_settings_hold_inside_and_return_afterwards():
             assert torch.get_num_threads() == 3
             assert torch.get_float32_matmul_precision() == "highest"
             assert torch.are_deterministic_algorithms_enabled()
+            assert not torch.utils.deterministic.fill_uninitialized_memory
         assert torch.get_num_threads() == 1
         assert torch.get_float32_matmul_precision() == "high"
         assert not torch.are_deterministic_algorithms_enabled()
+        assert torch.utils.deterministic.fill_uninitialized_memory
     finally:
         torch.set_float32_matmul_precision("highest")

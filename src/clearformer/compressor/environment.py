@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,8 @@ INSTRUCTIONS = (
     "sse4_2", "avx", "avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl",
     "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "asimd", "sve",
 )  # fmt: skip
+
+_MODE: Any = torch.utils.deterministic  # a module whose attribute is a property
 
 
 @cache
@@ -54,13 +57,17 @@ def fixed(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     precision = torch.get_float32_matmul_precision()
     deterministic = torch.are_deterministic_algorithms_enabled()
+    fills = _MODE.fill_uninitialized_memory
     try:
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision("highest")
         torch.use_deterministic_algorithms(True)
+        # Deterministic mode would also fill every new tensor, a tenth of a small model's time.
+        _MODE.fill_uninitialized_memory = False
         with torch.autocast("cpu", enabled=False):
             yield
     finally:
         torch.set_num_threads(before)
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic)
+        _MODE.fill_uninitialized_memory = fills

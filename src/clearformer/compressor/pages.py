@@ -1,9 +1,9 @@
 """Bytes to tokens and back, for any bytes and any tokenizer.
 
 A text is cut into pages. A page that its tokens restore exactly is coded by the model. One that
-they do not restore (unknown words, lower case, invalid UTF-8) is halved until what remains is short;
-that is stored as it is, compressed by LZMA. The page table lists the parts:
-how many tokens, or how many bytes. A `bytes` tokenizer needs no table.
+they do not restore (unknown words, lower case, invalid UTF-8) is halved until what remains is
+short, which is stored as it is, compressed by LZMA. The page table lists the parts: how many
+tokens, or how many bytes. A tokenizer whose ids are bytes needs no table.
 """
 
 from __future__ import annotations
