@@ -23,6 +23,8 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from clearformer import config, core, data, families, learn
     from clearformer.builder import build
+    from clearformer.compressor.codec import compress, decompress
+    from clearformer.compressor.proof import prove
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
     from clearformer.model import Model, load
@@ -35,14 +37,17 @@ PUBLIC = {
     "Trace": "clearformer.explore.trace",
     "Training": "clearformer.run_training",
     "build": "clearformer.builder",
+    "compress": "clearformer.compressor.codec",
     "config": None,
     "core": None,
     "data": None,
+    "decompress": "clearformer.compressor.codec",
     "families": None,
     "learn": None,
     "load": "clearformer.model",
     "preset": "clearformer.families",
     "presets": "clearformer.families",
+    "prove": "clearformer.compressor.proof",
     "trace": "clearformer.explore.trace",
     "train": "clearformer.run_training",
     "verify": "clearformer.verification.check",
@@ -54,14 +59,17 @@ __all__ = [
     "Training",
     "__version__",
     "build",
+    "compress",
     "config",
     "core",
     "data",
+    "decompress",
     "families",
     "learn",
     "load",
     "preset",
     "presets",
+    "prove",
     "trace",
     "train",
     "verify",

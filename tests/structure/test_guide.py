@@ -23,6 +23,7 @@ GUIDE = [
     ROOT / "README.md",
     DOCS / "start.md",
     DOCS / "sequence-to-sequence.md",
+    DOCS / "compress.md",
     *sorted((DOCS / "guide").glob("*.md")),
 ]
 PAGES = sorted({*GUIDE, *DOCS.glob("*.md")} - {DOCS / "log.md"})

@@ -14,7 +14,7 @@ def test_a_device_by_name_and_the_fastest_otherwise():
 
 
 def test_a_device_that_is_none_is_said():
-    with pytest.raises(ValueError, match="^device is 'abacus', which this torch cannot use"):
+    with pytest.raises(ValueError, match=r"^device is 'abacus', which this torch cannot use"):
         device_of("abacus")
 
 

@@ -53,6 +53,11 @@ class Evaluate(ModelCommand):
     out: Path | None = None
     """A translator: write the translations here, a line for each; as a table with both sides if it
     ends in .csv, .tsv, .jsonl or .json."""
+    prove: bool = False
+    """A language model: also compress the text, decompress it, and compare the bits."""
+    dynamic: bool = False
+    """A language model: also let it learn from each window that it has predicted (dynamic
+    evaluation); with --prove, on both sides of the proof."""
     data_dir: Path | None = None
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
     verify: bool = False
@@ -68,6 +73,7 @@ class Evaluate(ModelCommand):
         self._require_out()
         model = load(self.run_folder, device=self.device)
         self._require_translator(model)
+        self._require_language_model(model)
         say(_weights(model))
         for note in model.notes:
             say(f"note: {note}")
@@ -87,6 +93,28 @@ class Evaluate(ModelCommand):
             say(line)
         if self.out is not None:
             write_translations(self.out, report.pairs, report.texts)
+        if self.prove or self.dynamic:
+            self._prove(model, report.text.read())
+
+    def _prove(self, model: Model, text: bytes) -> None:
+        """Print what the text takes by a real code, or by a model that learns from it."""
+        from clearformer.cli.compress import progress_bar
+        from clearformer.compressor.proof import claim, prove
+        from clearformer.inference.shared_copy import shared_copy
+        from clearformer.model import Model
+
+        if self.weights == "int8":
+            model = Model(shared_copy(model.module), model.config, model.tokenizer).quantize()
+        context, stride, online = self.context, self.stride, self.dynamic
+        if not self.prove:
+            say(claim(model, text, context=context, stride=stride, online=online).line())
+            return
+        with progress_bar("proving") as progress:
+            proof = prove(
+                model, text, context=context, stride=stride, online=online, progress=progress
+            )
+        for line in proof.lines():
+            say(line)
 
     def _options(self) -> EvaluationOptions:
         from clearformer.tasks.task import EvaluationOptions
@@ -104,6 +132,12 @@ class Evaluate(ModelCommand):
     def _require_translator(self, model: Model) -> None:
         if self.out is not None and "translate" not in model.config.verbs:
             raise ValueError(f"--out is for translations, but {self.run_folder} is no translator")
+
+    def _require_language_model(self, model: Model) -> None:
+        if self.prove or self.dynamic:
+            model.config.require_verb("generate", model.name)
+        if (self.prove or self.dynamic) and self.memory is not None:
+            raise ValueError("--prove and --dynamic use the memory of the training: no --memory")
 
 
 def _say_note(sentence: str) -> None:

@@ -36,6 +36,8 @@ COMMANDS = {
         "fill": "fill:Fill",
         "translate": "translate:Translate",
         "embed": "embed:Embed",
+        "compress": "compress:Compress",
+        "decompress": "compress:Decompress",
     },
     "Learn and look inside": {
         "learn": "learn:Learn",

@@ -18,6 +18,7 @@ class Bytes(Tokenizer):
     """The 256 bytes: nothing to learn, nothing unknown, accepts any file."""
 
     kind = "bytes"
+    ids_are_bytes = True
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int | None = None) -> Self:

@@ -29,6 +29,7 @@ class Tokenizer:
     suffix_ids: tuple[int, ...] = ()  # ids after such a row
     mask: int | None = None  # the id of the mask token, if there is one
     specials: Mapping[str, int] = MappingProxyType({})  # ids of special tokens by name
+    ids_are_bytes: ClassVar[bool] = False  # each id is a byte, so that any file has ids
     unsplittable: tuple[str, ...] = ()  # tokens that a stream must not be split within
 
     @classmethod

@@ -1,0 +1,164 @@
+"""Compression by a model: sizes and ratios of speed, on a text that it has not seen.
+
+    python benchmarks/compress.py RUN [--data FILE] [--bytes 300000] [--only NAME ...]
+
+RUN is a trained generator, for example of
+`clearformer train modern-tiny --data enwik8 --data.tokenizer bytes --minutes 30 --out RUN`. Without
+--data the text is the first part of enwik8's test part (its last 5 million bytes), which needs
+CLEARFORMER_DATA. Speeds are ratios of CPU seconds of this process with one thread, since other
+processes may share the machine.
+
+- size: the file beside xz -9e, and the code beside the entropy that the model claims
+- online: the same, learning while coding
+- scratch: the curve of untrained weights that learn, beside xz
+- speed: decoding with 32 streams beside 1, encoding beside `evaluate`'s windows
+- damage: 300 damaged files, all refused, nothing written
+- kill: SIGKILL at random moments leaves no file under the final name
+"""
+
+import argparse
+import gzip
+import lzma
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import clearformer as cf
+from clearformer.compressor.codec import compress, decompress
+from clearformer.compressor.peers import peer_sizes
+from clearformer.compressor.proof import claim
+from clearformer.model import Model
+
+TEST_START = 95_000_000  # of enwik8
+DAMAGES, KILLS = 300, 20
+
+
+def enwik8_test(size: int) -> bytes:
+    folder = os.environ.get("CLEARFORMER_DATA")
+    if not folder:
+        sys.exit("CLEARFORMER_DATA names no folder with enwik8.gz: give --data FILE")
+    with gzip.open(Path(folder) / "enwik8.gz") as file:
+        file.seek(TEST_START)
+        return file.read(size)
+
+
+def size(model: Model, text: bytes) -> None:
+    claimed = claim(model, text).bits / 8
+    packed = compress(text, model)
+    assert decompress(packed.data, model) == text
+    print(f"size: {packed.size:,} bytes of {len(text):,}, {packed.bits_per_byte:.4f} bits per byte")
+    over = packed.code_size - claimed
+    print(f"  the code is {over:+,.0f} bytes ({over / claimed:+.4%}) from the model's entropy")
+    print(f"  the whole file {packed.size / claimed - 1:+.4%}, {packed.size - claimed:+,.0f} bytes")
+    for name, other in peer_sizes(text).items():
+        print(f"  {packed.size / other - 1:+.1%} beside {name}, {other:,} bytes")
+
+
+def online(model: Model, text: bytes) -> None:
+    without = compress(text, model).size
+    packed = compress(text, model, online=True)
+    assert decompress(packed.data, model) == text
+    change = packed.size / without - 1
+    print(f"online: {packed.size:,} bytes, {change:+.2%} beside the weights as they are")
+
+
+def scratch(model: Model, text: bytes) -> None:
+    packed = compress(text, "modern-tiny", online=True, from_scratch=True, streams=8)
+    print(f"scratch: {packed.size:,} bytes for {len(text):,}, no weights; beside xz so far:")
+    for place, bits in packed.curve:
+        other = len(lzma.compress(text[:place], preset=9 | lzma.PRESET_EXTREME))
+        size = bits / 8
+        print(f"  {place:12,}: {size:12,.0f} bytes, xz {other:12,}, {size / other - 1:+.1%}")
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def speed(model: Model, text: bytes) -> None:
+    many, few = text[: 32 * 1024], text[:2048]
+    packed, alone = compress(many, model, streams=32), compress(few, model, streams=1)
+    wide = len(many) / seconds(lambda: decompress(packed.data, model))
+    narrow = len(few) / seconds(lambda: decompress(alone.data, model))
+    encode = len(many) / seconds(lambda: compress(many, model, streams=32))
+    windows = len(many) / seconds(lambda: claim(model, many, streams=32))
+    print(f"speed, bytes per CPU second: decoding {wide:,.0f} in 32 streams, {narrow:,.0f} in one")
+    print(f"  {wide / narrow:.1f} times; encoding {encode:,.0f}, evaluating {windows:,.0f}:")
+    print(f"  {encode / windows:.0%}")
+
+
+def damage(model: Model, text: bytes) -> None:
+    data, chance = compress(text[:2000], model).data, random.Random(0)
+    refused = 0
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        for number in range(DAMAGES):
+            wrong = bytearray(data)
+            place = chance.randrange(len(wrong))
+            if number % 3 == 0:
+                wrong[place] ^= 1 << chance.randrange(8)
+            elif number % 3 == 1:
+                del wrong[place:]
+            else:
+                wrong[place : place + 4] = chance.randbytes(4)
+            try:
+                decompress(bytes(wrong), model, out=out)
+            except ValueError:
+                refused += 1
+        assert not list(Path(folder).iterdir())
+    print(f"damage: {refused} of {DAMAGES} refused, nothing written")
+
+
+def kill(model: Model, text: bytes) -> None:
+    chance, whole = random.Random(0), 0
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = Path(folder) / "text", Path(folder) / "out.cf"
+        source.write_bytes(text[:2000])
+        words = [sys.executable, "-m", "clearformer", "compress", str(source)]
+        words += ["--model", str(model.path), "--out", str(out), "--streams", "8"]
+        began = time.monotonic()
+        subprocess.run(words, check=True, capture_output=True)
+        takes = time.monotonic() - began
+        expected = out.read_bytes()
+        for _ in range(KILLS):
+            out.unlink(missing_ok=True)
+            process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(takes * chance.uniform(0.5, 1.05))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            assert not out.exists() or out.read_bytes() == expected, "half a file"
+            whole += out.exists()
+    print(f"kill: {KILLS} times, {whole} after the file was whole, no half file")
+
+
+PARTS = {each.__name__: each for each in (size, online, scratch, speed, damage, kill)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("run")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--bytes", type=int, default=300_000)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    given = arguments.data
+    text = enwik8_test(arguments.bytes) if given is None else given.read_bytes()[: arguments.bytes]
+    model = cf.load(arguments.run)
+    print(f"{model.name}: {model.parameter_count:,} parameters; {len(text):,} bytes")
+    for name in arguments.only:
+        PARTS[name](model, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,395 @@
+"""`compress` and `decompress`: any file to a `.cf` file and back, bit for bit.
+
+Encoding runs the same one-token steps as decoding, in a batch of the same S streams, on the same
+number of threads. A faster pass over whole windows would give almost the same probabilities, and
+almost is not enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clearformer import safe_files
+from clearformer.arguments import check_keywords
+from clearformer.compressor import container, entropy_coder, environment, protocols
+from clearformer.compressor.container import IDENTITY, Header
+from clearformer.compressor.entropy_coder import code, frequencies
+from clearformer.compressor.models import ModelSource, model_hash, opened
+from clearformer.compressor.online import Online, OnlineLearner
+from clearformer.compressor.pages import Pages, Tokens, restore, tokenize
+from clearformer.compressor.protocols import Protocol, cut
+from clearformer.generate.language_model import LanguageModel
+from clearformer.inference.modes import evaluating
+from clearformer.text import Tokenizer, sha256
+
+STREAMS, MIN_STREAM = 32, 4096  # streams of a long file; tokens that make another one worthwhile
+MAX_CACHED = 2**20  # tokens in the caches of all streams
+PROBE_STEPS = 8
+CURVE_BYTES = 100_000
+Source = bytes | bytearray | memoryview | str | os.PathLike[str]
+Progress = Callable[[int, int], None]  # coded tokens, all tokens
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A compressed file, and what it consists of.
+
+    Attributes:
+        data (bytes): The file.
+        header (Header): What a decoder needs: hashes, protocol, versions.
+        code_size (int): Bytes of the code alone.
+        raw_size (int): Bytes of the original that the tokenizer cannot restore, stored by LZMA.
+        curve (tuple): Pairs of original bytes and bits of code so far, one for each 100 KB.
+    """
+
+    data: bytes
+    header: Header
+    code_size: int
+    raw_size: int
+    curve: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits of the whole file for each byte of the original."""
+        return 8 * self.size / max(1, self.header.length)
+
+
+@check_keywords
+def compress(
+    source: Source,
+    model: ModelSource,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    streams: int | None = None,
+    context: int | None = None,
+    stride: int | None = None,
+    threads: int | None = None,
+    online: Online | bool = False,
+    from_scratch: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Compressed:
+    """Compress a file with a language model.
+
+    Args:
+        source (path or bytes): What to compress: any file, text or not.
+        model (Model, path or str): The model that predicts it, or with `from_scratch` a preset.
+        out (path, optional): Where to write the compressed file. Default: nowhere.
+        streams (int, optional): Parts that are coded side by side: more is faster, and costs some
+            bytes for each. Default: one for every 4,096 tokens, at most 32.
+        context (int, optional): Tokens that a prediction may use. Default: the model's length.
+        stride (int, optional): Tokens between two windows; smaller is slower and better. Default:
+            half the context.
+        threads (int, optional): Of torch; decoding uses as many. Default: as torch is set.
+        online (bool or Online): Train the model while it codes. Default: False.
+        from_scratch (bool): Start from the initial weights of the preset that `model` names, so
+            that no weights have to be shipped; needs `online`. Default: False.
+        seed (int): Of these initial weights. Default: 0.
+        progress (callable, optional): Called with the number of coded tokens and of all.
+
+    Returns:
+        Compressed: ``data``, ``size``, ``bits_per_byte`` and the ``header``.
+
+    Raises:
+        ValueError: If the model cannot predict text, or an option does not fit it.
+
+    Example:
+        >>> import clearformer as cf
+        >>> packed = cf.compress("my.txt", "runs/mine", out="my.txt.cf")  # doctest: +SKIP
+        >>> packed.bits_per_byte  # doctest: +SKIP
+    """
+    settings = as_online(online, from_scratch)
+    if from_scratch and settings is None:
+        raise ValueError("`from_scratch` needs `online`: untrained weights predict nothing")
+    data = read_source(source)
+    language_model, name = opened(model, seed if from_scratch else None)
+    tokenizer = require_tokenizer(language_model)
+    pages = tokenize(data, tokenizer)
+    plan = plan_for(language_model, pages.tokens, streams, context, stride, threads, settings)
+    with environment.fixed(plan.threads), evaluating(language_model.module):
+        probe = plan.probe(language_model)
+        encoded, curve = _encode(language_model, plan, pages.tokens, len(data), progress)
+    header = Header(
+        model=model_hash(language_model),
+        tokenizer=sha256(tokenizer)[:IDENTITY],
+        name=name,
+        seed=seed if from_scratch else None,
+        **_machine(language_model, plan),
+        probe=probe,
+        tokens=len(pages.tokens),
+        length=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        table=len(pages.table),
+        body=container.body_hash(pages.table, encoded),
+    )
+    packed = container.pack(header, pages.table, encoded)
+    if out is not None:
+        safe_files.replace(Path(out), packed)
+    return Compressed(packed, header, len(encoded), pages.raw, curve)
+
+
+@check_keywords
+def decompress(
+    source: Source,
+    model: ModelSource | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> bytes | None:
+    """Restore a file that `compress` wrote.
+
+    Args:
+        source (path or bytes): The compressed file.
+        model (Model or path, optional): The model that compressed it. Default: the path or preset
+            that the file names.
+        out (path, optional): Where to write the original; it is written whole or not at all.
+            Default: nowhere.
+        progress (callable, optional): Called with the number of decoded tokens and of all.
+
+    Returns:
+        bytes: The original; None if it was written to `out`.
+
+    Raises:
+        ValueError: If the file is damaged, or was written by another model, tokenizer, version of
+            torch or kind of CPU; the message names what differs.
+    """
+    named = "the data" if isinstance(source, bytes | bytearray | memoryview) else str(source)
+    header, table, encoded = container.unpack(read_source(source), named)
+    plan = Plan.from_header(header)
+    language_model, _ = opened(header.name if model is None else model, header.seed)
+    tokenizer = require_tokenizer(language_model)
+    plan.check(language_model)
+    _require_same(header, language_model, plan, named)
+    least = header.tokens * container.min_token_bits(language_model.config.vocabulary)
+    if least > 8 * len(encoded) + 64:
+        raise ValueError(f"{named} has an invalid header: its code is too short for its tokens")
+    with environment.fixed(plan.threads), evaluating(language_model.module):
+        if plan.probe(language_model) != header.probe:
+            raise ValueError(
+                f"{named} cannot be decoded here: this machine computes other probabilities than "
+                f"the one that wrote it, though it looks the same; decode it there"
+            )
+        tokens = _decode(language_model, plan, encoded, header.tokens, progress)
+    return _write(restore(Pages(tokens, table), tokenizer), header, named, out)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a text is coded: what encoder and decoder must have in common."""
+
+    protocol: Protocol
+    streams: int
+    online: Online | None
+    threads: int
+
+    @staticmethod
+    def from_header(header: Header) -> Plan:
+        online = None if header.online is None else Online.from_json(header.online)
+        return Plan(protocols.from_json(header.protocol), header.streams, online, header.threads)
+
+    def check(self, model: LanguageModel) -> None:
+        """Raise ValueError if this model cannot be used in this way."""
+        weight = next(model.module.parameters())
+        if weight.device.type != "cpu":
+            raise ValueError(
+                f"the model is on {weight.device}, but files are compressed on the CPU: load it "
+                f"with device='cpu'"
+            )
+        for name, value, most in (
+            ("streams", self.streams, container.MAX_STREAMS),
+            ("threads", self.threads, 1024),
+        ):
+            if not 1 <= value <= most:
+                raise ValueError(f"`{name}` is {value}, but it must be from 1 to {most:,}")
+
+        if self.streams * self.protocol.longest > MAX_CACHED:
+            raise ValueError(
+                f"{self.streams:,} streams of {self.protocol.longest:,} tokens are held in memory, "
+                f"but {MAX_CACHED:,} tokens are the most: choose fewer `streams` or a shorter "
+                f"`context`"
+            )
+
+    def probe(self, model: LanguageModel) -> str:
+        """Hash of the frequencies of fixed tokens: another machine's differ if its sums do."""
+        vocabulary, digest = model.config.vocabulary, hashlib.sha256()
+        predictor = self.protocol.predictor(model, self.streams, None)
+        chance = np.random.Generator(np.random.PCG64(0))
+        for _ in range(PROBE_STEPS):
+            tokens = chance.integers(0, vocabulary, self.streams)
+            digest.update(frequencies(predictor.read(tokens)).tobytes())
+        return digest.hexdigest()[: 2 * container.HASH_BYTES]
+
+
+def as_online(online: Online | bool, from_scratch: bool = False) -> Online | None:
+    """The settings of online learning; True stands for the usual ones."""
+    if isinstance(online, Online):
+        return online
+    usual = Online.from_scratch() if from_scratch else Online()
+    return usual if online else None
+
+
+def plan_for(
+    model: LanguageModel,
+    tokens: Tokens,
+    streams: int | None,
+    context: int | None,
+    stride: int | None,
+    threads: int | None,
+    online: Online | None,
+) -> Plan:
+    """The plan for a text, where None stands for the usual value."""
+    usual = max(1, min(STREAMS, len(tokens) // MIN_STREAM))
+    plan = Plan(
+        protocols.protocol_for(model.config, context, stride),
+        usual if streams is None else streams,
+        online,
+        torch.get_num_threads() if threads is None else threads,
+    )
+    plan.check(model)
+    return plan
+
+
+def _coding(model: LanguageModel, plan: Plan) -> tuple[protocols.Predictor, OnlineLearner | None]:
+    if plan.online is None:
+        return plan.protocol.predictor(model, plan.streams, None), None
+    learner = OnlineLearner(model, plan.online)
+    return plan.protocol.predictor(learner.model, plan.streams, learner), learner
+
+
+def _encode(
+    model: LanguageModel, plan: Plan, tokens: Tokens, size: int, progress: Progress | None
+) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+    """The code of some tokens, and how many bits each 100 KB of the text took."""
+    starts, counts = cut(tokens, plan.streams)
+    encoder = entropy_coder.Encoder(tokens, starts)
+    curve: list[tuple[int, int]] = []
+
+    def step(done: int, table: entropy_coder.Frequencies) -> protocols.Ids:
+        coded = encoder(done, table)
+        total = done * plan.streams + len(coded)
+        read = size * total // max(1, len(tokens))
+        if read // CURVE_BYTES > (curve[-1][0] // CURVE_BYTES if curve else 0):
+            curve.append((read, encoder.bits))
+        if progress is not None:
+            progress(total, len(tokens))
+        return coded
+
+    predictor, _ = _coding(model, plan)
+    code(predictor, counts, model.config.vocabulary, step)
+    return encoder.finish(), tuple(curve)
+
+
+def _decode(
+    model: LanguageModel, plan: Plan, encoded: bytes, count: int, progress: Progress | None
+) -> Tokens:
+    vocabulary = model.config.vocabulary
+    kind = next(k for k in (np.uint8, np.uint16, np.uint32) if vocabulary - 1 <= np.iinfo(k).max)
+    tokens: NDArray[np.generic] = np.zeros(count, dtype=kind)
+    starts, counts = cut(tokens, plan.streams)
+    decoder = entropy_coder.Decoder(encoded, tokens, starts)
+
+    def step(done: int, table: entropy_coder.Frequencies) -> protocols.Ids:
+        found = decoder(done, table)
+        if progress is not None:
+            progress(done * plan.streams + len(found), count)
+        return found
+
+    predictor, _ = _coding(model, plan)
+    code(predictor, counts, vocabulary, step)
+    return tokens
+
+
+def _machine(model: LanguageModel, plan: Plan) -> dict[str, Any]:
+    """The fields of a header that must be the same where it is decoded."""
+    weights = (each for each in model.module.state_dict().values() if each.is_floating_point())
+    return {
+        "protocol": protocols.to_json(plan.protocol),
+        "streams": plan.streams,
+        "online": None if plan.online is None else plan.online.to_json(),
+        "dtype": str(next(weights).dtype).removeprefix("torch."),
+        "threads": plan.threads,
+        "torch": torch.__version__,
+        "coder": environment.coder(),
+        "cpu": environment.cpu(),
+    }
+
+
+WHY = {
+    "model": "it was compressed with another model (weights or config): name that one with `model`",
+    "tokenizer": "it was compressed with another tokenizer: use the model with its own",
+}
+
+
+def _require_same(header: Header, model: LanguageModel, plan: Plan, name: str) -> None:
+    """Refuse to decode with anything that differs from what encoded."""
+    here = {
+        "model": model_hash(model),
+        "tokenizer": sha256(require_tokenizer(model))[:IDENTITY],
+        **_machine(model, plan),
+    }
+    for key, value in here.items():
+        written = getattr(header, key)
+        if written != value:
+            why = WHY.get(key) or (
+                f"it was written with {key} {written}, but here it is {value}: other "
+                f"floating-point numbers would decode another text"
+            )
+            raise ValueError(f"{name} cannot be decoded here: {why}")
+
+
+def _write(
+    parts: Iterable[bytes], header: Header, name: str, out: str | os.PathLike[str] | None
+) -> bytes | None:
+    """Collect or write the restored bytes, if their length and hash are right."""
+    digest, length, kept = hashlib.sha256(), 0, bytearray()
+    place = nullcontext() if out is None else safe_files.replacing(Path(out))
+    with place as file:
+        for part in parts:
+            digest.update(part)
+            length += len(part)
+            if file is None:
+                kept += part
+            else:
+                file.write(part)
+        if (digest.hexdigest(), length) != (header.sha256, header.length):
+            raise ValueError(
+                f"{name} does not decode to the text that was compressed (its hash differs), so "
+                f"nothing is written"
+            )
+    return bytes(kept) if out is None else None
+
+
+def read_source(source: Source) -> bytes:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source)
+    path = Path(os.path.expanduser(source))
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a regular file, but one is needed")
+    return path.read_bytes()
+
+
+def require_tokenizer(model: LanguageModel) -> Tokenizer:
+    if model.tokenizer is None:
+        raise ValueError(
+            f"{model.config.name} has no tokenizer, so it cannot read a file: load it with one"
+        )
+    if model.tokenizer.size > model.config.vocabulary:
+        raise ValueError(
+            f"the tokenizer has {model.tokenizer.size:,} ids, but {model.config.name} predicts "
+            f"{model.config.vocabulary:,}: load the model with its own tokenizer"
+        )
+    return model.tokenizer

@@ -1,0 +1,100 @@
+"""Training while coding: encoder and decoder learn from every window that both know.
+
+After a window is coded, one AdamW step is taken on it, and the next window is predicted by the
+changed weights (dynamic evaluation; Mikolov et al. 2010, Krause et al. 2018). The updates are the
+same bit for bit on both sides: the same batches, the same threads, no dropout, and optimizer steps
+parameter by parameter.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from clearformer.compressor.protocols import Ids
+from clearformer.core.model import Batch, Transformer
+from clearformer.generate.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Online:
+    """Settings of the training, stored in the header of a file.
+
+    Attributes:
+        learning_rate (float): After the warmup. Default: 1e-3.
+        warmup (int): Updates over which the learning rate rises. Default: 20.
+        updates (int): Optimizer steps on each window. Default: 1.
+    """
+
+    learning_rate: float = 1e-3
+    warmup: int = 20
+    updates: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < 1:
+            raise ValueError(
+                f"`learning_rate` is {self.learning_rate}, but it must be above 0 and below 1"
+            )
+        for name in ("warmup", "updates"):
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= 10**6:
+                raise ValueError(f"`{name}` is {value!r:.40}, but it must be from 1 to 1,000,000")
+
+    @classmethod
+    def from_scratch(cls) -> Online:
+        """Settings for weights that have learned nothing yet."""
+        return cls(learning_rate=2e-3, warmup=100)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Online:
+        if set(found) != set(cls.__dataclass_fields__) or not isinstance(
+            found["learning_rate"], float
+        ):
+            raise ValueError(f"the header has unknown online settings: {dict(found)!r:.100}")
+        return cls(**found)
+
+
+class OnlineLearner:
+    """A copy of a model that learns from finished windows; its original does not change."""
+
+    def __init__(self, model: LanguageModel, settings: Online) -> None:
+        weights = list(model.module.parameters())
+        quantized = any(not each.is_floating_point() for each in model.module.state_dict().values())
+        if quantized or any(not each.requires_grad for each in weights):
+            raise ValueError(
+                f"{model.config.name} has weights that cannot be trained (int8), so it cannot "
+                f"learn online: use the model in float32"
+            )
+        self.settings = settings
+        self.module: Transformer = copy.deepcopy(model.module).eval()
+        self.model = replace(model, module=self.module, step=None)
+        self.step = 0
+        self.optimizer = torch.optim.AdamW(
+            self.module.parameters(),
+            lr=settings.learning_rate,
+            betas=(0.9, 0.99),
+            weight_decay=0.0,
+            foreach=False,
+        )
+
+    def learn(self, tokens: Ids, targets: Ids) -> None:
+        """Update the weights on a window (S, T)."""
+        batch = Batch(torch.from_numpy(tokens.copy()), torch.from_numpy(targets.copy()))
+        for _ in range(self.settings.updates):
+            self.step += 1
+            rise = min(1.0, self.step / self.settings.warmup)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.settings.learning_rate * rise
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.enable_grad():
+                sums, counts = self.module.loss(batch)
+                (sums.sum() / counts.sum()).backward()
+            torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0, foreach=False)
+            self.optimizer.step()

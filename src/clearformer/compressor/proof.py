@@ -1,0 +1,183 @@
+"""Proof of a model's bits per byte: compress, decompress, compare.
+
+A loss is a claim. A model that sees the token that it predicts, or whose probabilities sum to more
+than one, claims fewer bits than any decoder can do with. `prove` writes the file, decodes it, and
+compares both the text and the bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+
+from clearformer.arguments import check_keywords
+from clearformer.compressor import environment, protocols
+from clearformer.compressor.causality import find_leak
+from clearformer.compressor.codec import (
+    Compressed,
+    Plan,
+    Progress,
+    Source,
+    as_online,
+    compress,
+    decompress,
+    plan_for,
+    read_source,
+    require_tokenizer,
+)
+from clearformer.compressor.models import opened
+from clearformer.compressor.online import Online, OnlineLearner
+from clearformer.compressor.pages import Tokens, tokenize
+from clearformer.generate.language_model import LanguageModel
+from clearformer.inference.modes import evaluating
+from clearformer.model import Model
+
+CLOSE, SLACK = 0.001, 64  # how far the code may be from the claim: a share of it, and some bytes
+CANNOT = "this model cannot decode: it needs tokens that are not there yet"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Bits of a text by the loss of a model, computed on whole windows."""
+
+    bits: float
+    tokens: int
+    size: int  # bytes of the text
+    streams: int
+    online: Online | None
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.bits / max(1, self.size)
+
+    def line(self) -> str:
+        learning = ", learning online" if self.online is not None else ""
+        return (
+            f"the model claims    {self.bits_per_byte:.4f} bits per byte in {self.streams} streams"
+            f"{learning}"
+        )
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A claim, and the file that was decoded again."""
+
+    claim: Claim
+    packed: Compressed
+
+    @property
+    def difference(self) -> float:
+        """The code beside the claim, as a share of the claim."""
+        return 8 * self.packed.code_size / max(1.0, self.claim.bits) - 1
+
+    def lines(self) -> list[str]:
+        header = self.packed.header
+        code = 8 * self.packed.code_size / max(1, header.length)
+        return [
+            self.claim.line(),
+            f"its code has        {code:.4f} bits per byte, {self.difference:+.3%}",
+            f"the file has        {self.packed.bits_per_byte:.4f} bits per byte: "
+            f"{self.packed.size:,} bytes for {header.length:,}",
+            f"decoded             sha256 {header.sha256[:16]}…, the same: proven",
+        ]
+
+
+@check_keywords
+def prove(
+    model: Model,
+    source: Source,
+    *,
+    streams: int | None = None,
+    context: int | None = None,
+    stride: int | None = None,
+    online: Online | bool = False,
+    progress: Progress | None = None,
+) -> Proof:
+    """Compress a text, decompress it, and compare the bits with what the model claims.
+
+    Args:
+        model (Model): A language model.
+        source (path or bytes): The text.
+        streams, context, stride, online: As in `compress`.
+        progress (callable, optional): Called with coded tokens and all, to encode and to decode.
+
+    Returns:
+        Proof: ``claim``, ``packed``, and the report as ``lines()``.
+
+    Raises:
+        ValueError: If the model looks ahead, or if its code needs more bits than it claims.
+    """
+    data = read_source(source)
+    learning = as_online(online) or False
+    found = claim(model, data, streams=streams, context=context, stride=stride, online=learning)
+    packed = compress(
+        data,
+        model,
+        streams=streams,
+        context=context,
+        stride=stride,
+        online=learning,
+        progress=_part(progress, 0),
+    )
+    restored = decompress(packed.data, model, progress=_part(progress, 1))
+    assert restored == data  # `decompress` compares the hashes
+    proof = Proof(found, packed)
+    if abs(8 * packed.code_size - found.bits) > CLOSE * found.bits + 8 * SLACK:
+        raise ValueError(
+            f"the claim is not proven: by its loss the text has {found.bits / 8:,.0f} bytes, but "
+            f"its code has {packed.code_size:,}, so the loss is not the one of its predictions"
+        )
+    return proof
+
+
+def _part(progress: Progress | None, part: int) -> Progress | None:
+    """The progress of the first or the second half of a proof."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(part * total + done, 2 * total)
+
+
+def claim(
+    model: Model,
+    data: bytes,
+    *,
+    streams: int | None = None,
+    context: int | None = None,
+    stride: int | None = None,
+    online: Online | bool = False,
+) -> Claim:
+    """The bits of a text by the loss of the model; with `online`, training on each window."""
+    try:
+        language_model, _ = opened(model, None)
+    except ValueError as problem:
+        if "later ones" in str(problem):  # a pattern that attends to later tokens
+            raise ValueError(f"{CANNOT} ({problem})") from None
+        raise
+    tokens = tokenize(data, require_tokenizer(language_model)).tokens
+    plan = plan_for(language_model, tokens, streams, context, stride, None, as_online(online))
+    leak = find_leak(
+        language_model.module,
+        np.asarray(tokens[: language_model.config.length]),
+        model.config.vocabulary,
+    )
+    if leak is not None:
+        raise ValueError(f"{CANNOT} ({leak})")
+    with environment.fixed(plan.threads), evaluating(language_model.module):
+        bits = _bits(language_model, plan, tokens)
+    first = min(plan.streams, len(tokens)) * log2(model.config.vocabulary)  # they are uniform
+    return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
+
+
+def _bits(model: LanguageModel, plan: Plan, tokens: Tokens) -> float:
+    starts, counts = protocols.cut(tokens, plan.streams)
+    rows = np.zeros((plan.streams, int(counts[0])), dtype=np.int64)
+    for row, start, count in zip(rows, starts, counts, strict=True):
+        row[:count] = tokens[start : start + count]
+    if rows.shape[1] < 2:
+        return 0.0
+    if plan.online is None:
+        return protocols.claim(model, plan.protocol, rows, counts)
+    learner = OnlineLearner(model, plan.online)
+    return protocols.claim(learner.model, plan.protocol, rows, counts, learner)

@@ -1,0 +1,91 @@
+"""`clearformer compress` and `decompress`, and what `evaluate` proves with them."""
+
+import pytest
+
+from clearformer.cli.compress import progress_bar
+
+
+@pytest.fixture
+def bottles(tmp_path):
+    path = tmp_path / "more.txt"
+    path.write_bytes(b"7 green bottles\n\xff" * 20)
+    return path
+
+
+def test_a_file_there_and_back(clearformer, run, bottles):
+    done = clearformer("compress", str(bottles), "--model", run, "--streams", "4")
+    assert done.code == 0, done.err
+    packed = bottles.with_name("more.txt.cf")
+    assert f"{packed}: {packed.stat().st_size:,} bytes" in done.out
+    assert "4 streams" in done.out
+    assert "and weights in int8" in done.out
+    assert "xz -9e" in done.out
+    data = bottles.read_bytes()
+    bottles.unlink()
+    done = clearformer("decompress", str(packed))
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{bottles}: {len(data):,} bytes, the hash is right; ")
+    assert bottles.read_bytes() == data
+
+
+def test_learning_from_scratch_ships_no_weights(clearformer, tmp_path):
+    (tmp_path / "a").write_bytes(b"to be or not to be, " * 4)
+    out = str(tmp_path / "x")
+    done = clearformer(
+        "compress", str(tmp_path / "a"), "--model", "modern-tiny", "--from-scratch", "--online",
+        "--learning-rate", "1e-3", "--context", "16", "--out", out,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "no weights are shipped" in done.out
+    done = clearformer("decompress", out, "--out", str(tmp_path / "b"))
+    assert done.code == 0, done.err
+    assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
+
+
+def test_evaluate_proves_what_it_says(clearformer, run, bottles):
+    done = clearformer("evaluate", run, "--data", str(bottles), "--prove", "--weights", "int8")
+    assert done.code == 0, done.err
+    assert "the model claims" in done.out
+    assert done.out.endswith("the same: proven\n")
+
+
+def test_evaluate_learns(clearformer, run, bottles):
+    done = clearformer("evaluate", run, "--data", str(bottles), "--dynamic")
+    assert done.code == 0, done.err
+    assert done.out.endswith("streams, learning online\n")
+
+
+def test_mistakes_are_one_line_and_write_nothing(clearformer, run, bottles):
+    before = sorted(bottles.parent.iterdir())
+    missing = clearformer("compress", str(bottles.with_name("no")), "--model", run).complaint
+    assert missing.endswith("no: there is no such file or folder: check the path")
+    there = clearformer("compress", str(bottles), "--model", run, "--out", str(bottles)).complaint
+    assert "would write over" in there
+    wrong = clearformer("compress", str(bottles), "--model", run, "--streams", "0").complaint
+    assert wrong == "--streams is 0, but it must be from 1 to 4,096"
+    wrong = clearformer("compress", str(bottles), "--model", "modern-tiny", "--from-scratch")
+    assert wrong.complaint == "--from-scratch needs --online: untrained weights predict nothing"
+    ending = clearformer("decompress", str(bottles)).complaint
+    assert ending.endswith("more.txt does not end in .cf: say where to write, --out")
+    out = str(bottles.with_name("out"))
+    foreign = clearformer("decompress", str(bottles), "--out", out).complaint
+    assert "is not a file of clearformer compress" in foreign
+    assert sorted(bottles.parent.iterdir()) == before
+
+
+def test_what_is_there_is_not_overwritten(clearformer, run, bottles):
+    bottles.with_name("more.txt.cf").write_text("mine")
+    done = clearformer("compress", str(bottles), "--model", run)
+    assert done.complaint.endswith(
+        "is already there: delete it, or choose another place with --out"
+    )
+    assert bottles.with_name("more.txt.cf").read_text() == "mine"
+
+
+def test_a_bar_in_a_terminal_alone(monkeypatch, capsys):
+    with progress_bar("compressing") as progress:
+        assert progress is None
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with progress_bar("compressing") as progress:
+        progress(5, 10)
+    assert "50%" in capsys.readouterr().out

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+import torch
+
+from clearformer.compressor.causality import find_leak
+
+TOKENS = np.arange(12) * 7 % 256
+
+
+@pytest.mark.parametrize("family", ["modern", "gpt2", "sparse", "xl"])
+def test_causal_models_do_not_look_ahead(byte_model, family):
+    assert find_leak(byte_model(family).module, TOKENS, 256) is None
+    assert find_leak(byte_model(family).module, TOKENS[:1], 256) is None
+
+
+def test_int8_does_not_either(byte_model):
+    assert find_leak(byte_model().quantize().module, TOKENS, 256) is None
+
+
+@pytest.mark.parametrize("ahead", [1, 5])
+def test_a_look_ahead_is_found(byte_model, ahead):
+    module = byte_model().module
+    hidden = module.hidden
+    module.hidden = lambda tokens: hidden(tokens) + 0.1 * torch.roll(hidden(tokens), -ahead, 1)
+    leak = find_leak(module, TOKENS, 256)
+    assert leak is not None
+    assert leak.position < leak.changed <= leak.position + ahead
+    assert str(leak).startswith(f"its prediction after token {leak.position} changes when token")

@@ -1,0 +1,60 @@
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clearformer.compressor import pages
+from clearformer.compressor.pages import restore, tokenize
+from clearformer.text import BytePairs, Bytes, Characters, WordPieces, Words
+
+
+@pytest.fixture(scope="module")
+def tokenizers(prose):
+    return [
+        Bytes(),
+        Characters.train([prose]),
+        Words.train([prose]),
+        BytePairs.train([prose], 300),
+        WordPieces.train([prose], 400),
+    ]
+
+
+def files(strange_texts):
+    chance = random.Random(0)
+    yield from (b"", b"\0", b"\xff", b"ab", b"\xc3", "ä".encode(), b"a" * 1000)
+    yield chance.randbytes(3000)
+    yield "\n".join(strange_texts[:60]).encode()
+    yield b"plain text before\n" * 40 + chance.randbytes(300) + b"\nplain text after\n" * 40
+
+
+def test_any_bytes_come_back_with_any_tokenizer(tokenizers, strange_texts):
+    for tokenizer in tokenizers:
+        for data in files(strange_texts):
+            found = tokenize(data, tokenizer)
+            assert b"".join(restore(found, tokenizer)) == data, (tokenizer.kind, data[:40])
+
+
+def test_plain_text_is_all_tokens(tokenizers, prose, monkeypatch):
+    monkeypatch.setattr(pages, "PAGE", 500)
+    data = prose.encode()[:4000]
+    for tokenizer in tokenizers:
+        if tokenizer.kind in ("bytes", "characters", "bpe"):
+            found = tokenize(data, tokenizer)
+            assert found.raw == 0
+            assert b"".join(restore(found, tokenizer)) == data
+
+
+def test_only_what_cannot_be_kept_is_raw(tokenizers):
+    data = b"plain text\n" * 100 + b"\xff\xfe" * 30 + b"\nplain text" * 100
+    bpe = next(each for each in tokenizers if each.kind == "bpe")
+    assert 60 <= tokenize(data, bpe).raw <= 60 + 2 * pages.SHORTEST
+
+
+def test_tables_that_do_not_fit_are_refused(tokenizers):
+    bpe = next(each for each in tokenizers if each.kind == "bpe")
+    found = tokenize(b"some text\n" * 60 + b"\xff" * 9, bpe)
+    fewer = replace(found, tokens=np.concatenate((found.tokens, found.tokens)))
+    for wrong in (replace(found, table=b"nonsense"), replace(found, table=b""), fewer):
+        with pytest.raises(ValueError, match=r"^the page table "):
+            list(restore(wrong, bpe))
