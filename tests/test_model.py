@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -455,3 +456,5 @@ def test_no_any_in_a_public_signature():
         if inspect.isfunction(each):
             told = " ".join(map(str, inspect.get_annotations(each).values()))
             assert not re.search(r"\bAny\b", told), f"{each.__qualname__}: {told}"
+    for path in Path(cf.core.__file__).parent.glob("*.py"):
+        assert not re.search(r"\bAny\b", path.read_text()), path.name
