@@ -439,12 +439,20 @@ def test_a_module_of_your_own(small, tmp_path):
 
 
 def test_help_documents_every_parameter():
-    for function in (cf.load, cf.Model.generate, cf.Model.evaluate, cf.Model.translate,
-                     cf.Model.embed, cf.Model.fill, cf.Model.export):  # fmt: skip
+    """With its type in parentheses; of a method that takes the options of another, those it has."""
+    functions = [each for name in cf.__all__ if inspect.isfunction(each := getattr(cf, name))]
+    methods = ("generate", "completions", "stream", "classify", "fill", "embed", "translate",
+               "evaluate", "trace", "save", "export", "compile", "optimize")  # fmt: skip
+    functions += [getattr(cf.Model, name) for name in methods]
+    assert len(functions) >= 20
+    for function in functions:
         told = inspect.getdoc(function)
-        for name in inspect.signature(function).parameters:
-            if name != "self":
-                assert name in told, f"{function.__qualname__} does not document {name}"
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name == "self":
+                continue
+            stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+            listed = re.search(rf"^ +(\w+, )*{re.escape(stars)}{name}(, \w+)*( \(|:)", told, re.M)
+            assert listed, f"{function.__qualname__} does not document {name}"
 
 
 def test_no_any_in_a_public_signature():

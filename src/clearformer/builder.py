@@ -72,7 +72,19 @@ INITS: dict[str, Callable[[nn.Module], None]] = {
 
 
 def build(config: c.AnyModelConfig, seed: int = 0) -> Transformer | Seq2Seq:
-    """The model that `config` describes, its weights drawn from `seed`."""
+    """Build the model that a config describes.
+
+    Args:
+        config (ModelConfig): What the model is, as a family or `preset` returns it.
+        seed (int): Seed of the initial weights. Default: 0.
+
+    Returns:
+        Transformer or Seq2Seq: A plain ``nn.Module``, in training mode.
+
+    Example:
+        >>> import clearformer as cf
+        >>> module = cf.build(cf.families.modern("tiny"), seed=0)
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = assemble(config)

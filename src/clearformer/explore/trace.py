@@ -149,12 +149,23 @@ def trace(
 ) -> Trace:
     """Run a text through a model and record what it computes.
 
-    `model` is a module, or an object that has one with its config and tokenizer, such as the
-    result of `open_run`; then `tokens` may be text. An encoder-decoder takes `(source, target)`,
-    or one sequence for both. `mask` replaces the model's attention pattern (padding stays
-    masked) and `positions=False` removes every position scheme; with both, a transformer is a
-    function of a set. `pad_to` adds padding. A model with a memory reads segment by segment, and
-    the last segment is recorded.
+    Args:
+        model (Model or nn.Module): A loaded model, or a module that `build` returned.
+        tokens (str, ids, or pair of these): One text; a module alone takes ids. An
+            encoder-decoder takes ``(source, target)``, or one sequence for both.
+        capture (collection of str): Stages to record. Default: all.
+        layers (list of int, optional): Layers to record, counted from 0. Default: all.
+        mask (str): ``"none"`` or ``"causal"`` replaces the model's attention pattern; padding
+            stays masked. Default: ``"model"``.
+        positions (bool): False removes every position scheme; with ``mask="none"`` a transformer
+            is then a function of a set. Default: True.
+        pad_to (int, optional): Pad the text to this many tokens. Default: no padding.
+        segment (int, optional): Tokens that a model with a memory reads at a time; the last
+            segment is recorded. Default: the model's length.
+        memory (int, optional): States that such a model remembers. Default: as in training.
+
+    Returns:
+        Trace: The recorded stages; ``trace.weights(layer=0, head=0)`` are attention weights.
     """
     unknown = sorted(set(capture) - AXES.keys())
     if unknown:

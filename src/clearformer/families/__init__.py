@@ -51,7 +51,17 @@ def presets() -> list[str]:
 
 
 def preset(name: str) -> AnyModelConfig:
-    """A config by its name, family and size; a family alone means its first size."""
+    """Look a config up by its name.
+
+    Args:
+        name (str): Family and size, such as ``"gpt2-xl"``; a family alone means its first size.
+
+    Returns:
+        ModelConfig: The config; ``dataclasses.replace`` changes it.
+
+    Raises:
+        ValueError: For an unknown name, with the nearest one.
+    """
     family, _, size = name.partition("-")
     if family not in FAMILIES:
         raise ValueError(f"there is no model {name!r}: {nearest(name, [*FAMILIES, *presets()])}")

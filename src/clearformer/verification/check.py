@@ -30,15 +30,17 @@ def verify(
     """Look for known bugs in a transformer.
 
     Args:
-        target: A module, a class or function that makes one, a run, a Hugging Face folder, or a
-            text such as `my_model.py:MyGPT` or `package.module:factory`.
-        as_: What the model is, where its name does not say it: causal-lm, masked-lm, encoder,
-            seq2seq, classifier, attention, causal-attention, causal-stack.
-        only: Names of bugs to look for; default: all.
-        skip: Names of bugs not to look for.
-        seed: Of the noise and of the inputs.
+        target (nn.Module, class, function, path or str): A module, a class or function that makes
+            one, a run, a Hugging Face folder, or a text such as ``"my_model.py:MyGPT"`` or
+            ``"package.module:factory"``.
+        as_ (str, optional): What the model is, where its name does not say it: causal-lm,
+            masked-lm, encoder, seq2seq, classifier, attention, causal-attention or causal-stack.
+        only (list of str, optional): Names of bugs to look for. Default: all.
+        skip (list of str, optional): Names of bugs not to look for. Default: none.
+        seed (int): Seed of the noise and of the inputs. Default: 0.
 
-    The model is not changed: checks work on copies.
+    Returns:
+        Report: True if nothing is wrong; printed, it names each bug. The model is not changed.
     """
     if as_ is not None and as_ not in KINDS:
         raise ValueError(f"as is {as_!r}, but it must be one of {', '.join(KINDS)}")
