@@ -22,8 +22,8 @@ from clearformer.arguments import (
     check_keywords,
     require_choice,
     require_int,
-    require_number,
     require_known,
+    require_number,
 )
 from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, Verb

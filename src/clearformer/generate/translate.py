@@ -26,7 +26,6 @@ from clearformer.inference.beam_state import BeamState, TranslationBeams
 from clearformer.inference.modes import inference_mode
 from clearformer.text import Tokenizer
 
-
 # From log probabilities (B, V), the sentence of each row, and the place of the token in its target
 # to the next token of each row (B,).
 Pick = Callable[[Tensor, Sequence[int], int], Tensor]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clearformer.learn import block, heads, queries, recommender, self_attention
+from clearformer.learn import (
+    bert,
+    block,
+    gpt2,
+    heads,
+    original,
+    queries,
+    recommender,
+    self_attention,
+    sparse,
+    transformer_xl,
+)
 from clearformer.learn.exercise import Exercise
 
 
@@ -24,6 +35,11 @@ CHAPTERS = (
     Chapter(3, "Queries, keys, values and scaling", "3-queries-keys-values", queries.EXERCISES),
     Chapter(4, "Heads", "4-heads", heads.EXERCISES),
     Chapter(5, "The transformer block", "5-block", block.EXERCISES),
+    Chapter(10, "The original transformer", "10-original", original.EXERCISES),
+    Chapter(11, "BERT", "11-bert", bert.EXERCISES),
+    Chapter(12, "GPT-2", "12-gpt2", gpt2.EXERCISES),
+    Chapter(13, "Transformer-XL", "13-transformer-xl", transformer_xl.EXERCISES),
+    Chapter(14, "Sparse transformers", "14-sparse", sparse.EXERCISES),
 )
 
 

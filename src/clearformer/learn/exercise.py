@@ -33,6 +33,7 @@ class Exercise:
     cases: Callable[[], list[Case]]
     hints: tuple[str, str, str]
     mistakes: tuple[Mistake, ...]
+    largest: Callable[..., int] | None = None  # elements of the largest tensor an answer may make
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearformer.learn.cost import largest_tensor
 from clearformer.learn.exercise import Answer, Case, Exercise
 
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # float32, and sums in another order
@@ -47,6 +48,7 @@ def judge(exercise: Exercise, answer: Answer) -> Verdict:
                 _known_mistake(exercise, cases, got) or _difference(exercise, cases, got, wanted)
             )
         _require_gradients(exercise, answer, cases[0])
+        _require_cost(exercise, answer, cases[-1])
     except WrongAnswerError as wrong:
         return Verdict(exercise.number, False, str(wrong))
     judged = "shapes, values and gradients" if _floats(cases[0]) else "every number"
@@ -184,6 +186,11 @@ def _require_gradients(exercise: Exercise, answer: Answer, case: Case) -> None:
     wanted, got = (_gradients(each, case) for each in (exercise.answer, answer))
     for name, right, found in zip(names, wanted, got, strict=True):
         if right is None:
+            if found is not None and wanted != [None] * len(wanted) and found.any():
+                raise WrongAnswerError(
+                    f"the values are right, but a gradient reaches {name}, where it must stop: use "
+                    f"{name}.detach()"
+                )
             continue
         if found is None:
             raise WrongAnswerError(
@@ -192,6 +199,18 @@ def _require_gradients(exercise: Exercise, answer: Answer, case: Case) -> None:
             )
         if not same([found], [right]):
             raise WrongAnswerError(f"the values are right, but the gradient of {name} is not")
+
+
+def _require_cost(exercise: Exercise, answer: Answer, case: Case) -> None:
+    """No tensor larger than the exercise allows."""
+    if exercise.largest is None:
+        return
+    limit, made = exercise.largest(*case), largest_tensor(lambda: _call(answer, copied(case)))
+    if made > limit:
+        raise WrongAnswerError(
+            f"the values are right, but with {_given(exercise, case)} it makes a tensor of {made:,} "
+            f"elements, and at most {limit:,} are allowed: what need not be computed at all?"
+        )
 
 
 def _gradients(answer: Answer, case: Case) -> list[Tensor | None]:
