@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from clearformer.learn import (
     bert,
     block,
+    everything,
+    going_big,
     gpt2,
     heads,
     original,
@@ -40,6 +42,8 @@ CHAPTERS = (
     Chapter(12, "GPT-2", "12-gpt2", gpt2.EXERCISES),
     Chapter(13, "Transformer-XL", "13-transformer-xl", transformer_xl.EXERCISES),
     Chapter(14, "Sparse transformers", "14-sparse", sparse.EXERCISES),
+    Chapter(15, "Going big", "15-going-big", going_big.EXERCISES),
+    Chapter(16, "Sets, graphs, pictures", "16-everything", everything.EXERCISES),
 )
 
 
