@@ -260,16 +260,15 @@ def row(claim: Claim, names: Names) -> str:
 HEADER = """\
 # Claims of the seeds, tried
 
-Sentences of *The Illustrated Transformer From Scratch* with a number or a comparison, and what came
-of trying them. `python benchmarks/claims.py` writes the table: it runs the chapters of [the
-book](book/index.md) and judges each claim by a fixed rule from the chapter's numbers. Verdicts:
-*holds*, *holds here in part*, *not here*, *refuted* (also in the [errata](errata.md)), *could not
-be tried* (with the command for it). A verdict is about the experiment of the chapter, small
-models on a CPU, and not about every model there is.
+Sentences of *The Illustrated Transformer From Scratch* (and of *Transformers*, the second seed)
+with a number or a comparison, and what came of trying them. `python benchmarks/claims.py` writes
+the table: it runs the chapters of [the book](book/index.md) and judges each claim by a fixed rule
+from the chapter's numbers. Verdicts: *holds*, *holds here in part*, *not here*, *refuted* (also in
+the [errata](errata.md)), *could not be tried* (with the command for it). A verdict is about the
+experiment of the chapter, small models on a CPU, and not about every model there is.
 
-The ledger has begun: it covers the sections of chapters 1 to 5, and grows with the book. Claims
-about classifying, generating, recurrent networks, BERT, GPT-2, Transformer-XL, sparse attention and
-memory, and whether $W_o$ can be removed, are not in it yet.
+It covers the sections of the chapters that the table names. Whether $W_o$ can be removed is not in
+it.
 
 | claim | section | chapter | command | result | verdict | since |
 |---|---|---|---|---|---|---|

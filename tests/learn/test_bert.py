@@ -131,7 +131,9 @@ def test_the_loss_is_core():
 
 def test_pieces_are_the_tokenizers():
     tokenizer = train("wordpiece", ["walk walks walking talk talked talking jump jumping"] * 9, 64)
-    vocabulary = {piece: place for place, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
+    vocabulary = {
+        piece: place for place, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))
+    }
     for word in ("walking", "jumped", "talks", "walkwalk", "jaw"):
         assert solutions.pieces(word, vocabulary) == tokenizer.encode(word).tolist()
 

@@ -69,7 +69,11 @@ def plain(x, sections, output_gradient):
     [
         ("15.1", linear, "with their square"),
         ("15.1", lambda *sizes: counted(*sizes, without="heads"), "the heads are missing"),
-        ("15.1", lambda *sizes: counted(*sizes, without="bytes_each"), "these are numbers, not bytes"),
+        (
+            "15.1",
+            lambda *sizes: counted(*sizes, without="bytes_each"),
+            "these are numbers, not bytes",
+        ),
         ("15.1", lambda *sizes: 8 * counted(*sizes), "these are bits"),
         ("15.1", lambda *sizes: counted(*sizes, without="batch"), "the batch is missing"),
         ("15.2", lambda means, counts: means.sum() / len(means), "the mean of means"),

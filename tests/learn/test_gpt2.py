@@ -72,7 +72,7 @@ def either_order(tokens, first, second, new):
 
 
 def single_tokens(tokens, first, second, new):
-    return [new if token == first or token == second else token for token in tokens]
+    return [new if token in (first, second) else token for token in tokens]
 
 
 def counted(layers, width, vocabulary, length, *, tied=True, biases=1, last=1, places=1):

@@ -145,9 +145,7 @@ def test_the_solutions_are_core():
     assert solutions.strided_table(20, 4).equal(pattern.table(20, 20))
     q, k, v = torch.randn(3, 1, 1, 64, 8)
     expected = explicit(q, k, v, Mask(Causal() & Fixed(8, 1)), None, 0.0)[0, 0]
-    torch.testing.assert_close(
-        solutions.fixed_attention(q[0, 0], k[0, 0], v[0, 0], 8), expected
-    )
+    torch.testing.assert_close(solutions.fixed_attention(q[0, 0], k[0, 0], v[0, 0], 8), expected)
 
 
 def test_the_largest_tensor_counts_what_a_view_shows():

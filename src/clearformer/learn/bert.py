@@ -51,12 +51,11 @@ def _predictions() -> list[Case]:
     return [(draw(2, 4, 5), targets), (3 * draw(1, 4, 5, seed=1), targets[:1])]
 
 
-_VOCABULARY = {
-    name: place
-    for place, name in enumerate(
-        "[UNK] w wa walk ##ing ##k ##i ##n ##g ##alking un ##able ##a ##lk ing ##s".split()
-    )
-}
+_PIECES = [
+    *("[UNK]", "w", "wa", "walk", "##ing", "##k", "##i", "##n", "##g", "##alking"),
+    *("un", "##able", "##a", "##lk", "ing", "##s"),
+]
+_VOCABULARY = {piece: place for place, piece in enumerate(_PIECES)}
 
 
 def _words() -> list[Case]:
@@ -149,10 +148,10 @@ EXERCISES = (
         ),
         mistakes=(
             Mistake(
-                lambda logits, targets: F.cross_entropy(
-                    logits.flatten(0, 1), targets.flatten(), reduction="sum"
-                )
-                / targets.numel(),
+                lambda logits, targets: (
+                    F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
+                    / targets.numel()
+                ),
                 "divided by all places: the loss would depend on how many words are hidden. Divide "
                 "by the number of targets",
             ),
@@ -169,10 +168,8 @@ EXERCISES = (
                 "places without a target count as token 0: leave them out",
             ),
             Mistake(
-                lambda logits, targets: (
-                    F.cross_entropy(
-                        logits.softmax(-1).flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET
-                    )
+                lambda logits, targets: F.cross_entropy(
+                    logits.softmax(-1).flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET
                 ),
                 "softmax twice: F.cross_entropy takes logits, and applies log_softmax itself",
             ),

@@ -101,17 +101,15 @@ EXERCISES = (
         ),
         mistakes=(
             Mistake(
-                lambda q, k, v, tables: _scores(q, k)
-                .masked_fill(~tables, -math.inf)
-                .softmax(dim=-1)
-                @ v,
+                lambda q, k, v, tables: (
+                    _scores(q, k).masked_fill(~tables, -math.inf).softmax(dim=-1) @ v
+                ),
                 "a query that sees nothing gives NaN: 0/0 in the softmax. Set its weights to zero",
             ),
             Mistake(
-                lambda q, k, v, tables: _scores(q, k)
-                .masked_fill(~tables.any(dim=0), -math.inf)
-                .softmax(dim=-1)
-                @ v,
+                lambda q, k, v, tables: (
+                    _scores(q, k).masked_fill(~tables.any(dim=0), -math.inf).softmax(dim=-1) @ v
+                ),
                 "all heads use all relations: then no head can tell them apart. Each has its own "
                 "table",
             ),
@@ -125,10 +123,9 @@ EXERCISES = (
                 "hidden scores are set to 0, not to -inf: exp(0) = 1, so they still count",
             ),
             Mistake(
-                lambda q, k, v, tables: _scores(q, k)
-                .masked_fill(~tables, -1e9)
-                .softmax(dim=-1)
-                @ v,
+                lambda q, k, v, tables: (
+                    _scores(q, k).masked_fill(~tables, -1e9).softmax(dim=-1) @ v
+                ),
                 "a query that sees nothing looks at everything: with equal scores of -1e9 the "
                 "softmax is uniform. Its weights must be zero",
             ),

@@ -203,9 +203,7 @@ EXERCISES = (
                 "every section is computed again at x: each needs its own input",
             ),
             Mistake(
-                lambda x, sections, gradient: _at(
-                    sections[-1], _inputs(x, sections)[-1], gradient
-                ),
+                lambda x, sections, gradient: _at(sections[-1], _inputs(x, sections)[-1], gradient),
                 "this is the gradient of the last section's input: go on to the first",
             ),
         ),

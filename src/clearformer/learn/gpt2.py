@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -65,7 +66,7 @@ def _sizes() -> list[Case]:
 
 
 def _overlapping(tokens: Sequence[int], first: int, second: int, new: int) -> list[int]:
-    pairs = [(a, b) == (first, second) for a, b in zip(tokens, tokens[1:], strict=False)]
+    pairs = [(a, b) == (first, second) for a, b in pairwise(tokens)]
     starts = [*pairs, False]
     return [
         new if starts[place] else token

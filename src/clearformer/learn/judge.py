@@ -208,8 +208,9 @@ def _require_cost(exercise: Exercise, answer: Answer, case: Case) -> None:
     limit, made = exercise.largest(*case), largest_tensor(lambda: _call(answer, copied(case)))
     if made > limit:
         raise WrongAnswerError(
-            f"the values are right, but with {_given(exercise, case)} it makes a tensor of {made:,} "
-            f"elements, and at most {limit:,} are allowed: what need not be computed at all?"
+            f"the values are right, but with {_given(exercise, case)} it makes a tensor of "
+            f"{made:,} elements, and at most {limit:,} are allowed: what need not be computed at "
+            f"all?"
         )
 
 

@@ -70,8 +70,9 @@ EXERCISES = (
                 "come from x",
             ),
             Mistake(
-                lambda x, context, a, b, c: (x @ a.T @ (context @ b.T).mT).softmax(-1)
-                @ (context @ c.T),
+                lambda x, context, a, b, c: (
+                    (x @ a.T @ (context @ b.T).mT).softmax(-1) @ (context @ c.T)
+                ),
                 "the scale is missing: divide the scores by the root of D",
             ),
             Mistake(

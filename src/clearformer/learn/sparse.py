@@ -136,11 +136,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda n, stride: (
-                    ((d := torch.arange(n)[:, None] - torch.arange(n)) >= 0)
-                    & ((d <= stride) | (d % stride == 0))
-                    & (d != 2 * stride)
-                )
-                | ((d >= 0) & (d < stride)),
+                    (
+                        ((d := torch.arange(n)[:, None] - torch.arange(n)) >= 0)
+                        & ((d <= stride) | (d % stride == 0))
+                        & (d != 2 * stride)
+                    )
+                    | ((d >= 0) & (d < stride))
+                ),
                 "multiples beyond the first are missing: every stride-th token is seen, however "
                 "far",
             ),
