@@ -468,7 +468,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(15, "trade off even more computation for memory efficiency", BIG, trade_for_memory),
     Claim(
         16, "the current performance limit is purely in the hardware", END,
-        not_tried("a claim about all sizes; published scaling laws take thousands of GPU days"),
+        not_tried("a claim about models of every size, which no experiment on one CPU can judge"),
         command="clearformer plan gpt2-xl --gpus 64",
     ),
     Claim(16, "the basic transformer is a set-to-set model", END, set_to_set),

@@ -8,7 +8,6 @@ from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal, Fixed, Local, Strided
 from clearformer.learn import sparse as solutions
 from clearformer.learn.catalogue import find
-from clearformer.learn.cost import largest_tensor
 from clearformer.learn.judge import judge
 
 
@@ -146,9 +145,3 @@ def test_the_solutions_are_core():
     q, k, v = torch.randn(3, 1, 1, 64, 8)
     expected = explicit(q, k, v, Mask(Causal() & Fixed(8, 1)), None, 0.0)[0, 0]
     torch.testing.assert_close(solutions.fixed_attention(q[0, 0], k[0, 0], v[0, 0], 8), expected)
-
-
-def test_the_largest_tensor_counts_what_a_view_shows():
-    x = torch.ones(10)
-    assert largest_tensor(lambda: x[:2] * 2) == 10
-    assert largest_tensor(lambda: torch.ones(3, 4).sum()) == 12
