@@ -83,7 +83,7 @@ def test_matches_transformers_beam_search(marian, sources, beam, seed, ending):
     )
 
 
-def test_test_cases_cover_many_lengths(marian, sources):
+def test_cases_cover_many_lengths(marian, sources):
     lengths = set()
     for seed in range(8):
         _, ours, config = marian(seed % 4, ending=2.0 + seed / 8)
