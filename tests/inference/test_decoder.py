@@ -1,4 +1,4 @@
-"""Side by side as if alone, in chunks as at once, cached as uncached: for every kind of model."""
+"""Batched equals single, chunked equals whole, cached equals uncached, for every kind of model."""
 
 import pytest
 import torch
@@ -62,21 +62,23 @@ def check(writer, chunk):
 
 @pytest.mark.parametrize("chunk", [None, 1, 3])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family(family, chunk, writer):
+def test_batched_and_chunked_decoding_for_every_family(family, chunk, writer):
     check(writer(family), chunk)
 
 
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("patterns", PATTERNS)
 @pytest.mark.parametrize("position", POSITIONS)
-def test_every_position_and_pattern(position, patterns, past, writer):
+def test_batched_and_chunked_decoding_for_every_position_and_pattern(
+    position, patterns, past, writer
+):
     if past == "memory" and position in ("learned", "sinusoidal"):
         pytest.skip("a memory needs positions that compare")
     changed = {"position": POSITIONS[position], "patterns": PATTERNS[patterns]}
     check(writer("generator", cache=PASTS[past], **changed), chunk=3)
 
 
-def test_a_memory_reads_the_same_segments_in_any_company():
+def test_memory_segments_do_not_depend_on_batch():
     """Prompts longer than a segment, of lengths that padding would set against each other."""
     config = xl("tiny")
     with torch.random.fork_rng(devices=[]):
@@ -98,7 +100,7 @@ def test_a_memory_reads_the_same_segments_in_any_company():
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern"])
-def test_tokens_can_be_taken_back(family, writer):
+def test_rollback_removes_tokens(family, writer):
     made = writer(family)
     decoder = made.decoder()
     decoder.prefill([TEXTS[0]], room=6)
@@ -109,7 +111,7 @@ def test_tokens_can_be_taken_back(family, writer):
     assert_near(decoder.step([2])[0], whole(made, [*TEXTS[0], 7, 2]))
 
 
-def test_a_prompt_is_read_once_for_all_its_samples(writer, monkeypatch):
+def test_shared_prompt_is_prefilled_once(writer, monkeypatch):
     made = writer("gpt2")
     rows = []
     hidden = type(made.module).hidden
@@ -130,6 +132,6 @@ def test_a_prompt_is_read_once_for_all_its_samples(writer, monkeypatch):
         assert_near(scores, whole(made, [*text, token]))
 
 
-def test_an_absurd_chunk_is_refused(writer):
+def test_rejects_invalid_chunk(writer):
     with pytest.raises(ValueError, match=r"^chunk is 0, but it must be at least 1"):
         writer().decoder(chunk=0)
