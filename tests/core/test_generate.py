@@ -9,7 +9,6 @@ from clearformer.builder import build, caches
 from clearformer.config import GenerationDefaults
 from clearformer.core.generate import draw, generate, next_logits
 from clearformer.families import FAMILIES
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling, sample
 from clearformer.generate.sequence import Uniforms
@@ -53,7 +52,7 @@ def test_draw_matches_sample(seed):
 
 def by_decoder(model, config, rules):
     """The library's own decoder: FastDecoder where it is supported, else modules and KVMemory."""
-    decoder, tokens = Decoder(LanguageModel(model, config, GenerationDefaults())), []
+    decoder, tokens = LanguageModel(model, config, GenerationDefaults()).decoder(), []
     logits = decoder.prefill([PROMPT], COUNT)
     for uniform in UNIFORMS:
         tokens.append(sample(logits[0], Sampling(**rules), uniform).id)

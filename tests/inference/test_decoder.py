@@ -7,7 +7,6 @@ from clearformer import config as c
 from clearformer.builder import build
 from clearformer.config import GenerationDefaults
 from clearformer.families import xl
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import GenerationConfig
@@ -44,7 +43,7 @@ def whole(writer, text):
 
 def check(writer, chunk):
     """Read, step and leave out rows; after each the logits are those of each text alone."""
-    decoder = Decoder(writer, chunk)
+    decoder = writer.decoder(chunk)
     texts = [list(text) for text in TEXTS]
     logits = decoder.prefill(texts, room=5)
     for step in range(5):
@@ -91,9 +90,9 @@ def test_memory_segments_do_not_depend_on_batch():
         texts = [torch.randint(config.vocabulary, (count,)).tolist() for count in (150, 190)]
     made = LanguageModel(model, config, GenerationDefaults())
     assert config.length < 150
-    together = Decoder(made).prefill(texts, room=1)
+    together = made.decoder().prefill(texts, room=1)
     for text, scores in zip(texts, together, strict=True):
-        assert_near(scores, Decoder(made).prefill([text], room=1)[0])
+        assert_near(scores, made.decoder().prefill([text], room=1)[0])
     task = GenerationConfig(sampling=Sampling(temperature=0), max_tokens=20)
     alone = [generate(made, text, config=task).tokens for text in texts]
     both = [written.tokens for written in generate_many(made, texts, task)]
@@ -103,7 +102,7 @@ def test_memory_segments_do_not_depend_on_batch():
 @pytest.mark.parametrize("family", ["gpt2", "modern"])
 def test_rollback_removes_tokens(family, writer):
     made = writer(family)
-    decoder = Decoder(made)
+    decoder = made.decoder()
     decoder.prefill([TEXTS[0]], room=6)
     several = decoder.extend([7, 8, 9])
     for count in (1, 2, 3):
@@ -123,7 +122,7 @@ def test_shared_prompt_is_prefilled_once(writer, monkeypatch):
             rows.append(len(tokens)) or hidden(self, tokens, *rest, **more)
         ),
     )
-    decoder = Decoder(made)
+    decoder = made.decoder()
     logits = decoder.prefill([TEXTS[0], TEXTS[1], TEXTS[0]], room=2)
     after = decoder.step([7, 8, 9])
     monkeypatch.undo()
@@ -135,4 +134,4 @@ def test_shared_prompt_is_prefilled_once(writer, monkeypatch):
 
 def test_rejects_invalid_chunk(writer):
     with pytest.raises(ValueError, match=r"^chunk is 0, but it must be at least 1"):
-        Decoder(writer(), chunk=0)
+        writer().decoder(chunk=0)
