@@ -134,7 +134,7 @@ def test_rejects_text_with_lone_surrogate():
     """JSON can write half a surrogate pair, and no answer or terminal could."""
     told = c.to_json(preset("classifier"))
     told["head"]["names"] = ["good", json.loads('"\\ud800"')]
-    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is no Unicode text"):
+    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is not valid Unicode"):
         c.model_from_json(told)
 
 

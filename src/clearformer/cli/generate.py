@@ -141,7 +141,7 @@ class Generate(ModelCommand):
         return options
 
     def _open(self) -> Model:
-        """The model, arranged for the number of texts that are generated side by side."""
+        """The model, optimized for the number of texts that are generated in parallel."""
         model = self.load(weights=self.weights)
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)
         if self.compile:

@@ -17,7 +17,7 @@ class GenerationDefaults:
     """Start and end tokens of a model, and how to decode with it unless a user says otherwise."""
 
     end_ids: tuple[int, ...] | None = None
-    """Tokens that end a text; none: those that the tokenizer names so. A translator has one."""
+    """Tokens that end a text; none: those of the tokenizer. A translator has one."""
     start_id: int | None = None
     """Translators: the token that begins a target; none: not known before training."""
     banned_ids: tuple[int, ...] | None = None

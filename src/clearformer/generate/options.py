@@ -1,6 +1,6 @@
 """Options of text generation, as `Model.generate` and `clearformer generate` take them.
 
-In messages the names of options stand in backticks; the command line shows them as flags.
+In messages the names of options are in backticks; the command line shows them as flags.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class Generation:
 
 
 def require_tokens(name: str, tokens: object) -> None:
-    """Raise ValueError if a value is no list of texts and ids."""
+    """Raise ValueError if a value is not a list of texts and ids."""
     several = isinstance(tokens, Sequence) and not isinstance(tokens, str)
     if not several or not all(isinstance(each, str | int) for each in cast(Sequence[Any], tokens)):
         raise ValueError(f"`{name}` is {tokens!r:.60}, but it must be a list of tokens or ids")
@@ -333,7 +333,7 @@ def token_id(token: str | int, tokenizer: Tokenizer | None) -> int:
     ids = encode_continuation(token, tokenizer, "`banned`")
     if len(ids) != 1:
         raise ValueError(
-            f"{token!r} is no token of this tokenizer ({tokenizer.kind}), which encodes it as "
+            f"{token!r} is not a token of this tokenizer ({tokenizer.kind}), which encodes it as "
             f"{len(ids)} tokens: give single tokens, or #id"
         )
     return ids[0]

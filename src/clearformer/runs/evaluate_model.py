@@ -117,7 +117,7 @@ class Evaluator:
         options, source = self.options, self.config.data.source
         if options.data is None and options.part not in OWN_PARTS and source not in data.CORPORA:
             raise ValueError(
-                f"`part` is {options.part}, but {source} is no corpus and has only the parts "
+                f"`part` is {options.part}, but {source} is not a corpus and has only the parts "
                 f"{' and '.join(OWN_PARTS)} of the run: choose one of them, or give other `data`"
             )
 
