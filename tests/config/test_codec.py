@@ -179,7 +179,7 @@ def test_open_base_accepts_every_derived_dataclass():
     [
         (
             {"kind": "Circle"},
-            "shape has kind 'Circle': known: Square, Pair (if it is a class of your own, import "
+            "shape has kind 'Circle': known: Square, Pair (if it is your own class, import "
             "the module that defines it first)",
         ),
         ({"kind": "_Sized", "size": 1}, "shape has kind '_Sized': known: Square, Pair (if it is"),
