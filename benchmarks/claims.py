@@ -1,4 +1,4 @@
-"""The ledger of claims: what the first seed says, tried in the chapters of docs/book.
+"""The ledger of claims: claims of the first source document, tested in the chapters of docs/book.
 
     python benchmarks/claims.py          run every chapter and write docs/claims.md
     python benchmarks/claims.py 3        run chapter 3 and print its claims
@@ -24,7 +24,7 @@ Judged = tuple[str, str]  # the result in words, and the verdict
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the seed, where it stands, and how the chapter's numbers judge it."""
+    """A sentence of the source document, its section, and how the chapter's numbers judge it."""
 
     chapter: int
     text: str
@@ -266,7 +266,7 @@ def run_chapter(number: int) -> dict[str, Any]:
 
 
 def row(claim: Claim, names: Names) -> str:
-    """A claim, tried, as a row of the table."""
+    """A tested claim as a row of the table."""
     result, judged = claim.judge(names)
     result = f"{result} (time on the machine that wrote this)" if claim.timed else result
     chapter = f"[{claim.chapter}](book/{chapter_path(claim.chapter).name})"
