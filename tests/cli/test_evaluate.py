@@ -192,7 +192,7 @@ def test_memory_flag_only_for_transformer_xl(clearformer, run, folder, tmp_path,
 
 
 def test_rejects_unknown_part_and_reports_training_data(clearformer, run, folder, tmp_path):
-    """A part that a file of one's own does not have must not become all of it."""
+    """A part that the user's file does not have must not silently mean the whole file."""
     said = clearformer("evaluate", run, "--part", "test").complaint
     assert said == (
         f"--part is test, but {folder / 'reviews.csv'} is not a corpus and has only the parts "
@@ -210,7 +210,7 @@ def test_int8_evaluation_shows_float32_result(clearformer, run):
 
 
 def test_each_line_is_one_text(clearformer, run, tmp_path):
-    """Row i of the answer is line i of the file, whatever else could end a line."""
+    """Row i of the output is line i of the file, whatever other line separators it has."""
     file = tmp_path / "lines.txt"
     file.write_bytes("a lovely\x85film\r\nan awful\x0cfilm\n\n".encode())
     said = clearformer("classify", run, "--file", str(file)).out.splitlines()

@@ -17,7 +17,7 @@ from clearformer.cli import explore
 
 @pytest.fixture
 def served(monkeypatch):
-    """What the verb would serve, without serving it."""
+    """Replaces the server by a no-op."""
     from clearformer.explore.server import Server
 
     made = []
@@ -134,7 +134,7 @@ def test_no_browser_without_display(monkeypatch):
 
 @pytest.fixture
 def pickled(tmp_path, monkeypatch):
-    """A folder whose only weights are a pickle, which nobody may open."""
+    """A folder whose only weights are a pickle, which must not be opened."""
     folder = tmp_path / "models" / "old"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))

@@ -46,7 +46,7 @@ main(sys.argv[2:])
 
 @pytest.fixture
 def interrupted():
-    """What a command leaves that Ctrl-C meets when it has drawn so many tokens."""
+    """Output of a command that is interrupted by Ctrl-C after this many tokens."""
 
     def run(tokens, *words):
         program = [sys.executable, "-c", WAITING, str(tokens), *words]

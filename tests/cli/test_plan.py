@@ -142,7 +142,7 @@ def test_rejects_invalid_config(clearformer, tmp_path):
 
 
 def nested(depth):
-    """A run's config whose pattern is made of patterns, deeper than anyone reads."""
+    """A run's config with a deeply nested pattern."""
     model = preset("modern-tiny")
     data, train_config = recipe(model)
     text = json.dumps(to_json(RunConfig(model=model, data=data, train=train_config)))

@@ -28,7 +28,7 @@ def quick(monkeypatch):
 
 
 def pasted(words):
-    """What was planned, the command that is printed for it, and what it cannot say."""
+    """The plan, its printed command, and the settings without a flag."""
     asked = plan.parse(words)
     return asked, *command(asked, asked.train)
 

@@ -20,7 +20,7 @@ def quick(monkeypatch):
 
 
 def test_texts_are_timed_at_their_length(clearformer, tmp_path):
-    """Rows are padded to the longest of their batch, not to the most the model can read."""
+    """Rows are padded to the longest of their batch, not to the model's length."""
     table = tmp_path / "table.csv"
     rows = [f"{['good', 'bad'][n % 2]} thing{n},{n % 2}" for n in range(100)]
     table.write_text("\n".join(["text,label", *rows]))

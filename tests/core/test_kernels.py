@@ -57,7 +57,7 @@ def inputs(shape, bias, dtype=torch.float64):
 
 
 def output_and_gradients(kernel, tensors, mask, dropout=0.0):
-    """What a kernel gives for a seed, and the gradients of a fixed mixture of it."""
+    """The output of a kernel for a seed, and the gradients of a fixed linear combination of it."""
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     q, k, v, bias = [*leaves, None][:4]
     torch.manual_seed(1)
@@ -109,7 +109,7 @@ def test_kernel_matches_formula(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_single_query_is_aligned_to_last_key(kernel):
-    """torch's own `is_causal` would show it the first key alone."""
+    """With torch's `is_causal` it would attend to the first key only."""
     q, k, v = inputs("square", "none")
     whole = KERNELS[kernel](q, k, v, Mask(Causal()), None, 0.0)
     last = KERNELS[kernel](q[:, :, -1:], k, v, Mask(Causal()), None, 0.0)
@@ -142,7 +142,7 @@ def test_fully_masked_query_yields_zero(kernel, shape, bias, dropout, dtype):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_anomaly_detection_finds_no_nan(kernel):
-    """Whoever hunts a NaN with torch's anomaly detection is not led here."""
+    """torch's anomaly detection must not report the kernels."""
     mask = Mask(Causal(), attention_mask_of("whole row"))
     with torch.autograd.set_detect_anomaly(True):
         output_and_gradients(KERNELS[kernel], inputs("square", "for each"), mask)

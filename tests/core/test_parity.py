@@ -27,7 +27,7 @@ def each(theirs, change):
 
 
 def renamed(state, names):
-    """Our weights out of theirs, by a table from our names to theirs; a list lies end to end."""
+    """Our weights from theirs, by a table from our names to theirs; lists are concatenated."""
     weights = {ours: each(theirs, state.__getitem__) for ours, theirs in names.items()}
     return {name: torch.cat(w) if isinstance(w, list) else w for name, w in weights.items()}
 

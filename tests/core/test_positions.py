@@ -147,7 +147,7 @@ def test_relative_xl_scores_equal_four_terms(relative, queries, keys):
 
 
 def test_rotary_pair_orders_are_equivalent_up_to_permutation():
-    """Neighbours, put in halves first, give what halves give."""
+    """Neighbours, reordered to halves, give the result of halves."""
     x, positions = torch.randn(2, 3, 5, 8), torch.arange(4, 9)
     order = torch.cat((torch.arange(0, 8, 2), torch.arange(1, 8, 2)))
     neighbours = Rotary(base=100.0, pairs="neighbours").rotate(x, positions)

@@ -211,7 +211,7 @@ def test_attention_weights_sum_to_one_or_zero():
 @pytest.mark.parametrize("kernel", ["explicit", "fused", "fast", "blockwise"])
 @pytest.mark.parametrize("learned", [True, False])
 def test_finfo_min_bias_is_not_treated_as_masked(kernel, learned):
-    """A row of it sees what the mask shows, each key alike; hidden keys stay hidden."""
+    """Such a row attends to all visible keys equally; masked keys stay masked."""
     lowest = torch.finfo(torch.float32).min
     q, k, v = torch.randn(3, 1, 2, 4, 4)
     bias = torch.full((4, 4), lowest, requires_grad=learned)

@@ -12,7 +12,7 @@ from clearformer.distributed.heartbeat import Heartbeat, agree_on_token
 
 
 class Store(dict):
-    """What is needed of a store, in this process."""
+    """The required part of a store, in this process."""
 
     def set(self, key, value):
         self[key] = value.encode()
@@ -25,7 +25,7 @@ class Store(dict):
 
 
 def test_ranks_agree_on_token_despite_stale_store():
-    """The store still has every word of a start that died; rank 0 comes last."""
+    """The store still has the keys of a start that died; rank 0 comes last."""
     store, found = Store(), {}
 
     def come(rank):

@@ -120,7 +120,7 @@ def test_wheel_includes_bundle():
 
 
 def test_build_is_reproducible(tmp_path):
-    """Where Node is at hand, the bundle is built anew and compared; CI fetches what that needs."""
+    """If Node is installed, the bundle is built again and compared; CI installs it."""
     modules = WEB / "node_modules"
     if not shutil.which("npm"):
         pytest.skip("needs Node: apt install nodejs npm")

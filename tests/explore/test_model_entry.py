@@ -71,7 +71,7 @@ def pickled(tmp_path):
 
 
 def test_pickle_is_not_opened_by_default(pickled, monkeypatch):
-    """As `import` has it: without the flag it is listed with the reason and what to do."""
+    """As in `import`: without the flag it is listed with an error and advice."""
     monkeypatch.setattr("clearformer.hub.importing.PickleFile", None)  # to call it would fail
     for place in (pickled, pickled.parent):
         library = Library([place])

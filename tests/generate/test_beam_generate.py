@@ -149,7 +149,7 @@ def test_prompt_beams_match_plain_search(family, writer, prompt_rows):
 
 
 def test_packed_model_matches_and_int8_is_close(writer):
-    """Whoever multiplies: eight bits find about what they cost, a packed model the same."""
+    """A packed model finds the same texts, an int8 model texts of similar score."""
     made, beam = writer("modern", length=24), Beam(width=3, best=3)
     expected = generate_beams(made, PROMPTS, beam, max_tokens=9)
     packed = writer("modern", length=24)

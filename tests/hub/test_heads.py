@@ -48,7 +48,7 @@ def near(given, expected):
 
 @torch.no_grad()
 def numbers(theirs, tokens, attention_mask, segments):
-    """What a model of theirs gives, in the shape of ours."""
+    """The output of their model, in the shape of ours."""
     name = type(theirs).__name__
     more = {"attention_mask": attention_mask.long()} if attention_mask is not None else {}
     if name.startswith("Bert"):

@@ -14,7 +14,7 @@ POINTS = [point for point in faults.POINTS if point != "during_prune"]  # has a 
 
 
 class Crashed(BaseException):
-    """Stands for the process being gone: nothing after it runs, not even an except."""
+    """Simulates the end of the process: no except clause catches it."""
 
 
 def crash_at(point):

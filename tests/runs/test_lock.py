@@ -149,7 +149,7 @@ def test_held_reports_lock_state(tmp_path):
 
 
 def test_retries_while_another_process_checks_lock(tmp_path, monkeypatch):
-    """Looking takes the lock for an instant: the one who wants it tries again."""
+    """Checking takes the lock for an instant, so acquiring it is retried."""
     Lock(tmp_path).release()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)

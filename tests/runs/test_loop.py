@@ -21,7 +21,7 @@ def test_stop_file_ends_run_and_is_removed(config, tmp_path, start):
 
 
 def test_old_stop_file_is_ignored(config, tmp_path, start):
-    """Asked for when nothing was running: the next start says so, and goes on."""
+    """A request from before the start is reported and ignored."""
     folder = tmp_path / "left"
     run = start(config, folder)
     list(run.events(lambda: 143 if run.state.step >= 4 else 0))

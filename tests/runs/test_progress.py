@@ -30,7 +30,7 @@ def a_run(minutes=None, counted="tokens"):
 
 
 def test_sample_text_is_escaped(monkeypatch, capsys):
-    """In the beginning a model writes anything: rich's markup, escape sequences."""
+    """An untrained model generates anything: rich's markup, escape sequences."""
     monkeypatch.setattr("clearformer.runs.progress.summary", lambda run: ["training"])
     live = Live()
     live.start(a_run())
@@ -70,7 +70,7 @@ def test_throughput_averages_slow_steps():
 
 
 def test_remaining_time_never_exceeds_minutes_budget():
-    """A machine short of memory takes ever longer for a step, and the clock goes on as ever."""
+    """On a machine short of memory, steps take longer and longer."""
     pace, now = Throughput(budget=2400.0), 0.0
     for number in range(1, 60):
         before, now = now, now + number**1.2

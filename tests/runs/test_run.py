@@ -85,7 +85,7 @@ def test_run_of_earlier_version_resumes_with_its_schedule(config, tmp_path, star
 
 
 def train_until_killed(settings, folder, point, step):
-    """In a process of its own: train until a fault or a step, and be killed there."""
+    """In a child process: train until a fault or a step, and be killed there."""
     config = run_from_json(settings)
     faults = parse(None if point == "step" else f"crash:{point}@{step}")
     run = Run(

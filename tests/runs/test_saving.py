@@ -29,7 +29,7 @@ def without_metrics(folder):
 @pytest.mark.parametrize("lose", [gone, moved, replaced, without_metrics])
 @pytest.mark.parametrize("at", [2, 12])
 def test_run_fails_if_folder_is_removed(config, tmp_path, lose, at, start):
-    """Before the first checkpoint, or after the last step: no run ends well that left nothing."""
+    """Before the first checkpoint, or after the last step: a run without output must fail."""
     folder = tmp_path / "run"
     run = start(config, folder)
     events = run.events()

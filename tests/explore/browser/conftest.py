@@ -61,7 +61,7 @@ class Visit:
         return self.page
 
     def numbers(self, selector, attribute="data-value"):
-        """The numbers behind what is shown."""
+        """The exact numbers behind the displayed ones."""
         script = f"all => all.map(each => each.getAttribute('{attribute}'))"
         return [
             float(text.replace("Infinity", "inf"))
@@ -116,7 +116,7 @@ def visit(browser, explorer_server):
 
 @pytest.fixture
 def open_visit(browser, explorer_server):
-    """A visit with settings of its own: width, theme, motion."""
+    """A visit with its own settings: width, theme, motion."""
     return lambda **settings: visiting(browser, explorer_server.url, **settings)
 
 
