@@ -96,7 +96,7 @@ def no_wait_for_disks():
     milliseconds each on some disks. Child processes sync theirs.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file, as fsync does
+        patch.setattr(os, "fsync", os.fstat)  # which fails for a closed file, like fsync
         yield
 
 

@@ -44,7 +44,7 @@ def started(world, act, folder, *arguments):
     port = free_port()
     what = (inspect.getfile(act), act.__name__, Path(folder), arguments)
     processes = [
-        # By path, since tests are no package that a child could import.
+        # By path, since tests are not a package that a child could import.
         SERVER.Process(target=runpy.run_path, args=(__file__, {"JOB": (rank, world, port, *what)}))
         for rank in range(world)
     ]

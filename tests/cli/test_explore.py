@@ -38,7 +38,7 @@ def test_server_answers_and_stops_on_ctrl_c(tmp_path):
             line = running.stdout.readline()
             place = re.search(r"http://(127\.0\.0\.1:\d+)/", line)[1]
             connection = http.client.HTTPConnection(place, timeout=300)
-            connection.request("GET", "/api/models")  # at once: the address holds when it is told
+            connection.request("GET", "/api/models")  # immediately: the printed address is valid
             assert json.loads(connection.getresponse().read()) == []
             connection.close()
             running.send_signal(signal.SIGINT)

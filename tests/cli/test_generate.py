@@ -100,7 +100,7 @@ def test_reports_incomplete_constraint(clearformer, run):
         assert note in clearformer(*ask, "--max-tokens", "4").err
         assert "note" not in clearformer(*ask, "--max-tokens", "7").err
     for more in ((), ("--jsonl", "--samples", "2")):
-        # Of 32 tokens 30 are the prompt's, and the last token needs no more room.
+        # 30 of 32 tokens are the prompt, and the last token is not read.
         ask = ("generate", run, "x" * 30, "--pattern", r"\d{4}-\d\d", *more, "--quiet")
         assert clearformer(*ask, "--context-overflow", "stop").err.splitlines()[0] == (
             "note: the text does not match yet after 3 tokens, where the context is full: "

@@ -122,7 +122,7 @@ def test_f30_remaining_node_continues_alone(words, start, tmp_path):
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"),
         *("--rdzv-conf", patience, "-m", "clearformer", *words("run"), "--steps", "100000"),
     )
-    stays = start(*torchrun)  # and holds the meeting: without it there would be none
+    stays = start(*torchrun)  # and holds the rendezvous
     while not listening(port):
         assert stays.poll() is None, start.said()
         time.sleep(0.05)
@@ -169,10 +169,10 @@ def test_killed_launcher_ends_workers_silently(words, start, tmp_path):
     agent.wait(300)
     until_gone(started)
     assert of_torch(start.said()) == []
-    # Whether a worker still gives a sign of life before it ends, and so would complain, is chance.
+    # Whether a worker still reports before it ends depends on timing.
     quiet = ["TORCH_CPP_LOG_LEVEL=ERROR" in each for each in told]
     assert quiet == [True, True]
-    # Saved, and nobody takes it for an end that was asked for.
+    # Saved, and not recorded as a requested stop.
     saved = checkpoint.newest(tmp_path / "run/checkpoints", print).step
     last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 143}
@@ -229,7 +229,7 @@ def test_f29_killed_rank_is_reported_and_recorded(words, start, tmp_path):
     require_killed(0, agent, tmp_path / "run", start.said)
 
 
-# A process that is its own session takes the terminal on its standard input for its own.
+# A session leader acquires the terminal on its standard input.
 IN_A_TERMINAL = """
 import fcntl, runpy, signal, termios
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup

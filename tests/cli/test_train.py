@@ -222,7 +222,7 @@ def limited(words):
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     # Trying out what fits takes half a minute; test_microbatch does it.
     microbatch.fewest_fitting = lambda *rest: 2
-    # Nor is it refused beforehand, as it would be where the machine says what it has.
+    # It is not rejected beforehand, as it would be if the available memory were known.
     memory.available_bytes = lambda: None
     forked(words)
 

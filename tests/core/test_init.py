@@ -68,7 +68,7 @@ def test_torch_default_keeps_torch_initialization(small):
 def test_xavier_init_bounds_and_spread(small):
     model = wide(small, "original", decoder_layers=LAYERS)
     for attention in modules(model, Attention):
-        limit = math.sqrt(6 / (WIDTH + WIDTH))  # three matrices that happen to lie in one
+        limit = math.sqrt(6 / (WIDTH + WIDTH))  # three matrices stored as one
         for matrix in (*attention.project.weight.chunk(3), attention.output.weight):
             assert matrix.abs().max() <= limit
             assert_spread(matrix, limit / math.sqrt(3))

@@ -63,7 +63,7 @@ def output_and_gradients(kernel, tensors, mask, dropout=0.0):
     torch.manual_seed(1)
     y = kernel(q, k, v, mask, bias, dropout)
     mixture = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
-    # A loop in which nobody sees a tensor leaves it out of the graph; the zero puts it back.
+    # A tensor that no query uses is not part of the graph; adding zero includes it.
     nothing = 0 * sum(leaf.sum() for leaf in leaves)
     return [y.detach(), *torch.autograd.grad((y * mixture).sum() + nothing, leaves)]
 
@@ -136,7 +136,7 @@ def test_fully_masked_query_yields_zero(kernel, shape, bias, dropout, dtype):
     for gradient in gradients:
         assert gradient.isfinite().all()
     assert not gradients[0][blind].any()
-    assert not gradients[1][1].any()  # keys that nobody sees
+    assert not gradients[1][1].any()  # keys that no query sees
     assert not gradients[2][1].any()  # and values
 
 

@@ -154,7 +154,7 @@ def test_rotary_pair_orders_are_equivalent_up_to_permutation():
     halves = Rotary(base=100.0)
     torch.testing.assert_close(neighbours[..., order], halves.rotate(x[..., order], positions))
     assert not neighbours.allclose(halves.rotate(x, positions))
-    # By hand: the first pair turns by one radian a place.
+    # By hand: the first pair rotates by one radian per position.
     one = Rotary(pairs="neighbours").rotate(
         torch.tensor([[[[1.0, 0.0, 0.0, 0.0]]]]), torch.tensor([1])
     )

@@ -97,7 +97,7 @@ def test_kernels_agree_on_random_cases(seed):
     for kernel in KERNELS.values():
         y = kernel(q, k, v, mask, bias, 0.0)
         mixture = torch.arange(1.0, y.numel() + 1, dtype=y.dtype).view(y.shape).sin()
-        # A loop in which nobody sees a tensor leaves it out of the graph; the zero puts it back.
+        # A tensor that no query uses is not part of the graph; adding zero includes it.
         nothing = 0 * sum(leaf.clamp(min=-9).sum() for leaf in leaves)
         gradients = torch.autograd.grad((y * mixture).sum() + nothing, leaves)
         given = [y.detach(), *gradients]

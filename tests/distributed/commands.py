@@ -43,7 +43,7 @@ def train_on_a_text_of_its_own(folder):
 
 
 def until_saved(folder, ranks):
-    # Any checkpoint: a certain one may have come and gone between two looks.
+    # Any checkpoint: a certain one may be pruned between two polls.
     while not any((folder / "run/checkpoints").glob("step-*")):
         written = [path.read_text() for path in sorted(folder.glob("rank-*.txt"))]
         assert all(rank.is_alive() for rank in ranks), written

@@ -103,7 +103,7 @@ def test_page_links_to_licences():
         '<link rel="license" href="/static/LICENSES.txt" />' in (STATIC / "index.html").read_text()
     )
     assert (STATIC / "explorer.js").read_text().startswith("/*! Licences of the packages")
-    # They stand in a comment of exported files, which they must not end.
+    # They are in a comment of exported files, which they must not end.
     assert not re.search(r"<!--|--!?>", LICENSES.read_text())
 
 

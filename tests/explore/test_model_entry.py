@@ -48,7 +48,7 @@ def test_opens_hugging_face_weights(kind, tmp_path):
     assert entry.checkpoints() == [{"id": "weights", "step": None, "val_loss": None}]
     assert entry.tokenizer_kind is None
     found = library.load(entry, "weights").model
-    assert entry.config == found.config  # told before a number was read
+    assert entry.config == found.config  # reported before any data was read
     ids = torch.tensor([[5, 3, 1, 7]])
     with torch.inference_mode():
         logits = found.module(ids)

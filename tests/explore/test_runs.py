@@ -96,7 +96,7 @@ def test_only_new_records_are_returned(run, tiny):
     tiny.write_metrics(run, 1, start=21)
     second = metrics(run, first["next"])
     assert second["series"]["train_loss"] == [[21, 3 / 21**0.5]]
-    # The rate needs the step before, which was told already.
+    # The rate needs the previous step, which was returned already.
     assert second["series"]["tokens_per_second"][0] == pytest.approx([21, 5120])
     assert not second["reset"]
 

@@ -169,7 +169,7 @@ def test_packed_model_matches_and_int8_is_close(writer):
 def test_text_ends_at_context_limit(writer):
     made, beam = writer("modern", length=12), Beam(width=2)
     found = [each for (each,) in generate_beams(made, [[1] * 9, [1] * 3], beam, max_tokens=6)]
-    # The last token needs no room.
+    # The last token is not read.
     assert [(len(each.tokens), each.finish_reason) for each in found] == [
         (4, "context"),
         (6, "length"),

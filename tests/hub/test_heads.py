@@ -38,7 +38,7 @@ HEADS = {
     "qwen2-classes": LAST,
     "qwen3-classes": LAST,
 }
-# Their classes for answers have another name for the body than those for everything else.
+# Their question answering classes name the body differently.
 ONLY_IN = {"llama-answers", "mistral-answers"}
 
 
@@ -57,7 +57,7 @@ def numbers(theirs, tokens, attention_mask, segments):
         more = {key: value[None] for key, value in more.items()}
         return theirs(tokens[None], **more).logits.T
     if name.endswith("ForSequenceClassification"):
-        # They look for padding by its id, so one text at a time.
+        # They detect padding by its id, so one text at a time.
         rows = [
             row if attention_mask is None else row[own]
             for row, own in rows_of(tokens, attention_mask)

@@ -146,7 +146,7 @@ def test_exported_checkpoint_opens_in_transformers(transformers, both, tokens, t
     for key, value in expected.items():
         if isinstance(value, torch.Tensor):
             near(given[key], value, within=0)
-    # For a Qwen2 they take its own tokenizer, whatever the folder says; the export says so.
+    # transformers always uses Qwen2's tokenizer for a Qwen2; the export reports it.
     fast, auto = transformers.PreTrainedTokenizerFast, transformers.AutoTokenizer
     own = name.startswith("qwen2")
     assert any("AutoTokenizer" in note for note in done.notes) == own

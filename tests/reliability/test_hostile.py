@@ -195,7 +195,7 @@ def test_f45_rejects_resume_from_forged_state(train, place, refused, kind):
 
 def test_f46_rejects_custom_split_pattern():
     for pattern in malicious_files.EVIL_PATTERNS:
-        # In a process of its own: a pattern like these runs for hours, and no except stops it.
+        # In a child process: such a pattern runs for hours and cannot be interrupted.
         said = call(untrusted_files.encode_by, pattern, seconds=60)
         assert "which is not one of the published ones" in said
 
@@ -207,7 +207,7 @@ def test_f47_archives_write_no_files(tmp_path, monkeypatch):
     assert not os.path.exists(tmp_path / "archives" / "escaped")
 
 
-# --- run folders of somebody else ----------------------------------------------------------
+# --- untrusted run folders -----------------------------------------------------------------
 
 RUN_FILES = [
     *("lock", "metrics.jsonl", "samples.jsonl", "config.json", "tokenizer.json", "README.md"),

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from clearformer.runs import checkpoint, faults
 
-POINTS = [point for point in faults.POINTS if point != "during_prune"]  # has a test of its own
+POINTS = [point for point in faults.POINTS if point != "during_prune"]  # has its own test
 
 
 class Crashed(BaseException):

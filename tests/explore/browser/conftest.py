@@ -87,7 +87,7 @@ def visiting(browser, url, check=True, **settings):
     page.route("**/*", guard)
     page.on("request", lambda request: visit.requests.append(request.url))
     page.on("response", lambda response: visit.responses.append((response.status, response.url)))
-    # What the page itself takes back, to ask anew, has not failed.
+    # Requests that the page aborts to send others have not failed.
     page.on(
         "requestfailed",
         lambda request: (
