@@ -126,7 +126,7 @@ def test_custom_model_is_planned_with_from(clearformer, tmp_path):
     planned = clearformer("plan", str(run), "--memory", "2 GB").out.splitlines()[-1]
     assert shlex.split(planned)[-2:] == ["--fit", "2 GB"]
     other = clearformer("plan", str(run), "--layers", "1").out
-    assert "(no command begins this run: model.layers is 1, but" in other
+    assert "(no command starts this run: model.layers is 1, but" in other
     path = tmp_path / "config.json"
     path.write_text((run / "config.json").read_text())
-    assert "(no command begins this run: " in clearformer("plan", str(path)).out
+    assert "(no command starts this run: " in clearformer("plan", str(path)).out

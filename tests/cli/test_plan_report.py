@@ -71,8 +71,8 @@ def test_cluster_estimate(clearformer):
     assert found.code == 0, found.err
     assert "1e+09 tokens" in found.out
     assert "assumed: 80.0 GB and 312 TFLOP/s each, of which training reaches 40%" in found.out
-    assert "a copy on each (ddp)" in found.out
-    assert "shared out (fsdp2)" in found.out
+    assert "replicas (ddp)" in found.out
+    assert "sharded (fsdp2)" in found.out
     assert "limits:" in found.out
     small = clearformer("plan", "gpt2-small", "--layers", "2", "--gpus", "8", "--gpu-memory", "1GB")
     assert "does not fit on 8 GPUs of 1.0 GB" in small.complaint
