@@ -69,7 +69,8 @@ class ModuleForm(FunctionForm):
 
     def module(self, answer: Answer) -> nn.Module:
         """The module, in eval mode; making it leaves torch's random numbers as they were."""
-        if inspect.isclass(answer) and answer.__dict__.keys().isdisjoint(("__init__", "forward")):
+        written = getattr(answer, "forward", None), getattr(answer, "__init__", None)
+        if written == (nn.Module.forward, nn.Module.__init__):
             raise WrongAnswerError(
                 "it returns nothing: the class has neither __init__ nor forward yet, write both"
             )
