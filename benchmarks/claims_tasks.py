@@ -349,7 +349,8 @@ CLAIMS = (
     ),
     Claim(
         6, "to see the real near-human performance [...] a much deeper model on much more data",
-        CLASSIFY, deeper_on_more_data, command="clearformer train classify --from runs/minilm --data imdb",
+        CLASSIFY, deeper_on_more_data,
+        command="clearformer train classify --from runs/minilm --data imdb",
     ),
     Claim(
         7, "we have to see sequences of every length [...], otherwise [they] don't get trained",
