@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.library import Library, is_model
+from clearformer.http_server.errors import Problem
 
 
 def test_the_best_checkpoint_is_opened_as_by_every_other_verb(one, tmp_path):

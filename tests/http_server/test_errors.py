@@ -1,6 +1,6 @@
 """One shape for everything that can go wrong."""
 
-from clearformer.explore import errors
+from clearformer.http_server import errors
 
 
 def test_a_problem_is_a_code_a_sentence_and_what_to_do():
