@@ -36,6 +36,7 @@ COMMANDS = {
         "fill": "fill:Fill",
         "translate": "translate:Translate",
         "embed": "embed:Embed",
+        "serve": "serve:Serve",
         "compress": "compress:Compress",
         "decompress": "compress:Decompress",
     },

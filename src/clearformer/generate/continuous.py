@@ -36,15 +36,12 @@ ROOM = 64  # tokens that a cache is first made for, after the prompt; it grows w
 
 @dataclass(frozen=True)
 class Update:
-    """What a step did to one sequence; `problem` ended it."""
+    """What a step did to one sequence; later steps do not change it."""
 
     sequence: GeneratedSequence
     tokens: list[Token]
-    problem: ValueError | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self.problem is not None or self.sequence.finish_reason is not None
+    ended: bool
+    problem: ValueError | None = None  # what ended it, if it did not end by itself
 
 
 class ContinuousBatch:
@@ -105,10 +102,10 @@ class ContinuousBatch:
             if sequence.finish_reason is None:  # a shorter context, to be read again
                 del self.decoders[sequence]
                 self.unread.append(sequence)
-        update = Update(sequence, tokens, problem)
-        if update.ended:
+        ended = problem is not None or sequence.finish_reason is not None
+        if ended:
             self.remove(sequence)
-        return update
+        return Update(sequence, tokens, ended, problem)
 
     def _logits(self, decoders: list[Decoder], sequences: Sequence[GeneratedSequence]) -> Tensor:
         """The logits (R, V) after the newest token of each sequence."""

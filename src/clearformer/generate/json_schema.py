@@ -121,8 +121,8 @@ class _Schemas:
             raise ValueError(f"{where}.$ref is {name!r:.60}, but it must begin with #/")
         if name in self.open:
             raise ValueError(
-                f"{where} refers to {name!r:.60} within itself, which is not supported: write out the "
-                f"levels that you need"
+                f"{where} refers to {name!r:.60} within itself, which is not supported: write out "
+                f"the levels that you need"
             )
         target: Any = self.root
         for part in name[2:].split("/"):

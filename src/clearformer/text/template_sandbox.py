@@ -146,7 +146,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         _measure(result)
         return result
 
-    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
         if isinstance(owner, str) and name == "join" and args:
             args = (_joinable(args[0], owner), *args[1:])
