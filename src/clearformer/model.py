@@ -28,6 +28,7 @@ from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, Verb
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
+from clearformer.generate.stream import StopCondition, never
 from clearformer.inference.huge_pages import use_huge_pages
 from clearformer.inference.int8 import quantize
 from clearformer.inference.modes import has_hooks
@@ -272,6 +273,7 @@ class Model:
         stop: str | Sequence[str] = (),
         choices: Sequence[str] | None = None,
         pattern: str | None = None,
+        json_schema: Mapping[str, object] | str | None = None,
         beam: int | None = None,
         length_penalty: float | None = None,
         context_overflow: Literal["slide", "stop", "continue"] | None = None,
@@ -306,6 +308,8 @@ class Model:
             stop (str or list of str): End before any of these strings.
             choices (list of str, optional): The text is one of these.
             pattern (str, optional): The text matches this regular expression.
+            json_schema (dict or str, optional): The text is JSON that follows this schema, given
+                as a dict or as JSON. `max_tokens` must leave room for it.
             beam (int, optional): Beam search with this many beams, which gives the `samples` most
                 likely texts.
             length_penalty (float, optional): Beam search only: scores are log probabilities
@@ -416,7 +420,10 @@ class Model:
         return self.chat_sequence(messages, options)[1]
 
     def chat_sequence(
-        self, messages: Sequence[Mapping[str, object]], options: Mapping[str, object]
+        self,
+        messages: Sequence[Mapping[str, object]],
+        options: Mapping[str, object],
+        should_stop: StopCondition = never,
     ) -> tuple[GeneratedSequence, Iterator[Token]]:
         """The answer as a sequence, which grows while the iterator yields its tokens."""
         from clearformer.generate.chat import chat_prompt
@@ -435,7 +442,7 @@ class Model:
         generation = replace(generation, config=config)
         generation.check_prompts([prompt.ids])
         sequence = generation.start(prompt.ids)
-        return sequence, generation.stream(sequence)
+        return sequence, generation.stream(sequence, should_stop)
 
     def generation(self, options: Mapping[str, object]) -> Generation:
         """The options of `generate`, prepared for this model."""

@@ -32,6 +32,7 @@ COMMANDS = {
     },
     "Use a model": {
         "generate": "generate:Generate",
+        "chat": "chat:Chat",
         "classify": "classify:Classify",
         "fill": "fill:Fill",
         "translate": "translate:Translate",

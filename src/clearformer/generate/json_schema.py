@@ -53,6 +53,16 @@ def schema_pattern(schema: object) -> str:
     return _Schemas(schema).pattern(schema, "schema", 0)
 
 
+def parse_schema(schema: Mapping[str, object] | str) -> object:
+    """A schema that may be given as JSON text."""
+    if not isinstance(schema, str):
+        return schema
+    try:
+        return json.loads(schema)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"`json_schema` is not JSON: {problem}") from None
+
+
 def any_object() -> str:
     """The regular expression of any JSON object whose values are nested at most a few levels."""
     return _object_of(_any_value(FREE_DEPTH))
