@@ -25,6 +25,7 @@ def load(path):
     return module
 
 
+sys.path.append(str(ROOT / "benchmarks"))  # claims.py has neighbours
 book = load(ROOT / "docs/_ext/book_notebooks.py")
 claims = load(ROOT / "benchmarks/claims.py")
 by_chapter = pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)

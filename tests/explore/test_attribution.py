@@ -7,9 +7,9 @@ import torch
 from clearformer.explore import attribution
 from clearformer.explore.arrays import unpack
 from clearformer.explore.attribution import attribute, integrated_gradients, occlusion
-from clearformer.explore.errors import Problem
 from clearformer.explore.limits import Limits
 from clearformer.explore.requests import AttributeRequest
+from clearformer.http_server.errors import Problem
 
 TEXT = "a good film , a bad end"
 

@@ -5,8 +5,8 @@ import pytest
 
 from clearformer.explore.arrays import unpack
 from clearformer.explore.compare import compare, trace_side
-from clearformer.explore.errors import Problem
 from clearformer.explore.limits import Limits
+from clearformer.http_server.errors import Problem
 
 
 def side(loaded, id, checkpoint=None, target=None):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clearformer.explore import export
-from clearformer.explore.errors import Problem
+from clearformer.http_server.errors import Problem
 
 
 def payload_of(text):

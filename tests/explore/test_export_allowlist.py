@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clearformer.explore import export_allowlist
-from clearformer.explore.errors import Problem
+from clearformer.http_server.errors import Problem
 
 WEB = Path(__file__).parents[2] / "web" / "src"
 # Paths that passed an earlier check, or could pass a careless one.

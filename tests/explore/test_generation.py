@@ -2,13 +2,13 @@
 
 import pytest
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.generation import GeneratedText
 from clearformer.explore.limits import Limits
 from clearformer.explore.requests import GenerateRequest
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
+from clearformer.http_server.errors import Problem
 
 HOW = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 

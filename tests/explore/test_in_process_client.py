@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.in_process_client import request_json
+from clearformer.http_server.errors import Problem
 
 
 def told(*arguments):

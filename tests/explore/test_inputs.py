@@ -3,8 +3,8 @@
 import pytest
 
 from clearformer.explore import inputs
-from clearformer.explore.errors import Problem
 from clearformer.explore.limits import Limits
+from clearformer.http_server.errors import Problem
 
 
 def refused(call, *given):

@@ -6,8 +6,8 @@ import torch
 
 from clearformer.explore import lens
 from clearformer.explore.arrays import unpack
-from clearformer.explore.errors import Problem
 from clearformer.explore.trace_cache import TraceCache
+from clearformer.http_server.errors import Problem
 
 TEXT = "the cat sat on the mat"
 

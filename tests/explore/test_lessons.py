@@ -7,7 +7,7 @@ import torch
 from clearformer.core.positions import Rotary
 from clearformer.explore import lessons
 from clearformer.explore.arrays import unpack
-from clearformer.explore.errors import Problem
+from clearformer.http_server.errors import Problem
 
 
 @pytest.mark.parametrize("d", [4, 64, 1024])

@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from clearformer.explore import model_info
-from clearformer.explore.errors import Problem
 from clearformer.explore.library import Library, slug
 from clearformer.explore.routes.runs import run_info as listed
+from clearformer.http_server.errors import Problem
 
 
 def test_ids_are_not_paths(one, tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from clearformer.data.masking import MaskingPolicy, TokenMasker
-from clearformer.explore.errors import Problem
 from clearformer.explore.limits import Limits
 from clearformer.explore.masking import corrupt
+from clearformer.http_server.errors import Problem
 
 TEXT = "the cat sat on the mat and the dog sat on the log . to be or not to be"
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.library import Library, is_model
+from clearformer.http_server.errors import Problem
 
 
 def test_default_checkpoint_matches_other_commands(one, tmp_path):

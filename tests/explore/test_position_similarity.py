@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from clearformer.explore.arrays import unpack
-from clearformer.explore.errors import Problem
 from clearformer.explore.position_similarity import position_vectors, positions
+from clearformer.http_server.errors import Problem
 
 
 @pytest.mark.parametrize(

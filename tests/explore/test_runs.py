@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.runs import (
     ReadOffsets,
     RunWatcher,
@@ -17,6 +16,7 @@ from clearformer.explore.runs import (
     state,
     stop,
 )
+from clearformer.http_server.errors import Problem
 from clearformer.runs import metrics as run_metrics
 from clearformer.runs.lock import Lock
 from clearformer.training.events import Step

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from clearformer.explore.app import ROUTERS
-from clearformer.explore.security import CSP, allowed_hosts, require_token
+from clearformer.explore.token_cookie import require_token
+from clearformer.http_server.gate import CSP, allowed_hosts
 
 TOKEN = "a-token-that-is-long-enough"
 

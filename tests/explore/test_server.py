@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from clearformer.explore.app import create_app
 from clearformer.explore.library import Library
-from clearformer.explore.server import EscapedFormatter, Server, TimeoutProtocol, bind_socket
+from clearformer.explore.server import Server
+from clearformer.http_server.server import EscapedFormatter, TimeoutProtocol, bind_socket
 
 
 @pytest.fixture

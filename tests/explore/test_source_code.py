@@ -7,9 +7,9 @@ import re
 import pytest
 
 from clearformer.core.kernels import weights
-from clearformer.explore.errors import Problem
 from clearformer.explore.source_code import STAGES, SYMBOLS, resolve, source, symbols
 from clearformer.explore.stages import AXES, SUMMARIES
+from clearformer.http_server.errors import Problem
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.trace import trace
 from clearformer.explore.trace_cache import TraceCache, size
+from clearformer.http_server.errors import Problem
 
 
 def test_evicts_oldest_trace(loaded):

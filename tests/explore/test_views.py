@@ -9,10 +9,10 @@ import torch
 from clearformer import config as c
 from clearformer.explore import views
 from clearformer.explore.arrays import unpack
-from clearformer.explore.errors import Problem
 from clearformer.explore.stages import downscaled
 from clearformer.explore.trace import trace
 from clearformer.explore.trace_cache import TraceCache
+from clearformer.http_server.errors import Problem
 
 FAMILIES = ["generator", "gpt2", "bert", "classifier", "xl", "sparse", "modern"]
 TEXT = "the cat sat on the mat"

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.worker import Worker
+from clearformer.http_server.errors import Problem
 
 
 @pytest.fixture

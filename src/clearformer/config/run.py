@@ -296,6 +296,10 @@ class DataConfig:
     """Which part of a text longer than the context is used."""
     masking: Masking | None = None
     """Masking settings; none: no masking."""
+    form: Literal["text", "conversations"] = "text"
+    """What the source of a generator holds: running text, or conversations (train chat)."""
+    template: str | None = None
+    """File with a Jinja chat template for conversations; none: the model's own, or a plain one."""
 
     def __post_init__(self) -> None:
         require(self, "validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1")

@@ -28,6 +28,10 @@ class Batch:
     attention_mask: Tensor | None = None  # (B, K), True = a real token; K = T without a cache
     segments: Tensor | None = None  # (B, T)
 
+    def hidden(self, model: "Transformer", caches: Sequence[Cache] | None) -> Tensor:
+        """Hidden states (B, T, E); rows that hold several texts have another way to them."""
+        return model.hidden(self.tokens, self.attention_mask, self.segments, caches)
+
 
 class Transformer(nn.Module):
     """Tokens in, logits out: embedding, stack, head."""
@@ -68,7 +72,7 @@ class Transformer(nn.Module):
         return self.head(hidden, _own(attention_mask, tokens))
 
     def loss(self, batch: Batch, caches: Sequence[Cache] | None = None) -> SumAndCount:
-        hidden = self.hidden(batch.tokens, batch.attention_mask, batch.segments, caches)
+        hidden = batch.hidden(self, caches)
         own = _own(batch.attention_mask, batch.tokens)
         return self.head.loss(hidden, batch.targets, own)  # type: ignore[operator]
 

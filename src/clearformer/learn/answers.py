@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from clearformer.did_you_mean import closest
-from clearformer.learn.exercise import Answer
+from clearformer.learn.forms import Answer
 from clearformer.learn.judge import error_line
 
 MODULE = "clearformer_answer"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from clearformer.explore.concurrency_limit import ConcurrencyLimit
-from clearformer.explore.errors import Problem
+from clearformer.http_server.concurrency_limit import ConcurrencyLimit
+from clearformer.http_server.errors import Problem
 
 
 def test_rejects_more_than_limit():

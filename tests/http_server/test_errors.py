@@ -1,6 +1,6 @@
 """Error responses: code, message and hint."""
 
-from clearformer.explore import errors
+from clearformer.http_server import errors
 
 
 def test_problem_has_code_message_and_hint():
