@@ -348,8 +348,9 @@ CLAIMS = (
         6, "[than RNN models] much faster to train", CLASSIFY, faster_than_rnn, command=IMDB,
     ),
     Claim(
-        6, "to see the real near-human performance [...] a much deeper model on much more data", CLASSIFY,
-        deeper_on_more_data, command="clearformer train classify --from runs/minilm --data imdb",
+        6, "to see the real near-human performance [...] a much deeper model on much more data",
+        CLASSIFY, deeper_on_more_data,
+        command="clearformer train classify --from runs/minilm --data imdb",
     ),
     Claim(
         7, "we have to see sequences of every length [...], otherwise [they] don't get trained",
