@@ -195,11 +195,11 @@ def test_rejects_unknown_part_and_reports_training_data(clearformer, run, folder
     """A part that a file of one's own does not have must not become all of it."""
     said = clearformer("evaluate", run, "--part", "test").complaint
     assert said == (
-        f"--part is test, but {folder / 'reviews.csv'} is no corpus and has only the parts "
+        f"--part is test, but {folder / 'reviews.csv'} is not a corpus and has only the parts "
         "validation and train of the run: choose one of them, or give other --data"
     )
     said = clearformer("evaluate", run, "--out", str(tmp_path / "x.txt")).complaint
-    assert said == f"--out is for translations, but {run} is no translator"
+    assert said == f"--out is for translations, but {run} is not a translator"
     said = clearformer("evaluate", run, "--out", str(tmp_path / "no/x.txt")).complaint
     assert said.endswith(f"there is no folder {tmp_path / 'no'}, make it")
 

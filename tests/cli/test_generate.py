@@ -164,9 +164,9 @@ def test_shows_probabilities(clearformer, run):
     [
         (("",), "the prompt is empty, and a bytes tokenizer has no token that begins a text"),
         (("x" * 33,), "the prompt has 33 tokens, but the context of modern-small is 32: give its"),
-        (("x", "--banned", "xyz"), "'xyz' is no token of this tokenizer (bytes)"),
+        (("x", "--banned", "xyz"), "'xyz' is not a token of this tokenizer (bytes)"),
         (("x", "--banned", "#256"), "there is no token #256: this tokenizer (bytes) has the"),
-        (("x", "--banned", "#²"), "'#²' is no token of this tokenizer (bytes), which encodes it"),
+        (("x", "--banned", "#²"), "'#²' is not a token of this tokenizer (bytes), which en"),
         (("x", "--banned", "#" + "9" * 5000), "'#999"),
         (("x", "--forced", "a", "--pattern", "a+"), "give either --forced or --pattern, and not"),
         (("x", "--forced", "a", "--choices", "a"), "give either --forced or --choices, and not"),

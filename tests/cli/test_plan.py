@@ -62,7 +62,7 @@ def test_accepts_config_file(clearformer, tmp_path):
     path.write_text(json.dumps(to_json(model)))
     assert "modern-tiny: " in clearformer("plan", str(path), *TINY).out
     path.write_text("{}")
-    assert "is no config of a run or a model" in clearformer("plan", str(path)).complaint
+    assert "is not a config of a run or a model" in clearformer("plan", str(path)).complaint
 
 
 def test_rejects_impossible_plans(clearformer, tmp_path, monkeypatch):
@@ -125,11 +125,14 @@ def test_rejects_flags_without_effect(clearformer, words, complaint):
 def test_rejects_invalid_config(clearformer, tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 100_000)
-    assert "config.json is no JSON: maximum recursion" in clearformer("plan", str(path)).complaint
+    assert (
+        "config.json is not valid JSON:  maximum recursion"
+        in clearformer("plan", str(path)).complaint
+    )
     path.write_text(nested(500))
     for place in (path, tmp_path):
         complaint = clearformer("plan", str(place)).complaint
-        assert "config.json is no config of a run or a model: maximum recursion" in complaint
+        assert "config.json is not a config of a run or a model: maximum recursion" in complaint
     path.unlink()
     assert "config.json cannot be read: No such" in clearformer("plan", str(tmp_path)).complaint
     os.mkfifo(path)

@@ -134,7 +134,7 @@ def test_rejects_text_with_lone_surrogate():
     """JSON can write half a surrogate pair, and no answer or terminal could."""
     told = c.to_json(preset("classifier"))
     told["head"]["names"] = ["good", json.loads('"\\ud800"')]
-    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is no Unicode text"):
+    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is not valid Unicode"):
         c.model_from_json(told)
 
 
@@ -179,7 +179,7 @@ def test_open_base_accepts_every_derived_dataclass():
     [
         (
             {"kind": "Circle"},
-            "shape has kind 'Circle': known: Square, Pair (if it is a class of your own, import "
+            "shape has kind 'Circle': known: Square, Pair (if it is your own class, import "
             "the module that defines it first)",
         ),
         ({"kind": "_Sized", "size": 1}, "shape has kind '_Sized': known: Square, Pair (if it is"),

@@ -170,7 +170,7 @@ def test_rejects_missing_or_invalid_config(folder):
     with pytest.raises(ValueError, match=r"has no config.json, which says what the weights mean"):
         import_checkpoint(path)
     for text, sentence in (
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ("[]", "is not a JSON object"),
         ('"x"', "is not a JSON object"),
     ):

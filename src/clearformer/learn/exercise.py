@@ -17,7 +17,7 @@ Case = tuple[Any, ...]  # the arguments of one call
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong answer that people give, and what is said to whoever gives it."""
+    """A common wrong answer, and the message for it."""
 
     answer: Answer
     message: str
@@ -58,5 +58,5 @@ class Exercise:
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
-    """Normal numbers, the same ones each time."""
+    """Normally distributed numbers, the same at every call."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

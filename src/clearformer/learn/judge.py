@@ -1,4 +1,4 @@
-"""The judge of an answer: shapes, values, gradients, `verify`, and the name of the mistake."""
+"""Judges an answer: shapes, values, gradients, `verify`, and known mistakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RELATIVE, ABSOLUTE = 1e-4, 1e-5  # float32, and sums in another order
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an answer is right, and what is to be said about it; true if it is right."""
+    """Whether an answer is right, and a message; true if it is right."""
 
     number: str
     passed: bool
@@ -57,7 +57,7 @@ def judge(exercise: Exercise, answer: Answer) -> Verdict:
 
 
 def outcome(answer: Answer, case: Case, names: Sequence[str]) -> Tensor:
-    """What an answer returns for a case, as a tensor."""
+    """The result of an answer for a case, as a tensor."""
     arguments = copied(case)
     found = _call(answer, arguments)
     for name, before, after in zip(names, case, arguments, strict=True):
@@ -112,7 +112,7 @@ def _call(answer: Answer, arguments: Case) -> Any:
 
 
 def described(problem: BaseException, answer: Answer) -> str:
-    """An error of someone's code in one line, with the line of his file where it was raised."""
+    """An error of user code in one line, with the line of the file where it was raised."""
     code = getattr(inspect.unwrap(answer), "__code__", None)
     file = None if code is None else code.co_filename
     return error_line(problem, file)

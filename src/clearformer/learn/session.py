@@ -1,4 +1,4 @@
-"""Check, hint and solution: the exercises together with the learner's progress."""
+"""Check, hint and solution of exercises, with the learner's progress."""
 
 from __future__ import annotations
 
