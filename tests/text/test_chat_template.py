@@ -89,6 +89,10 @@ def test_the_end_of_an_answer_is_found(name, end):
     assert ChatTemplate(source=TEMPLATES[name], bos_token="<s>").answer_end() == end
 
 
+def test_a_template_that_writes_no_answers_has_no_end():
+    assert ChatTemplate(source="{{ messages[0].content }}|").answer_end() == ""
+
+
 def test_the_plain_template_has_an_end():
     assert ChatTemplate().answer_end() == "<|end|>"
     assert ChatTemplate().render([USER]) == "<|user|>\n Hi <b>\n\nthere <|end|>\n"
