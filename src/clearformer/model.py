@@ -38,6 +38,7 @@ from clearformer.text import Tokenizer
 from clearformer.training.device import device_of
 
 if TYPE_CHECKING:
+    from clearformer.explore.attention_head import AttentionHead
     from clearformer.explore.trace import Trace
     from clearformer.generate.beam_generate import BeamCompletion
     from clearformer.generate.detokenize import Token
@@ -716,6 +717,43 @@ class Model:
         pair = isinstance(text, tuple) and len(text) == 2 and "translate" in self.config.verbs
         given: Any = tuple(as_text(each) for each in text) if pair else as_text(text)
         return trace(self, given, **cast(Any, options))
+
+    @check_keywords
+    def attend(
+        self,
+        text: Text,
+        *,
+        layer: int = 0,
+        head: int = 0,
+        part: str | None = None,
+        target: Text | None = None,
+        mask: Literal["model", "none", "causal"] = "model",
+    ) -> AttentionHead:
+        """Show how one head of one layer attends to a text.
+
+        Args:
+            text (str or ids): What the model reads.
+            layer (int): Which layer, from 0. Default: 0.
+            head (int): Which head of the layer, from 0. Default: 0.
+            part (str, optional): Of a translator ``"encoder"``, ``"decoder"`` or ``"cross"``.
+                Default: the first part that the model has.
+            target (str or ids, optional): What the decoder of a translator reads. Default: its
+                own translation of the text.
+            mask (str): ``"none"`` or ``"causal"`` replaces the model's attention pattern.
+                Default: ``"model"``.
+
+        Returns:
+            AttentionHead: Its ``queries`` and ``keys`` are tokens, ``weights`` the attention
+            weights, ``stages`` every step before them, and ``picture()`` a figure.
+
+        Example:
+            >>> model.attend("mary gave roses to susan", layer=2, head=1).weights  # doctest: +SKIP
+        """
+        from clearformer.explore.attention_head import attend
+
+        return attend(
+            self, as_text(text), layer=layer, head=head, part=part, target=target, mask=mask
+        )
 
     def metrics(self) -> Metrics:
         """The metrics of the run: one row for each step, evaluation and checkpoint.
