@@ -85,12 +85,21 @@ def test_the_verb_that_fits_is_named_and_works(
     assert clearformer(*shlex.split(hint)).code == 0
 
 
-UNTRAINED = [
-    TokenClassifier(classes=2, names=("O", "X")),
-    AnswerSpan(),
-    NextSentence(),
-    MultipleChoice(),
-]
+@pytest.mark.parametrize(
+    ("head", "verb"),
+    [(TokenClassifier(classes=2, names=("O", "X")), "label"), (AnswerSpan(), "answer")],
+)
+def test_the_hint_for_words_and_answers_works(clearformer, folder, tmp_path, head, verb):
+    run = str(tmp_path / "run")
+    done = clearformer("import", str(folder("bert", head=head)), "--out", run)
+    _, _, hint = done.out.partition("next: clearformer ")
+    assert hint.startswith(verb)
+    assert clearformer(*shlex.split(hint)).code == 0
+    complaint = clearformer("evaluate", run).complaint
+    assert complaint == f"{head.noun} learns from a file of yours: give it as --data"
+
+
+UNTRAINED = [NextSentence(), MultipleChoice()]
 
 
 @pytest.mark.parametrize("head", UNTRAINED, ids=lambda head: type(head).__name__)
@@ -168,5 +177,5 @@ def test_another_head_is_given_to_what_was_imported(
 ):
     run = tmp_path / "run"
     assert clearformer("import", str(folder(family, head=head)), "--out", str(run)).code == 0
-    found = finetune_config(run, classify=True).model.head
+    found = finetune_config(run, "classify").model.head
     assert found == Classifier(pool=pool)

@@ -33,6 +33,8 @@ COMMANDS = {
     "Use a model": {
         "generate": "generate:Generate",
         "classify": "classify:Classify",
+        "label": "label:Label",
+        "answer": "answer:Answer",
         "fill": "fill:Fill",
         "translate": "translate:Translate",
         "embed": "embed:Embed",

@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.config import Classifier, DataConfig, GenerationDefaults, RunConfig, run_from_json
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    DataConfig,
+    GenerationDefaults,
+    Head,
+    ModelConfig,
+    PairClassifier,
+    RunConfig,
+    TokenClassifier,
+    run_from_json,
+)
+from clearformer.config.heads import Pool
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
 
 DEFAULT_PRESET = "modern-tiny"
-CLASSIFY = "classify"  # in place of a preset: a new head on the model of --from
+
+
+def _pool(model: ModelConfig) -> Pool:
+    return model.head.classifier_pool(causal=model.cache is not None)
+
+
+# In place of a preset: a new head on the model of --from.
+NEW_HEADS: dict[str, Callable[[ModelConfig], Head]] = {
+    "classify": lambda model: Classifier(pool=_pool(model)),
+    "classify-pairs": lambda model: PairClassifier(pool=_pool(model)),
+    "label": lambda model: TokenClassifier(),
+    "answer": lambda model: AnswerSpan(),
+}
 
 
 def starting_config(
@@ -29,14 +54,16 @@ def starting_config(
         if saved is not None:
             return name or saved.model.name, saved
     if source is not None:
-        if name not in (None, CLASSIFY):
+        if name is not None and name not in NEW_HEADS:
+            *first, last = NEW_HEADS
             raise ValueError(
-                f"with --from the model is that of {source}: leave out {name!r}, or use classify"
+                f"with --from the model is that of {source}: leave out {name!r}, or use "
+                f"{', '.join(first)} or {last} for a new head"
             )
-        config = finetune_config(source, classify=name == CLASSIFY)
+        config = finetune_config(source, name)
         return name or config.model.name, config
-    if name == CLASSIFY:
-        raise ValueError("classify gives a trained model a new head: add --from RUN")
+    if name in NEW_HEADS:
+        raise ValueError(f"{name} gives a trained model a new head: add --from RUN")
     name = DEFAULT_PRESET if name is None else name
     return name, preset_config(name)
 
@@ -65,16 +92,17 @@ def saved_config(folder: Path) -> RunConfig | None:
         raise ValueError(f"{path} cannot be read: {problem}") from None
 
 
-def finetune_config(source: Path, classify: bool = False) -> RunConfig:
-    """The config that continues from the model in `source`, or gives it a classification head."""
+def finetune_config(source: Path, new_head: str | None = None) -> RunConfig:
+    """The config that continues from the model in `source`, or gives it a head of NEW_HEADS."""
     from clearformer.runs import finetune
 
     origin = finetune.read_origin(source)
     model, generation = origin.config.model, origin.config.generation
-    if classify and "classify" not in model.verbs:
-        pool = model.head.classifier_pool(causal=model.cache is not None)
-        model = replace(model, head=Classifier(pool=pool))
-        generation = GenerationDefaults()
+    if new_head is not None:
+        head = NEW_HEADS[new_head](model)
+        if model.head.noun != head.noun:  # otherwise it goes on with the head that it has
+            model = replace(model, head=head)
+            generation = GenerationDefaults()
     data, train = going_on(model, origin.tokenizer.kind, origin.tokenizer.size)
     return RunConfig(
         model=model, data=data, train=train, origin=origin.origin, generation=generation
@@ -86,7 +114,7 @@ def with_absolute_paths(data: DataConfig) -> DataConfig:
     from clearformer.data import CORPORA  # imported late: parsing a command needs no numpy
 
     def absolute(source: str) -> str:
-        if source == "-" or source in CORPORA:
+        if source in ("", "-") or source in CORPORA:
             return source
         if Path(source).exists() or glob.has_magic(source):
             return os.path.abspath(source)
