@@ -40,6 +40,7 @@ class EvaluationOptions:
     text: str | None = None
     """Column of the texts in a table; None: as in training (so for the other columns)."""
     label: str | None = None
+    second: str | None = None
     source_column: str | None = None
     target_column: str | None = None
     unknown_label: Literal["refuse", "skip"] = "refuse"
