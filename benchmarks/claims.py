@@ -1,4 +1,4 @@
-"""The ledger of claims: what the first seed says, tried in the chapters of docs/book.
+"""The ledger of claims: claims of the first source document, tested in the chapters of docs/book.
 
     python benchmarks/claims.py          run every chapter and write docs/claims.md
     python benchmarks/claims.py 3        run chapter 3 and print its claims
@@ -15,6 +15,7 @@ from typing import Any
 
 from claim import Claim, Judged, Names, verdict
 from claims_models import CLAIMS as MODELS
+from claims_tasks import CLAIMS as TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -226,6 +227,7 @@ CLAIMS = (
         5, "normalization and residual connections [...] help deep neural networks train faster",
         BLOCK, tricks_help,
     ),
+    *TASKS,
     *MODELS,
 )  # fmt: skip
 
@@ -248,7 +250,7 @@ def run_chapter(number: int) -> dict[str, Any]:
 
 
 def row(claim: Claim, names: Names) -> str:
-    """A claim, tried, as a row of the table."""
+    """A tested claim as a row of the table."""
     result, judged = claim.judge(names)
     result = f"{result} (time on the machine that wrote this)" if claim.timed else result
     chapter = f"[{claim.chapter}](book/{chapter_path(claim.chapter).name})"

@@ -165,8 +165,8 @@ def n_segments(names: Names) -> Judged:
         layers: max(back for back, effect in enumerate(found) if effect)
         for layers, found in names["reaches"].items()
     }
-    shown = ", ".join(f"{back} with {layers} layer{'s' if layers > 1 else ''}" for layers, back in reach.items())
-    return f"segments back that still have an effect: {shown}", verdict(
+    shown = ", ".join(f"{back} with {layers}" for layers, back in reach.items())
+    return f"segments back that still have an effect: {shown} layers", verdict(
         all(layers == back for layers, back in reach.items())
     )
 

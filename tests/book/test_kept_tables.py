@@ -12,7 +12,7 @@ seed = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(seed)
 
 
-def test_erratum_22_one_table_is_kept_for_each_layer():
+def test_erratum_19_one_table_is_kept_for_each_layer():
     tokens, layers, kept = 24, 3, {}
 
     def note(tensor):

@@ -138,7 +138,7 @@ def test_pieces_are_the_tokenizers():
         assert solutions.pieces(word, vocabulary) == tokenizer.encode(word).tolist()
 
 
-def test_erratum_21_walking_is_one_token_of_the_published_vocabulary():
+def test_erratum_18_walking_is_one_token_of_the_published_vocabulary():
     folder = os.environ.get("CLEARFORMER_DATA")
     file = Path(folder or "nowhere") / "bert" / "vocab.txt"
     if not file.is_file():
