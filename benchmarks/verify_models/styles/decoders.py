@@ -181,6 +181,7 @@ class BiasedDistanceLM(nn.Module):
         self.words_norm, self.norm_a, self.norm_b = (nn.LayerNorm(hidden) for _ in range(3))
         self.qkv, self.dense = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
         self.up, self.down = nn.Linear(hidden, 64), nn.Linear(64, hidden)
+        nn.init.normal_(self.words.weight, std=0.02)
 
     def slopes(self):
         return torch.tensor([2 ** (-8 * (i + 1) / self.heads) for i in range(self.heads)])
@@ -221,9 +222,9 @@ class CappedDecoderLM(nn.Module):
     def split(self, x):
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
-    def forward(self, tokens, labels=None):
-        n = tokens.size(1)
-        x = self.embed(tokens) * self.width**0.5 + self.pos(torch.arange(n, device=tokens.device))
+    def forward(self, input_ids, labels=None):
+        n = input_ids.size(1)
+        x = self.embed(input_ids) * self.width**0.5 + self.pos(torch.arange(n, device=input_ids.device))
         h = self.pre(x)
         q, k, v = self.q_norm(self.split(self.q(h))), self.k_norm(self.split(self.k(h))), self.split(self.v(h))
         s = q @ k.mT / math.sqrt(q.shape[-1])

@@ -236,6 +236,7 @@ class CountedPositionsMLM(nn.Module):
         self.attn = nn.MultiheadAttention(hidden, heads, dropout=0.1, batch_first=True)
         self.ln1, self.ln2, self.ln3 = nn.LayerNorm(hidden), nn.LayerNorm(hidden), nn.LayerNorm(hidden)
         self.ff = nn.Sequential(nn.Linear(hidden, 40), nn.GELU(), nn.Linear(40, hidden))
+        nn.init.normal_(self.word.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(vocab))
 
     def forward(self, input_ids, attention_mask=None, labels=None):

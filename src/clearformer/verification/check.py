@@ -15,6 +15,7 @@ from clearformer.verification.checks.arithmetic import time_slices_in, views_in
 from clearformer.verification.claims import KINDS
 from clearformer.verification.entries import ENTRIES, resolve
 from clearformer.verification.findings import Finding, Report
+from clearformer.verification.pictures import from_patches
 from clearformer.verification.probe import BATCH, Probe, UncallableError
 from clearformer.verification.targets import Target, open_target
 
@@ -77,20 +78,27 @@ def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Rep
 
 
 def _probe(model: nn.Module, kind: str | None, seed: int) -> Probe:
-    """A probe of the model; of its one part that gives outputs, if it gives only a loss."""
+    """A probe of the model: of its patches, if it takes images; of a part, if it gives a loss."""
     try:
         return Probe(model, kind=kind, seed=seed)
     except UncallableError as problem:
-        if "Tensor of shape ()" not in str(problem):
-            raise
-        for name, part in model.named_children():
+        wrapped = [(each, _PATCHES) for each in from_patches(model)]
+        if "Tensor of shape ()" in str(problem):
+            wrapped += [
+                (part, f"{type(model).__name__} returns a loss: {name} is looked at")
+                for name, part in model.named_children()
+            ]
+        for part, note in wrapped:
             try:
                 probe = Probe(part, kind=kind, seed=seed)
             except ValueError:
                 continue
-            probe.notes.append(f"{type(model).__name__} returns a loss: {name} is looked at")
+            probe.notes.append(note)
             return probe
         raise
+
+
+_PATCHES = "it takes images: their patches are the sequence"
 
 
 def _run_checks(probe: Probe, names: set[str]) -> tuple[list[Finding], list[str], dict[str, str]]:
@@ -163,6 +171,8 @@ def assumptions(probe: Probe) -> list[str]:
     """What was assumed, one sentence each."""
     state = {True: "causal", False: "looks both ways", None: "no claim about causality"}
     found = [f"{state[probe.claim.causal]}: {probe.claim.reason}", *probe.notes]
+    if probe.claim.prefix:
+        found.append(f"a prefix of {probe.claim.prefix} that all positions may see")
     if probe.claim.window is not None:
         found.append(f"a window of {probe.claim.window}")
     if probe.dtype is not torch.float64:

@@ -22,6 +22,7 @@ from clearformer.verification.dependence import (
 from clearformer.verification.entries import finding
 from clearformer.verification.findings import Finding, Place, Severity
 from clearformer.verification.probe import Probe
+from clearformer.verification.trace import Op
 
 NORMS = (
     "layer_norm",
@@ -34,7 +35,7 @@ NORMS = (
     "std_mean",
     "native_layer_norm",
 )
-POOLS = ("mean", "sum", "amax", "max", "logsumexp", "cumsum", "flip", "prod", "median")
+POOLS = ("mean", "sum", "amax", "max", "logsumexp", "cumsum", "prod", "median")
 
 
 def shown(probe: Probe, length: int, output: int, changed: int) -> str:
@@ -56,6 +57,7 @@ def future_leak(probe: Probe) -> Iterator[Finding]:
             table = dependence(probe, length)
         except Exception:
             continue  # a length that the model does not take
+        table[:, : probe.claim.prefix] = 0  # a prefix may be seen by all
         pair = first_leak(table)
         if pair is not None:
             yield _leak(probe, table, pair, length)
@@ -121,12 +123,17 @@ def _from(origin: Origin, names: tuple[str, ...]) -> bool:
             made = None if current is None else origin.trace.producer(current, before)
             if made is None:
                 break
-            if made.name in names:
+            if made.name in names and _no_time_axis(origin, made):
                 return True
             if made.name in ("linear", "matmul", "bmm", "embedding", "softmax"):
                 break
             before, current = made.index, (made.tensors[0] if made.tensors else None)
     return False
+
+
+def _no_time_axis(origin: Origin, made: Op) -> bool:
+    """Whether positions were reduced: a norm over the width alone keeps them."""
+    return made.value is None or origin.length not in made.value.shape
 
 
 def leak_in_training(probe: Probe) -> Iterator[Finding]:
@@ -137,6 +144,7 @@ def leak_in_training(probe: Probe) -> Iterator[Finding]:
         eval_table, table = dependence(probe), dependence(probe, train=True)
     except Exception:
         return
+    table[:, : probe.claim.prefix] = eval_table[:, : probe.claim.prefix] = 0
     coupled = row_coupling(probe, train=True)
     norms = probe_norms(probe)
     if probe.claim.causal and not future(eval_table).any() and future(table).any():
