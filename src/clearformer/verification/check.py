@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from clearformer.verification.findings import Finding, Report
 from clearformer.verification.pictures import from_patches
 from clearformer.verification.probe import BATCH, Probe, UncallableError
 from clearformer.verification.targets import Target, open_target
+from clearformer.verification.trace import is_outside
 
 
 def verify(
@@ -113,9 +115,22 @@ def _run_checks(probe: Probe, names: set[str]) -> tuple[list[Finding], list[str]
             found += check.run(probe)
             ran.append(check.run.__name__)
         except Exception as problem:
-            skipped[check.run.__name__] = f"{type(problem).__name__}: {problem}"
+            skipped[check.run.__name__] = _why(problem)
     kept = [each for each in resolve(found) if each.name in names]
     return kept, ran, skipped
+
+
+def _why(problem: Exception) -> str:
+    """Why a check could not run: the model failed at a line of its own, or the check did."""
+    reason = f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}"
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = [each for each in frames if is_outside(each.filename)]
+    if own:
+        file = "/".join(own[-1].filename.split("/")[-2:])
+        return f"the model fails at {file}:{own[-1].lineno}: {reason}"
+    if any("/torch/" in each.filename for each in frames[-3:]):
+        return f"the model fails: {reason}"
+    return f"the check itself failed, which is a bug of clearformer: {reason}"
 
 
 def _with_causes(names: set[str]) -> set[str]:

@@ -15,14 +15,24 @@ WIDTH = 100
 def report_lines(report: Report) -> list[str]:
     """A report for a terminal."""
     head = f"verify {report.target}   read as: {report.read_as}   "
-    head += f"{plural(len(report.checks), 'check')}, {plural(len(report.findings), 'finding')}, "
-    lines = [head + f"{report.seconds:.1f} s"]
+    missing = f" ({len(report.skipped)} more could not run)" if report.skipped else ""
+    head += f"{plural(len(report.checks), 'check')}{missing}, "
+    head += f"{plural(len(report.findings), 'finding')}, {report.seconds:.1f} s"
+    lines = [head]
     lines += [f"  {each}" for each in report.assumptions]
     for finding in report.findings:
         lines += _finding_lines(finding)
     for name, reason in report.skipped.items():
-        lines.append(f"  not checked: {name} ({' '.join(reason.split())[:160]})")
+        lines.append(f"  not checked: {name} ({', '.join(_names_of(name))})")
+        lines.append(f"      {' '.join(reason.split())[:260]}")
     return lines
+
+
+def _names_of(check: str) -> tuple[str, ...]:
+    """The bugs that a check would have named."""
+    from clearformer.verification.catalogue import CHECKS
+
+    return next((each.names for each in CHECKS if each.run.__name__ == check), ())
 
 
 def _finding_lines(finding: Finding) -> list[str]:
@@ -73,12 +83,16 @@ def report_junit(report: Report) -> str:
     suite = ElementTree.Element(
         "testsuite",
         name="clearformer verify",
-        tests=str(len(report.checks)),
+        tests=str(len(report.checks) + len(report.problems) + len(report.skipped)),
+        skipped=str(len(report.skipped)),
         failures=str(len(report.problems)),
         time=f"{report.seconds:.3f}",
     )
     for name in report.checks:
         ElementTree.SubElement(suite, "testcase", classname=_xml(report.target), name=name)
+    for name, reason in report.skipped.items():
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(report.target), name=name)
+        ElementTree.SubElement(case, "skipped", message=_xml(reason))
     for each in report.problems:
         case = ElementTree.SubElement(
             suite, "testcase", classname=_xml(report.target), name=each.name
