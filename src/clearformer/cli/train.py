@@ -154,7 +154,6 @@ class Train(RunSettings):
         with StopSignals() as signals:
             return training.execute(report, signals.exit_code, group)
 
-
     def _verify(self, group: ProcessGroup) -> Callable[[nn.Module], None]:
         """Look for bugs in the model that is about to be trained, and warn."""
         from clearformer.builder import build

@@ -195,9 +195,9 @@ def softmax_direction(probe: Probe) -> Iterator[Finding]:
 def _masked_after(event: Attention) -> Op | None:
     """The operation between softmax and values that set weights to zero."""
     for op in event.after:
-        if op.name in ("masked_fill", "where", "setitem", "tril", "triu", "mul"):
-            if op.value is not None and _sets_to_zero(op, event):
-                return op
+        masks = op.name in ("masked_fill", "where", "setitem", "tril", "triu", "mul")
+        if masks and _sets_to_zero(op, event):
+            return op
     return None
 
 
