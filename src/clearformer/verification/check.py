@@ -84,7 +84,7 @@ def _probe(model: nn.Module, kind: str | None, seed: int) -> Probe:
     try:
         return Probe(model, kind=kind, seed=seed)
     except UncallableError as problem:
-        wrapped = [(each, _PATCHES) for each in from_patches(model)]
+        wrapped: list[tuple[nn.Module, str]] = [(each, _PATCHES) for each in from_patches(model)]
         if "Tensor of shape ()" in str(problem):
             wrapped += [
                 (part, f"{type(model).__name__} returns a loss: {name} is looked at")

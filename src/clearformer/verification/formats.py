@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -109,17 +110,70 @@ def _xml(text: str) -> str:
 
 def as_test(finding: Finding, target: str, seed: int = 0, kind: str | None = None) -> str:
     """A pytest function that fails as long as the bug is there."""
-    name = re.sub(r"\W", "_", finding.name)
+    if finding.reproduction is None:
+        return _calls_verify(finding, target, seed, kind)
+    imports, made = _build(target)
+    body = textwrap.indent(finding.reproduction, "    ").replace("\n    \n", "\n\n")
+    return f'''"""{_plain(finding.sentence)}"""
+
+{imports}import torch
+
+
+def build():
+    """The model with noise in its weights, since zeros and equal rows hide bugs."""
+    torch.manual_seed({seed})
+    model = {made}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            spread = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.1
+            if parameter.dim() > 1:
+                parameter.zero_()
+            parameter.add_(spread * torch.randn_like(parameter))
+    return model.eval()
+
+
+def test_{_identifier(finding)}():
+{_about(finding)}
+    model = build()
+{body}
+'''
+
+
+def _build(target: str) -> tuple[str, str]:
+    """The imports and the expression that make a model of a target text."""
+    place, colon, call = target.partition(":")
+    if not colon:
+        if Path(target).is_dir():
+            return "import clearformer\n", f"clearformer.load({target!r}).module"
+        return "", f"{_plain(target)}()  # build your model here"
+    call = call if call.endswith(")") else f"{call}()"
+    name = call.partition("(")[0]
+    if not place.endswith(".py"):
+        return f"from {place} import {name}\n", call
+    path = Path(place).resolve()
+    found = f"import sys\n\nsys.path.insert(0, {str(path.parent)!r})\n"
+    return f"{found}from {path.stem} import {name}  # noqa: E402\n", call
+
+
+def _identifier(finding: Finding) -> str:
+    return re.sub(r"\W", "_", finding.name)
+
+
+def _about(finding: Finding) -> str:
+    return "\n".join(f"    # {line}" for line in textwrap.wrap(_comment(finding), WIDTH - 8))
+
+
+def _calls_verify(finding: Finding, target: str, seed: int, kind: str | None) -> str:
+    """A test for bugs that only the operations inside show."""
     asked = f"{finding.name!r}"
     kind_argument = f", as_={kind!r}" if kind else ""
-    about = "\n".join(f"    # {line}" for line in textwrap.wrap(_comment(finding), WIDTH - 8))
     return f'''"""{_plain(finding.sentence)}"""
 
 from clearformer.verification.check import verify
 
 
-def test_{name}():
-{about}
+def test_{_identifier(finding)}():
+{_about(finding)}
     report = verify({target!r}, only=[{asked}], seed={seed}{kind_argument})
     assert not report.findings, str(report)
 '''

@@ -135,10 +135,12 @@ def find_mask(probe: Probe) -> Found:
 def _find(probe: Probe) -> Found:
     passed: PaddingMask | None = None
     useless: PaddingMask | None = None
+    meant: PaddingMask | None = None  # can be passed, and True means what the name says
     for mask in mask_candidates(probe):
         effect = effect_of(probe, mask)
         if effect is None:
             continue
+        meant = meant or (mask if mask.hide == (mask.name in HIDE_NAMES) else None)
         if effect.works and effect.matters:
             return Found(mask, None, True)
         if effect.matters:
@@ -146,7 +148,8 @@ def _find(probe: Probe) -> Found:
         elif mask.shape in ("BT", "BTT", "B1TT", "B11T"):
             useless = useless or mask
     if passed is not None:
-        return Found(None, passed, True)
+        known = passed.name in (*KEEP_NAMES, *HIDE_NAMES)
+        return Found(None, meant if known and meant is not None else passed, True)
     return Found(None, useless, False)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from clearformer.verification import reproduction
 from clearformer.verification.attention import Attention, find_attention
 from clearformer.verification.dependence import (
     Origin,
@@ -85,6 +86,7 @@ def _leak(probe: Probe, table: Tensor, pair: tuple[int, int], length: int) -> Fi
         shows=shown(probe, length, output, changed),
         effect=effect,
         right="outputs up to i are the same whatever comes after i",
+        reproduction=reproduction.no_effect(probe, length, changed, float(table[output, changed])),
     )
 
 
@@ -161,6 +163,9 @@ def leak_in_training(probe: Probe) -> Iterator[Finding]:
             shows=shown(probe, probe.length, output, changed),
             effect=float(future(table).max()),
             right="train and eval mode hide the same positions",
+            reproduction=reproduction.no_effect(
+                probe, probe.length, changed, float(table[output, changed]), train=True
+            ),
         )
     elif coupled and not row_coupling(probe):
         yield finding(
@@ -209,6 +214,7 @@ def batch_coupling(probe: Probe) -> Iterator[Finding]:
         shows=f"two batches of {tuple(alone.stream.shape)} that differ in row 1",
         effect=effect,
         right="each row gives what it gives alone",
+        reproduction=reproduction.rows_apart(probe, effect),
     )
 
 
@@ -258,6 +264,7 @@ def reach(probe: Probe) -> Iterator[Finding]:
             f"{int(wanted.sum())} pairs are not connected; claimed: {probe.claim.reason})",
             shows=shown(probe, probe.length, output, unseen),
             right="every position in reach has an effect",
+            reproduction=reproduction.has_effect(probe, output, unseen),
         )
 
 

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.verification import reproduction
 from clearformer.verification.calls import Inputs, loss_output
 from clearformer.verification.checks.arithmetic import float_tensors, unused_parameters
 from clearformer.verification.entries import finding
@@ -111,6 +112,9 @@ def _shifted(
         shows=f"tokens {probe.base.stream[:1].tolist()} with {name}",
         effect=abs(own - table[meant]),
         right="logits[:, :-1] against tokens[:, 1:], in one place only",
+        reproduction=reproduction.loss_is_shifted(probe, name, shift)
+        if name == loss_parameter(probe)
+        else None,
     )
 
 
@@ -271,6 +275,7 @@ def dead_parameters(probe: Probe) -> Iterator[Finding]:
         shows="one backward pass",
         effect=float(len(dead)),
         right="use it in the forward pass, or remove it",
+        reproduction=reproduction.gradients(probe),
         severity=Severity.INFO if optional or probe.published else None,
     )
 
@@ -305,6 +310,7 @@ def randomness_in_eval(probe: Probe) -> Iterator[Finding]:
             shows="the same input twice in eval mode",
             effect=effect,
             right="F.dropout(x, p, training=self.training); dropout_p=p if self.training else 0",
+            reproduction=reproduction.twice(probe) if effect else None,
         )
     elif effect:
         drawn = probe.base_trace.named(
@@ -326,6 +332,7 @@ def randomness_in_eval(probe: Probe) -> Iterator[Finding]:
             shows="the same input twice in eval mode",
             effect=effect,
             right="randomness in training only",
+            reproduction=reproduction.twice(probe),
         )
 
 
