@@ -1,5 +1,7 @@
 """Bugs planted in the models of this folder: (bug, class, old text, new text, ...), by file."""
 
+from verify_models.sources import Source, class_of, file_of
+
 COURSES_MODELS = ("DemoTransformer", "LectureLanguageModel", "AssignmentLM", "PaperTransformer", "MiniBert", "TutorialMHA", "FoldedAttention", "BookModel")
 COURSES = (
     ("future-leak", "DemoTransformer", "torch.triu(everything, diagonal=1)", "torch.triu(everything, diagonal=2)"),
@@ -97,8 +99,49 @@ LAYOUTS = (
     ("padding-leak-right", "PairScorer", "(~hide).sum(1, keepdim=True).clamp(min=1)", "tokens.shape[1]"),
     ("padding-leak-right", "PairScorer", ", src_key_padding_mask=hide)", ")"),
 )  # fmt: skip
+VARIANTS_MODELS = ("LearnersSelfAttention", "NanoStyle", "CosineAttention", "ZeroStartEncoder", "ScaledPostNormLM", "OneKeyHeadLM", "WithoutPositionsLM", "LocalEncoder", "StridedLM", "ObjectQueries", "AttentionPooler", "TwoTowers", "GatedUnitLM", "HubStyleForCausalLM", "DecoderLayersLM", "StochasticDepthEncoder", "ShiftAndDecayLM")
+VARIANTS = (
+    ("scale-by-model-width", "LearnersSelfAttention", "queries = queries / (e ** (1 / 4)) * h ** (1 / 4)\n        keys = keys / (s ** (1 / 4))", "queries = queries / (e ** (1 / 4))\n        keys = keys / (e ** (1 / 4))"),
+    ("future-leak", "LearnersSelfAttention", "mask_(dot, maskval=float(\"-inf\"), mask_diagonal=False)", "mask_(dot.clone(), maskval=float(\"-inf\"), mask_diagonal=False)"),
+    ("softmax-axis", "LearnersSelfAttention", "dot = F.softmax(dot, dim=2)", "dot = F.softmax(dot, dim=1)"),
+    ("nan-row", "LearnersSelfAttention", "float(\"-inf\"), mask_diagonal=False)", "float(\"-inf\"))"),
+    ("heads-mixed-by-view", "LearnersSelfAttention", "out = out.transpose(1, 2).contiguous().view(b, t, s * h)", "out = out.contiguous().view(b, t, s * h)"),
+    ("future-leak", "NanoStyle", "if self.training else 0, is_causal=True)", "if self.training else 0)"),
+    ("residual-missing", "NanoStyle", "x = x + h[\"attn\"](h[\"ln1\"](x))", "x = h[\"attn\"](h[\"ln1\"](x))"),
+    ("dropout-in-eval", "NanoStyle", "dropout_p=self.p if self.training else 0", "dropout_p=self.p"),
+    ("softmax-axis", "CosineAttention", "attn.softmax(dim=-1)", "attn.softmax(dim=-2)"),
+    ("mask-ignored", "ZeroStartEncoder", "key_padding_mask=key_padding_mask, need", "need"),
+    ("permutation-equivariant", "ZeroStartEncoder", "self.emb(tokens) + self.pos[: tokens.shape[1]]", "self.emb(tokens)"),
+    ("scale-missing", "ScaledPostNormLM", ".div(math.sqrt(q.size(-1)))", ""),
+    ("residual-missing", "ScaledPostNormLM", "self.ln1[i](self.alpha * x + self.o[i](y))", "self.ln1[i](self.o[i](y))"),
+    ("future-leak", "OneKeyHeadLM", "dtype=torch.bool), 1), -torch", "dtype=torch.bool), 2), -torch"),
+    ("scale-applied-twice", "OneKeyHeadLM", "q * self.d**-0.5, k)", "q * self.d**-0.5, k * self.d**-0.5)"),
+    ("future-leak", "WithoutPositionsLM", "torch.ones(n, n, dtype=torch.bool).triu(1))", "torch.ones(n, n, dtype=torch.bool).triu(4))"),
+    ("mask-ignored", "LocalEncoder", "near = near & attention_mask.bool()[:, None, None]", "pass"),
+    ("mask-inverted", "LocalEncoder", "near & attention_mask.bool()[:, None, None]", "near & ~attention_mask.bool()[:, None, None]"),
+    ("future-leak", "StridedLM", "keep = (j <= i) & (((i", "keep = (((i"),
+    ("batch-coupling", "ObjectQueries", "nn.TransformerEncoderLayer(dim, heads, 40, batch_first=True)\n        self.decoder", "nn.TransformerEncoderLayer(dim, heads, 40)\n        self.decoder"),
+    ("padding-leak-right", "AttentionPooler", ".masked_fill(pad, float(\"-inf\")).softmax(-1)", ".softmax(-1)"),
+    ("mask-inverted", "AttentionPooler", "pad = tokens.eq(self.padding_idx)", "pad = tokens.ne(self.padding_idx)"),
+    ("future-leak", "GatedUnitLM", ".square().tril()", ".square()"),
+    ("positions-not-offset-in-cache", "HubStyleForCausalLM", "clamp(min=0)[:, -n:]", "clamp(min=0)[:, :n]"),
+    ("causal-aligned-top-left", "HubStyleForCausalLM", ".tril()[past:]", ".tril()[:n]"),
+    ("loss-not-shifted", "HubStyleForCausalLM", "logits[:, :-1].reshape(-1, logits.size(-1)), labels[:, 1:].reshape(-1)", "logits.reshape(-1, logits.size(-1)), labels.reshape(-1)"),
+    ("padding-leak-left", "HubStyleForCausalLM", "see[None, None] & attention_mask.bool()[:, None, None]", "see[None, None] & attention_mask.bool()[:, None, None].any(-1, keepdim=True)"),
+    ("mask-broadcast-wrong", "HubStyleForCausalLM", "attention_mask.bool()[:, None, None]\n        bias", "attention_mask.bool()[:1, None, None]\n        bias"),
+    ("cache-differs", "HubStyleForCausalLM", "torch.cat((past_key_values[i][1], v), dim=2)", "torch.cat((past_key_values[0][1], v), dim=2)"),
+    ("future-leak", "DecoderLayersLM", ", tgt_mask=mask, tgt_is_causal=True", ""),
+    ("dead-parameters", "StochasticDepthEncoder", "x = x + self.drop(self.mlp(self.norm2(x)))", "x = x + self.drop(self.mlp(h))"),
+    ("future-leak", "ShiftAndDecayLM", "F.pad(h, (0, 0, 1, -1))", "F.pad(h, (0, 0, -1, 1))"),
+)  # fmt: skip
 STYLES = {
     "courses": (COURSES_MODELS, COURSES),
     "decoders": (DECODERS_MODELS, DECODERS),
     "layouts": (LAYOUTS_MODELS, LAYOUTS),
+    "variants": (VARIANTS_MODELS, VARIANTS),
 }
+
+
+def style_source(style: str, name: str) -> Source:
+    """The source of a model of this folder."""
+    return Source(f"style_{style}", file_of(f"styles/{style}"), class_of(name))

@@ -319,8 +319,27 @@ class Probe:
                     continue  # the outputs belong to the other stream
                 if tokens:
                     self._read_vocabulary(trace, inputs)
+                form = self._all_positions(form, inputs, output)
                 return self._settled(form), length
         return None
+
+    def _all_positions(self, form: Form, inputs: Inputs, output: Tensor) -> Form:
+        """The form that gives every position's output, of models that give the last one alone.
+
+        Some return all logits only if targets are passed, for the loss.
+        """
+        labels = [each.name for each in self.parameter("labels") if not each.required]
+        if output.dim() != 3 or output.shape[1] != 1 or inputs.length == 1 or not labels:
+            return form
+        whole = replace(form, same=(*form.same, labels[0]))
+        try:
+            found = self.run(inputs, form=whole)
+        except Exception:
+            return form
+        if found.dim() != 3 or found.shape[1] != inputs.length:
+            return form
+        self.notes.append(f"{labels[0]} are passed, since it gives the last output alone without")
+        return whole
 
     def _settled(self, form: Form) -> Form:
         """The same form, time first if the model itself treats its first axis as time."""
