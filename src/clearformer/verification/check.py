@@ -16,6 +16,7 @@ from clearformer.verification.checks.arithmetic import time_slices_in, views_in
 from clearformer.verification.claims import KINDS
 from clearformer.verification.entries import ENTRIES, resolve
 from clearformer.verification.findings import Finding, Report
+from clearformer.verification.noise import randomness
 from clearformer.verification.pictures import from_patches
 from clearformer.verification.probe import BATCH, Probe, UncallableError
 from clearformer.verification.targets import Target, open_target
@@ -49,7 +50,8 @@ def verify(
         raise ValueError(f"as is {as_!r}, but it must be one of {', '.join(KINDS)}")
     names = chosen_names(list(only or ()), list(skip or ()))
     start = time.perf_counter()
-    opened = open_target(target)
+    with randomness(seed):  # new weights are the same ones each time
+        opened = open_target(target)
     with one_thread():
         report = _report(opened, as_, names, seed)
     return replace(report, seconds=time.perf_counter() - start)
@@ -81,26 +83,27 @@ def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Rep
 
 def _probe(model: nn.Module, kind: str | None, seed: int) -> Probe:
     """A probe of the model: of its patches, if it takes images; of a part, if it gives a loss."""
+    for each in from_patches(model):
+        if (probe := _tried(each, kind, seed)) is not None:
+            probe.notes.append("it takes images: their patches are the sequence")
+            return probe
     try:
         return Probe(model, kind=kind, seed=seed)
     except UncallableError as problem:
-        wrapped: list[tuple[nn.Module, str]] = [(each, _PATCHES) for each in from_patches(model)]
-        if "Tensor of shape ()" in str(problem):
-            wrapped += [
-                (part, f"{type(model).__name__} returns a loss: {name} is looked at")
-                for name, part in model.named_children()
-            ]
-        for part, note in wrapped:
-            try:
-                probe = Probe(part, kind=kind, seed=seed)
-            except ValueError:
-                continue
-            probe.notes.append(note)
-            return probe
+        if "Tensor of shape ()" not in str(problem):
+            raise
+        for name, part in model.named_children():
+            if (probe := _tried(part, kind, seed)) is not None:
+                probe.notes.append(f"{type(model).__name__} returns a loss: {name} is looked at")
+                return probe
         raise
 
 
-_PATCHES = "it takes images: their patches are the sequence"
+def _tried(model: nn.Module, kind: str | None, seed: int) -> Probe | None:
+    try:
+        return Probe(model, kind=kind, seed=seed)
+    except ValueError:
+        return None
 
 
 def _run_checks(probe: Probe, names: set[str]) -> tuple[list[Finding], list[str], dict[str, str]]:

@@ -135,6 +135,7 @@ def build():
 def test_{_identifier(finding)}():
 {_about(finding)}
     model = build()
+
 {body}
 '''
 

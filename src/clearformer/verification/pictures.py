@@ -32,9 +32,13 @@ class FromPatches(nn.Module):
 
 
 def from_patches(model: nn.Module) -> Iterator[FromPatches]:
-    """Ways to feed a model of images: its first convolution says channels and patch size."""
+    """Ways to feed a model of images: its first convolution says channels and patch size.
+
+    To be tried before vectors: a convolution takes (B, T, E) for one image without a batch.
+    """
     first = next((part for part in model.modules() if isinstance(part, nn.Conv2d)), None)
-    if first is None or first.in_channels > 4:
+    has_table = any(isinstance(part, nn.Embedding) for part in model.modules())
+    if first is None or first.in_channels > 4 or has_table:
         return
     patch = first.stride[0]
     known = [getattr(holder, name, None) for holder in _holders(model) for name in SIZES]
