@@ -15,6 +15,7 @@ from typing import Any
 
 from claim import Claim, Judged, Names, verdict
 from claims_tasks import CLAIMS as TASKS
+from output_projection_page import not_necessary
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -219,6 +220,10 @@ CLAIMS = (
     ),
     Claim(4, "W_o [...] adds k² parameters", HEADS, output_adds),
     Claim(
+        4, "[W_o] may not be strictly necessary. I've never seen a proper ablation", HEADS,
+        not_necessary, command="python benchmarks/output_projection.py",
+    ),
+    Claim(
         5, "the only operation [...] that propagates information between vectors", "Self-attention",
         only_attention_mixes,
     ),
@@ -269,7 +274,7 @@ models on a CPU, and not about every model there is.
 
 The ledger has begun: it covers the sections of chapters 1 to 5, and grows with the book. Claims
 about classifying, generating, recurrent networks, BERT, GPT-2, Transformer-XL, sparse attention and
-memory, and whether $W_o$ can be removed, are not in it yet.
+memory are not in it yet.
 
 | claim | section | chapter | command | result | verdict | since |
 |---|---|---|---|---|---|---|
