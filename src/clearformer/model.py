@@ -392,7 +392,6 @@ class Model:
         generation = self.generation(options)
         return generation.stream(generation.start(as_text(prompt, "prompt")))
 
-    @check_keywords
     def chat(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
         """Answer a conversation, with the chat template of the model.
 

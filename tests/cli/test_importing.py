@@ -72,7 +72,7 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_suggested_command_works(clearformer, small, scrambled, prose, tmp_path, verb):
-    """The line that import prints, taken as it is."""
+    """The suggested command is run exactly as printed."""
     pieces = WordPieces.train([prose], 300)
     config = small("bert", vocabulary=pieces.size, head=VERBS[verb])
     model = scrambled(build(config)).eval()

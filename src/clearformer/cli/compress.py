@@ -142,7 +142,7 @@ def report(
 def _require_new(out: Path, source: Path) -> None:
     require_place(out, source)
     if out.exists() or out.is_symlink():
-        raise ValueError(f"{out} is already there: delete it, or choose another place with --out")
+        raise ValueError(f"{out} already exists: delete it, or choose another file with --out")
 
 
 @contextmanager

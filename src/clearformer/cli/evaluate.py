@@ -20,7 +20,7 @@ class Evaluate(ModelCommand):
     """Measure a trained model on text, labelled texts, pairs or questions it has not seen."""
 
     data: str | None = None
-    """A file or corpus; none: what the run held back."""
+    """A file or corpus; none: the validation data of the run."""
     part: str = "validation"
     """Which part of a corpus, such as validation or test; train, without --data: what the run was
     trained on."""
