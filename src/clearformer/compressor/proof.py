@@ -13,7 +13,7 @@ from math import log2
 import numpy as np
 
 from clearformer.arguments import check_keywords
-from clearformer.compressor import environment, protocols
+from clearformer.compressor import protocols
 from clearformer.compressor.causality import find_leak
 from clearformer.compressor.codec import (
     Compressed,
@@ -23,6 +23,7 @@ from clearformer.compressor.codec import (
     as_online,
     compress,
     decompress,
+    native,
     plan_for,
     read_source,
     require_tokenizer,
@@ -31,7 +32,6 @@ from clearformer.compressor.models import opened
 from clearformer.compressor.online import Online, OnlineLearner
 from clearformer.compressor.pages import Tokens, tokenize
 from clearformer.generate.language_model import LanguageModel
-from clearformer.inference.modes import evaluating
 from clearformer.model import Model
 
 CLOSE, SLACK = 0.001, 64  # how far the code may be from the claim: a share of it, and some bytes
@@ -156,7 +156,9 @@ def claim(
             raise ValueError(f"{CANNOT} ({problem})") from None
         raise
     tokens = tokenize(data, require_tokenizer(language_model)).tokens
-    plan = plan_for(language_model, tokens, streams, context, stride, None, as_online(online))
+    plan = plan_for(
+        language_model, tokens, streams, context, stride, as_online(online), native(None)
+    )
     leak = find_leak(
         language_model.module,
         np.asarray(tokens[: language_model.config.length]),
@@ -164,7 +166,7 @@ def claim(
     )
     if leak is not None:
         raise ValueError(f"{CANNOT} ({leak})")
-    with environment.fixed(plan.threads), evaluating(language_model.module):
+    with plan.arithmetic.running(language_model):
         bits = _bits(language_model, plan, tokens)
     first = min(plan.streams, len(tokens)) * log2(model.config.vocabulary)  # they are uniform
     return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
