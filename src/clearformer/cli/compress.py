@@ -54,6 +54,8 @@ class Compress:
     --online."""
     seed: int = 0
     """Of these initial weights."""
+    portable: bool = False
+    """Compute so that any CPU, version of torch and number of threads decodes the file; slower."""
 
     def run(self) -> None:
         from clearformer.compressor.codec import compress
@@ -76,6 +78,7 @@ class Compress:
                 online=self._online() if self.online else False,
                 from_scratch=self.from_scratch,
                 seed=self.seed,
+                portable=self.portable,
                 progress=progress,
             )
         seconds = time.monotonic() - began

@@ -21,15 +21,16 @@ from numpy.typing import NDArray
 
 from clearformer import safe_files
 from clearformer.arguments import check_keywords
-from clearformer.compressor import container, entropy_coder, environment, protocols
+from clearformer.compressor import container, environment, protocols
 from clearformer.compressor.arithmetic import Arithmetic, Native, Portable
 from clearformer.compressor.container import Header
-from clearformer.compressor.entropy_coder import code, frequencies
 from clearformer.compressor.models import ModelSource, model_hash, opened
 from clearformer.compressor.online import Online, OnlineLearner
 from clearformer.compressor.pages import Pages, Tokens, restore, tokenize
 from clearformer.compressor.protocols import Protocol, cut
 from clearformer.generate.language_model import LanguageModel
+from clearformer.inference import entropy_coder
+from clearformer.inference.entropy_coder import Ids, code, frequencies
 from clearformer.text import Tokenizer, sha256
 
 STREAMS, MIN_STREAM = 32, 4096  # streams of a long file; tokens that make another one worthwhile
@@ -292,7 +293,7 @@ def _encode(
     encoder = entropy_coder.Encoder(tokens, starts)
     curve: list[tuple[int, int]] = []
 
-    def step(done: int, table: entropy_coder.Frequencies) -> protocols.Ids:
+    def step(done: int, table: entropy_coder.Frequencies) -> Ids:
         coded = encoder(done, table)
         total = done * plan.streams + len(coded)
         read = size * total // max(1, len(tokens))
@@ -316,7 +317,7 @@ def _decode(
     starts, counts = cut(tokens, plan.streams)
     decoder = entropy_coder.Decoder(encoded, tokens, starts)
 
-    def step(done: int, table: entropy_coder.Frequencies) -> protocols.Ids:
+    def step(done: int, table: entropy_coder.Frequencies) -> Ids:
         found = decoder(done, table)
         if progress is not None:
             progress(done * plan.streams + len(found), count)

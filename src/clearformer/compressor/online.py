@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from clearformer.compressor.protocols import Ids
 from clearformer.core.model import Batch, Transformer
 from clearformer.generate.language_model import LanguageModel
+from clearformer.inference.entropy_coder import Ids
 
 
 @dataclass(frozen=True)

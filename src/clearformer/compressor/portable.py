@@ -22,16 +22,16 @@ VERSION = 1  # of the arithmetic: another one would decode other texts
 # Operations that move numbers, compare them, or have one result by IEEE 754.
 FIXED = frozenset(
     """
-    _local_scalar_dense _to_copy _unique2 _unsafe_view abs alias all allclose amax amin any arange argmax
-    as_strided bitwise_and bitwise_not bitwise_or cat ceil clamp clone constant_pad_nd
-    contiguous copy copy_ detach detach_ div div_ embedding empty empty_like empty_strided eq
-    equal expand fill_ flatten floor floor_ frexp full full_like gather ge gt index index_copy
-    index_copy_ index_put_ index_select is_nonzero isfinite isnan item le lift_fresh logical_and
-    logical_not logical_or lt masked_fill masked_fill_ max maximum min minimum mul mul_ narrow
-    ne neg new_empty new_full new_ones new_zeros ones ones_like permute relu relu_ remainder
-    repeat reshape resize_ roll round scalar_tensor select select_scatter set_ slice
-    slice_scatter sort split split_with_sizes sqrt squeeze stack t to transpose tril triu unbind
-    unfold unique_consecutive unsqueeze view where zero_ zeros zeros_like
+    _local_scalar_dense _to_copy _unique2 _unsafe_view abs alias all allclose amax amin any
+    arange argmax as_strided bitwise_and bitwise_not bitwise_or cat ceil clamp clone
+    constant_pad_nd contiguous copy copy_ detach detach_ div div_ embedding empty empty_like
+    empty_strided eq equal expand fill_ flatten floor floor_ frexp full full_like gather ge gt
+    index index_copy index_copy_ index_put_ index_select is_nonzero isfinite isnan item le
+    lift_fresh logical_and logical_not logical_or lt masked_fill masked_fill_ max maximum min
+    minimum mul mul_ narrow ne neg new_empty new_full new_ones new_zeros ones ones_like permute
+    relu relu_ remainder repeat reshape resize_ roll round scalar_tensor select select_scatter
+    set_ slice slice_scatter sort split split_with_sizes sqrt squeeze stack t to transpose tril
+    triu unbind unfold unique_consecutive unsqueeze view where zero_ zeros zeros_like
     """.split()  # noqa: SIM905
 )
 

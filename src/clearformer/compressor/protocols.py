@@ -28,21 +28,13 @@ from clearformer.core.model import Batch
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import KVMemory
-
-Ids = NDArray[np.int64]
+from clearformer.inference.entropy_coder import Ids, Predictor
 
 
 class Learner(Interface):
     """Trains a model on a finished window."""
 
     def learn(self, tokens: Ids, targets: Ids) -> None: ...
-
-
-class Predictor(Interface):
-    """Predicts S streams, one token of each at a time."""
-
-    def read(self, tokens: Ids) -> Tensor:
-        """Read the next token (S,) of each stream; return the logits (S, V) of those after."""
 
 
 class Window(NamedTuple):
