@@ -28,6 +28,7 @@ from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, Verb
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
+from clearformer.generate.stream import StopCondition, never
 from clearformer.inference.huge_pages import use_huge_pages
 from clearformer.inference.int8 import quantize
 from clearformer.inference.modes import has_hooks
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from clearformer.generate.beam_generate import BeamCompletion
     from clearformer.generate.detokenize import Token
     from clearformer.generate.fill import Candidate
+    from clearformer.generate.sequence import GeneratedSequence
     from clearformer.generate.stream import Completion
     from clearformer.generate.translate import Translation, Translator
     from clearformer.hub.exporting import Exported
@@ -271,6 +273,7 @@ class Model:
         stop: str | Sequence[str] = (),
         choices: Sequence[str] | None = None,
         pattern: str | None = None,
+        json_schema: Mapping[str, object] | str | None = None,
         beam: int | None = None,
         length_penalty: float | None = None,
         context_overflow: Literal["slide", "stop", "continue"] | None = None,
@@ -305,6 +308,8 @@ class Model:
             stop (str or list of str): End before any of these strings.
             choices (list of str, optional): The text is one of these.
             pattern (str, optional): The text matches this regular expression.
+            json_schema (dict or str, optional): The text is JSON that follows this schema, given
+                as a dict or as JSON. `max_tokens` must leave room for it.
             beam (int, optional): Beam search with this many beams, which gives the `samples` most
                 likely texts.
             length_penalty (float, optional): Beam search only: scores are log probabilities
@@ -379,6 +384,65 @@ class Model:
                 raise ValueError(f"stream gives one text as it is sampled: leave {name} out")
         generation = self.generation(options)
         return generation.stream(generation.start(as_text(prompt, "prompt")))
+
+    @check_keywords
+    def chat(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
+        """Answer a conversation, with the chat template of the model.
+
+        Args:
+            messages (list of dict): Each has a ``role`` (``"system"``, ``"user"`` or
+                ``"assistant"``) and a ``content``; the last one is the user's.
+            **options: As in `generate`, except `samples`, `batch_size`, `beam` and `forced`.
+
+        Returns:
+            str: The answer.
+
+        Raises:
+            ValueError: For a model without a chat template, or roles in the wrong order.
+
+        Example:
+            >>> model.chat([{"role": "user", "content": "Hello!"}])  # doctest: +SKIP
+        """
+        return "".join(token.text for token in self.chat_stream(messages, **options))
+
+    def chat_stream(
+        self, messages: Sequence[Mapping[str, object]], **options: object
+    ) -> Iterator[Token]:
+        """Answer a conversation as `chat` does, and yield each token as soon as it is certain.
+
+        Args:
+            messages (list of dict): As in `chat`.
+            **options: As in `chat`.
+
+        Yields:
+            Token: Its ``text``, ``id``, ``probability`` and ``bits``.
+        """
+        return self.chat_sequence(messages, options)[1]
+
+    def chat_sequence(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        options: Mapping[str, object],
+        should_stop: StopCondition = never,
+    ) -> tuple[GeneratedSequence, Iterator[Token]]:
+        """The answer as a sequence, which grows while the iterator yields its tokens."""
+        from clearformer.generate.chat import chat_prompt
+
+        for name in ("samples", "batch_size", "beam"):
+            if name in options:
+                raise ValueError(f"chat gives one answer as it is sampled: leave {name} out")
+        self.config.require_verb("generate", self.name)
+        prompt = chat_prompt(self.language_model(), messages, self.name)
+        generation = self.generation(options)
+        config = replace(
+            generation.config,
+            eos_ids=prompt.eos_ids,
+            stop=(*generation.config.stop, *prompt.stop),
+        )
+        generation = replace(generation, config=config)
+        generation.check_prompts([prompt.ids])
+        sequence = generation.start(prompt.ids)
+        return sequence, generation.stream(sequence, should_stop)
 
     def generation(self, options: Mapping[str, object]) -> Generation:
         """The options of `generate`, prepared for this model."""

@@ -31,33 +31,33 @@ def header(**changes):
         {"machine": Machine(1, "2.13.0", "")},
     ],
 )
-def test_what_is_packed_is_unpacked(changes):
+def test_pack_and_unpack_round_trip(changes):
     parts = header(**changes)
     assert unpack(pack(*parts), "f") == parts
 
 
-def test_the_header_is_small():
+def test_header_is_at_most_66_bytes():
     front = len(pack(*header(name=""))) - len("tablecode of a text")
     assert front <= 66  # of which 63 if each byte is a token, with no table
     assert len(pack(*header(name="", tokens=2_000_000))) - len("tablecode of a text") <= 64
 
 
 @pytest.mark.parametrize("place", range(0, 120, 3))
-def test_a_flipped_bit_is_found(place):
+def test_detects_flipped_bit(place):
     packed = bytearray(pack(*header()))
     packed[place % len(packed)] ^= 1 << place % 8
     with pytest.raises(ValueError, match=r"f is (damaged|not a file)"):
         unpack(bytes(packed), "f")
 
 
-def test_a_shorter_or_longer_file_is_damaged():
+def test_rejects_truncated_or_extended_file():
     packed = pack(*header())
     for wrong in (*(packed[:end] for end in range(len(packed))), packed + b"\0"):
         with pytest.raises(ValueError, match=r"f is (damaged|not a file)"):
             unpack(wrong, "f")
 
 
-def test_files_of_the_format_before_are_named():
+def test_rejects_format_1_by_name():
     with pytest.raises(ValueError, match="before its first release"):
         unpack(b"CLFZ\x01" + bytes(100), "f")
 
@@ -66,13 +66,13 @@ def test_files_of_the_format_before_are_named():
     ("field", "value"),
     [("streams", 0), ("streams", 10**6), ("tokens", 2**50), ("length", 2**49), ("table", 2**41)],
 )
-def test_values_that_no_encoder_writes_are_refused(field, value):
+def test_rejects_values_out_of_range(field, value):
     packed = pack(*header(**{field: value}))
     with pytest.raises(ValueError, match=rf"^f has an invalid header: {field} is "):
         unpack(packed, "f")
 
 
-def test_threads_are_bounded():
+def test_rejects_too_many_threads():
     machine = dataclasses.replace(MACHINE, threads=10**4)
     with pytest.raises(ValueError, match="invalid header: threads is 10000"):
         unpack(pack(*header(machine=machine)), "f")
@@ -92,10 +92,10 @@ def sealed(rest):
         b"\0" + bytes(28) + b"\1\1\1\1\1\0" + b"\xfe",  # a version of an unknown form
     ],
 )
-def test_headers_with_a_right_hash_are_not_trusted(rest):
+def test_rejects_malformed_headers_with_valid_hash(rest):
     with pytest.raises(ValueError, match=r"^f has an invalid header: "):
         unpack(sealed(rest), "f")
 
 
-def test_every_token_costs_something():
+def test_min_token_bits_is_positive():
     assert min_token_bits(256) == pytest.approx(255 / 2**24 / math.log(2), rel=1e-4)

@@ -17,22 +17,22 @@ X = torch.linspace(-30, 30, 20_001, dtype=torch.float64)
         (exact.gelu, torch.nn.functional.gelu, 2e-6),
     ],
 )  # fmt: skip
-def test_functions_are_those_of_torch(ours, theirs, close):
+def test_functions_match_torch(ours, theirs, close):
     torch.testing.assert_close(ours(X), theirs(X), rtol=close, atol=close)
 
 
-def test_logarithms():
+def test_log_matches_torch():
     x = torch.cat((X.abs(), X.exp(), torch.tensor([0.0, math.inf], dtype=torch.float64)))
     torch.testing.assert_close(exact.log(x), x.log(), rtol=1e-14, atol=1e-15)
 
 
-def test_the_ends_of_exp():
+def test_exp_of_extreme_values():
     found = exact.exp(torch.tensor([-math.inf, -1e9, 0.0, 1e9], dtype=torch.float64))
     assert found.tolist() == [0.0, 0.0, 1.0, math.inf]
     assert exact.exp(torch.tensor([math.nan], dtype=torch.float64)).isnan().all()
 
 
-def test_powers():
+def test_power_matches_torch():
     found = exact.power(10_000.0, X / 30)
     torch.testing.assert_close(found, 10_000.0 ** (X / 30), rtol=1e-14, atol=0)
 
@@ -41,7 +41,7 @@ def random(*shape):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
-def test_a_product_does_not_depend_on_its_order():
+def test_product_does_not_depend_on_summation_order():
     """Shuffled columns of a and rows of b are the same sums in another order."""
     a, b = random(3, 700), random(700, 5)
     order = torch.randperm(700, generator=torch.Generator().manual_seed(1))
@@ -51,7 +51,7 @@ def test_a_product_does_not_depend_on_its_order():
     torch.testing.assert_close(found, a @ b, rtol=1e-5, atol=1e-4)
 
 
-def test_a_row_does_not_depend_on_its_batch():
+def test_rows_do_not_depend_on_batch():
     a, b = random(40, 96), random(96, 64)
     assert torch.equal(exact.product(a, b)[7:9], exact.product(a[7:9], b))
     assert torch.equal(exact.softmax(a, -1)[3], exact.softmax(a[3], -1))
@@ -66,12 +66,12 @@ def test_products_of_extreme_numbers():
 
 @pytest.mark.parametrize("dims", [[0], [1], [-1], [0, 2], [0, 1, 2]])
 @pytest.mark.parametrize("keepdim", [True, False])
-def test_sums(dims, keepdim):
+def test_total_matches_sum(dims, keepdim):
     x = random(3, 5, 7)
     torch.testing.assert_close(exact.total(x, dims, keepdim), x.sum(dims, keepdim))
 
 
-def test_attention_of_a_query_that_sees_nothing_is_zero():
+def test_attention_of_fully_masked_query_is_zero():
     q, k, v = random(1, 2, 3, 4), random(1, 1, 5, 4), random(1, 1, 5, 4)
     mask = torch.ones(3, 5, dtype=torch.bool)
     mask[1] = False

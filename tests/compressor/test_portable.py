@@ -19,7 +19,7 @@ sys.stdout.buffer.write(cf.compress(text, sys.argv[1], streams=3, portable=True)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_portable_file_comes_back(byte_model, text, family):
+def test_round_trip_of_every_family(byte_model, text, family):
     model = byte_model(family)
     packed = compress(text[:90], model, streams=2, portable=True)
     assert packed.header.machine is None
@@ -28,7 +28,7 @@ def test_a_portable_file_comes_back(byte_model, text, family):
 
 
 @pytest.mark.parametrize("family", ["modern", "gpt2", "xl"])
-def test_logits_are_those_of_the_model(byte_model, text, family):
+def test_logits_are_close_to_model(byte_model, text, family):
     module = byte_model(family).module.double()
     tokens = torch.tensor([list(text[:10])])
     with torch.inference_mode():
@@ -38,7 +38,7 @@ def test_logits_are_those_of_the_model(byte_model, text, family):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_other_instructions_and_threads_write_the_same_file(byte_model, text, tmp_path):
+def test_file_does_not_depend_on_instructions_or_threads(byte_model, text, tmp_path):
     """torch's and MKL's kernels for other CPUs of this width, as far as this one can run them."""
     byte_model().save(tmp_path / "run")
     (tmp_path / "text").write_bytes(text[:60])
@@ -53,7 +53,7 @@ def test_other_instructions_and_threads_write_the_same_file(byte_model, text, tm
         assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(expected).digest()
 
 
-def test_what_has_no_portable_arithmetic_is_refused_by_name(byte_model, text):
+def test_rejects_unsupported_operations_by_name(byte_model, text):
     with pytest.raises(ValueError, match="int8, for which there is no portable arithmetic"):
         compress(text[:60], byte_model().quantize(), portable=True)
     with (
@@ -63,7 +63,7 @@ def test_what_has_no_portable_arithmetic_is_refused_by_name(byte_model, text):
         torch.ones(2).lgamma()
 
 
-def test_the_parts_of_an_operation_are_replaced_too():
+def test_replaces_parts_of_composite_operations():
     a, b = (torch.linspace(0, 1, 350, dtype=torch.float64).view(7, 50) for _ in range(2))
     order = torch.arange(49, -1, -1)
     with PortableMode(torch.nn.Identity()), torch.inference_mode():

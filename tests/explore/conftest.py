@@ -1,4 +1,4 @@
-"""A server on tiny models of every family, one for all tests of a process."""
+"""Fixtures: one server with tiny models of every family per process."""
 
 import importlib.util
 from pathlib import Path

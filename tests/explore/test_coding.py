@@ -4,15 +4,15 @@ import pytest
 
 from clearformer.compressor.codec import compress
 from clearformer.explore.coding import coding
-from clearformer.explore.errors import Problem
 from clearformer.explore.limits import Limits
+from clearformer.http_server.errors import Problem
 from clearformer.model import Model
 
 TEXT = "the cat sat on the mat"
 
 
 @pytest.mark.parametrize("name", ["gpt2", "xl"])
-def test_the_bits_are_those_of_a_file(loaded, name):
+def test_bits_match_compressed_file(loaded, name):
     model = loaded(name)
     found = coding(model, TEXT, Limits())
     bits = sum(token["bits"] for token in found["tokens"])
@@ -24,7 +24,7 @@ def test_the_bits_are_those_of_a_file(loaded, name):
     assert found["code_bytes"] == -(-bits // 8)
 
 
-def test_each_interval_follows_from_the_one_before(loaded):
+def test_coder_state_follows_from_intervals(loaded):
     found = coding(loaded("gpt2"), TEXT, Limits())
     low, span, words = 0, 2**64 - 1, 0
     for token in found["tokens"]:
@@ -45,6 +45,6 @@ def test_each_interval_follows_from_the_one_before(loaded):
         ("gpt2", "the " * 2001, "8,004 characters, limit 8,000"),
     ],
 )
-def test_what_cannot_be_coded(loaded, name, text, sentence):
+def test_rejects_unsupported_models_and_texts(loaded, name, text, sentence):
     with pytest.raises(Problem, match=sentence):
         coding(loaded(name), text, Limits())

@@ -1,4 +1,4 @@
-"""`clearformer data`: the corpora there are, and what a source looks like before training."""
+"""`clearformer data`: lists the corpora, and shows a source before training."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Data:
     label: str = "label"
     """Column of the labels, in a table."""
     prepare: str | None = None
-    """A preset: do with the data what its training would, and show its first batch decoded."""
+    """A preset: prepare the data as for its training, and show the first batch decoded."""
     show: int = 3
-    """How many lines or rows to show."""
+    """Number of lines or rows to show."""
     data_dir: Path | None = None
-    """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
 
     def run(self) -> None:
         from clearformer import data
@@ -59,7 +59,7 @@ class Data:
             self._show(data.open_text(self.source), self.source)
 
     def _show_table(self, source: str) -> None:
-        """Labelled texts, or pairs if that is what its columns say."""
+        """Labelled texts, or pairs if the table has their columns."""
         from clearformer import data
 
         try:
@@ -79,7 +79,7 @@ class Data:
             say(f"note: {note}")
 
     def _prepare(self, name: str, where: DataFolders) -> None:
-        """Tokenizer and token files, kept where a later run finds them; then one batch."""
+        """Prepare tokenizer and token files in the cache of later runs; then show one batch."""
         from clearformer.config import RunConfig
         from clearformer.families import preset
         from clearformer.families.recipes import recipe

@@ -32,10 +32,12 @@ COMMANDS = {
     },
     "Use a model": {
         "generate": "generate:Generate",
+        "chat": "chat:Chat",
         "classify": "classify:Classify",
         "fill": "fill:Fill",
         "translate": "translate:Translate",
         "embed": "embed:Embed",
+        "serve": "serve:Serve",
         "compress": "compress:Compress",
         "decompress": "compress:Decompress",
     },

@@ -1,4 +1,4 @@
-"""Lines that `clearformer plan` prints: memory, work, and GPUs on paper."""
+"""The report of `clearformer plan`: memory, work, and cluster estimates."""
 
 from __future__ import annotations
 

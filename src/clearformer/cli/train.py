@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Log:
-    """What is written beside the figures."""
+    """Settings of the log."""
 
     samples: bool = False
-    """Which samples each step learns from: rows of a table, places in a text."""
+    """Log the samples of each step: rows of a table, offsets in a text."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What every command with the settings of a run has."""
+    """Settings of the commands that configure a run."""
 
     preset: tyro.conf.Positional[str]
     model: ModelConfig
@@ -70,26 +70,26 @@ class Train(RunSettings):
     preset: tyro.conf.Positional[str]
     """A preset (`clearformer describe` lists them); with --from: nothing, or classify."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """A run or checkpoint whose body and tokenizer to begin with; classify gives it a new head."""
+    """A run or checkpoint to fine-tune, with its tokenizer; classify gives it a new head."""
     out: Path | None = None
     """The run's folder; none: runs/PRESET-DATA."""
     resume: bool = False
-    """Go on where the run in the folder stands, or start it."""
+    """Resume the run in the folder, or start it if there is none."""
     fit: str | None = None
-    """Memory that the run may take, such as 4GB: it is cut and recomputed as `plan` says."""
+    """Memory limit, such as 4GB: uses accumulation and recomputation as `plan` suggests."""
     data_dir: Path | None = None
-    """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     processes: int | None = None
-    """Start so many processes on this machine, which share each batch; none: this one alone."""
+    """Number of processes on this machine, which share each batch; none: this one only."""
     quiet: bool = False
-    """Say only the result."""
+    """Print only the result."""
     json: bool = False
-    """Say every event as a line of JSON."""
+    """Print every event as a line of JSON."""
     words: tyro.conf.Suppress[tuple[str, ...]] = ()
     allow_changed_data: bool = False
-    """Go on although the data is no longer what the run was trained with."""
+    """Resume even if the data has changed since the run was started."""
     verify: bool = False
-    """Look for bugs in the model first, and warn where its figures could not be trusted."""
+    """Run `verify` first, and warn if a bug makes the metrics unreliable."""
     log: Log = Log()
 
     def run(self) -> None:
@@ -97,7 +97,7 @@ class Train(RunSettings):
 
         announce(self.data.source, "data")
         with optional_output():
-            with writable(self.folder):  # before torch is imported: a mistake is said at once
+            with writable(self.folder):  # before the slow import of torch
                 group, code = self._outcome()
             # Here nothing refers to the model any more, as `exit` requires.
             group.exit(code, tell)

@@ -29,7 +29,7 @@ PROTOCOLS = (("context", "stride"), ("segment", "memory"))
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a decoder must know, and what must be as it was when the file was written."""
+    """Settings for the decoder, and what must be the same as when the file was written."""
 
     model: str
     """Beginning of the hash of the weights and the config."""

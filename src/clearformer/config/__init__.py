@@ -1,4 +1,4 @@
-"""What a model and a run are, as plain values: frozen, checked, and the same in JSON.
+"""Configs of models and runs: frozen dataclasses, validated, with exact JSON round trips.
 
 A choice between kinds is a value (`position: Learned | Rotary | ...`), so a number that makes
 sense for one kind only lives in that kind. Patterns are those of `core.patterns`. Nothing here

@@ -13,7 +13,7 @@ Pool = Literal["mean", "max", "mean_max", "first", "last", "pooler"]
 
 
 class AnyHead:
-    """Base of the heads: the name of such a model and the verbs that it answers."""
+    """Base of the heads: the name of such a model and the verbs that it supports."""
 
     noun: ClassVar[str]
     verbs: ClassVar[tuple[Verb, ...]] = ("embed",)  # the main one first
@@ -44,7 +44,7 @@ class NextToken(AnyHead):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedToken(AnyHead):
-    """The first of BERT's objectives alone: hidden tokens (tied)."""
+    """The first of BERT's objectives alone: masked tokens (tied)."""
 
     noun: ClassVar[str] = "a masked model"
     verbs: ClassVar[tuple[Verb, ...]] = ("fill", "embed")
@@ -52,7 +52,7 @@ class MaskedToken(AnyHead):
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining(AnyHead):
-    """BERT's two objectives: hidden tokens (tied) and next sentence."""
+    """BERT's two objectives: masked tokens (tied) and next sentence."""
 
     noun: ClassVar[str] = "a masked model"
     verbs: ClassVar[tuple[Verb, ...]] = ("fill", "embed")
@@ -64,7 +64,7 @@ class Pretraining(AnyHead):
 
 @dataclass(frozen=True, kw_only=True)
 class Features(AnyHead):
-    """No scores: one vector for the whole sequence, and hidden states to be used elsewhere."""
+    """No logits: one vector for the whole sequence, such as an embedding of a text."""
 
     noun: ClassVar[str] = "an encoder"
 
@@ -83,7 +83,7 @@ class Classifier(AnyHead):
 
     classes: int = 2
     pool: Pool = "mean"
-    names: tuple[str, ...] | None = None  # of the classes, once data has told them
+    names: tuple[str, ...] | None = None  # of the classes, once they are known from the data
     bias: bool = True
 
     def __post_init__(self) -> None:

@@ -1,11 +1,18 @@
 """Data: corpora by name, the user's files, and batches as a function of (seed, step)."""
 
+from clearformer.data.conversations import parse_conversation, read_conversations
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
 from clearformer.data.corpus_files import DataFolders
 from clearformer.data.documents import Documents, encode_documents, file_texts
 from clearformer.data.files import open_text
 from clearformer.data.masked_rows import MaskedBatch, MaskedBatches, SentencePairs, SingleSpan
 from clearformer.data.masking import UNITS, MaskingPolicy
+from clearformer.data.packing import (
+    Example,
+    PackedBatches,
+    PackedRows,
+    evaluation_examples,
+)
 from clearformer.data.pairs import (
     EncodedPairs,
     PaddedPairs,

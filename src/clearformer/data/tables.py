@@ -77,23 +77,9 @@ def read_table(path: str | Path, text: str = "text", label: str | None = "label"
 
     A .json file is a list of objects, or of texts if `label` is None.
     """
-    path = Path(path)
     name = str(path)
-    ending = ending_of(name)
-    if ending not in READ_EXTENSIONS:
-        raise ValueError(
-            f"{path} is not a table: its name must end in {', '.join(READ_EXTENSIONS)}"
-        )
-    content = "".join(read_file(path).decoded())
-    match ending:
-        case ".json":
-            records = _json(name, content, text)
-        case ".jsonl":
-            records = _jsonl(name, content)
-        case _:
-            records = _delimited(name, content, Commas if ending == ".csv" else Tabs)
     texts, labels = [], []
-    for where, record in records:
+    for where, record in read_records(path, text):
         for column in (text, label):
             if column is not None and column not in record:
                 raise ValueError(
@@ -109,6 +95,25 @@ def read_table(path: str | Path, text: str = "text", label: str | None = "label"
     if not texts:
         raise ValueError(f"{name}: there are no rows below the header")
     return Table(name, tuple(texts), None if label is None else tuple(labels))
+
+
+def read_records(path: str | Path, text: str = "text") -> Iterator[Record]:
+    """The rows of a table with where each stands; a text of a .json list is the column `text`."""
+    path = Path(path)
+    name = str(path)
+    ending = ending_of(name)
+    if ending not in READ_EXTENSIONS:
+        raise ValueError(
+            f"{path} is not a table: its name must end in {', '.join(READ_EXTENSIONS)}"
+        )
+    content = "".join(read_file(path).decoded())
+    match ending:
+        case ".json":
+            return _json(name, content, text)
+        case ".jsonl":
+            return _jsonl(name, content)
+        case _:
+            return _delimited(name, content, Commas if ending == ".csv" else Tabs)
 
 
 def _listed(names: Iterable[str]) -> str:

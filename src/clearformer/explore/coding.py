@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from clearformer.explore import token_display
-from clearformer.explore.errors import bad_field, wrong_kind
 from clearformer.explore.inputs import require_length, require_text_length
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
 from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
+from clearformer.http_server.errors import bad_field, wrong_kind
 from clearformer.inference.entropy_coder import PRECISION, Encoder, frequencies, interval
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 from clearformer.config import Head
 from clearformer.core.attention import Attention
 from clearformer.explore import arrays, stages, token_display
-from clearformer.explore.errors import Problem, bad_field, require_index, too_big, unknown
 from clearformer.explore.limits import MAX_RESPONSE_BYTES, POOL_ABOVE, TOP_TOKENS
 from clearformer.explore.recording import attentions
 from clearformer.explore.trace import Trace
 from clearformer.explore.trace_cache import CachedTrace
+from clearformer.http_server.errors import Problem, bad_field, require_index, too_big, unknown
 
 SCORES = ("scores_raw", "scores_scaled", "bias", "scores_masked", "weights")
 KEY_STAGES = ("k", "v", "k_proj")  # with a row for each key; the others have one for each query

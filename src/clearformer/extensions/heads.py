@@ -49,7 +49,7 @@ def last_real_token(attention_mask: Tensor) -> Tensor:
 
 
 class Pooler(nn.Module):
-    """BERT's: the first token through a layer and a tanh."""
+    """BERT's pooler: a linear layer and a tanh on the first token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class TokenClassifier(Head):
 
 
 class Features(nn.Module):
-    """One vector for a whole sequence, and nothing after it: what embeddings are made of."""
+    """One pooled vector for a whole sequence, without a projection."""
 
     def __init__(self, pool: Pool) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ from clearformer.config import (
     Seq2SeqConfig,
     TokenClassifier,
 )
+from clearformer.tasks.chat import ChatTask
 from clearformer.tasks.classification import ClassificationTask
 from clearformer.tasks.features import FeaturesTask
 from clearformer.tasks.masked_token import MaskedTokenTask
@@ -49,8 +50,18 @@ def task_of(model: AnyModelConfig) -> Task:
             assert_never(model.head)
 
 
+# By what the data of a generator holds, where its head alone does not decide.
+FORMS: dict[str, type[Task]] = {"conversations": ChatTask}
+
+
+def task_of_run(config: RunConfig) -> Task:
+    """The task of a run, by its model and the form of its data."""
+    own = FORMS.get(config.data.form)
+    return task_of(config.model) if own is None else own(config.model)
+
+
 def load(
     config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None = None
 ) -> LoadedTask:
     """The task of a run with its data loaded; without a tokenizer, one is trained."""
-    return task_of(config.model).load(config, folders, tokenizer)
+    return task_of_run(config).load(config, folders, tokenizer)

@@ -1,4 +1,4 @@
-"""One headless Chromium for each file of tests, which may speak to 127.0.0.1 and nobody else."""
+"""Fixtures: one headless Chromium per test file, restricted to 127.0.0.1."""
 
 import os
 import shutil

@@ -76,7 +76,7 @@ def _wrong_scale(probe: Probe, event: Attention) -> Finding | None:
 
 
 def _configured(probe: Probe, factor: float) -> bool:
-    """Whether the config sets this very scale."""
+    """Whether the config sets this scale explicitly."""
     for name, value in _numbers(probe.config):
         if value > 0:
             named = any(word in name for word in ("scal", "multiplier", "query_pre"))
@@ -511,7 +511,7 @@ def common_block(path: str) -> str:
 
 
 def norm_placement(probe: Probe) -> Iterator[Finding]:
-    """A block that says pre-norm is pre-norm."""
+    """A block that claims to be pre-norm is pre-norm."""
     flags = (
         "norm_first",
         "pre_norm",

@@ -8,26 +8,39 @@ Axes: B batch, T tokens, K cached and new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from clearformer.config import ModelConfig
 from clearformer.core.heads import at_least_float32
-from clearformer.generate.language_model import LanguageModel
+from clearformer.core.model import Transformer
 from clearformer.inference.caches import InferenceCache, inference_caches
 from clearformer.inference.fast_decode import FastDecoder, fast_decoder
 
+Hidden = Callable[..., Tensor]  # as Transformer.hidden
 CHUNK = 2048  # prompt tokens per forward pass: more would cost memory and save no time
 
 
 class Decoder:
-    """Reads tokens of a batch, and returns the logits of the next ones."""
+    """Reads tokens of a batch, and returns the logits of the next ones.
 
-    def __init__(self, model: LanguageModel, chunk: int | None = None) -> None:
-        self.model = model.module
-        self.config = model.config
-        self.compiled = model.step
+    `step` is a compiled `model.hidden` for one token; `chunk` is the number of prompt tokens that
+    are read at a time.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        config: ModelConfig,
+        *,
+        step: Hidden | None = None,
+        chunk: int | None = None,
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.compiled = step
         # A memory reads segments as in training; a cache takes any number of tokens.
         usual = CHUNK if self.config.memory is None else self.config.length
         self.chunk = usual if chunk is None else chunk
@@ -55,7 +68,7 @@ class Decoder:
         Returns the logits (B, V) of the next token of each.
         """
         different = list(dict.fromkeys(map(tuple, texts)))  # equal prompts are read once
-        logits = self._prefill(different, room)
+        logits = self.read(different, room)
         if len(different) < len(texts):
             rows = [different.index(tuple(text)) for text in texts]
             self.select(rows)
@@ -64,7 +77,9 @@ class Decoder:
         self.fast = fast_decoder(self.model, self.memory)
         return logits
 
-    def _prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+    @torch.inference_mode()
+    def read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+        """As `prefill`, for texts that differ and are continued by `extend` or another decoder."""
         longest = max(map(len, texts))
         self.capacity = longest + room
         self.memory = inference_caches(
@@ -106,6 +121,12 @@ class Decoder:
         if len(tokens) == 1:
             return self.step(tokens)
         return self._logits(self._hidden(torch.tensor([tokens], device=self.device))[0])
+
+    def grow(self) -> None:
+        """Make room for twice as many tokens."""
+        self.capacity *= 2
+        for cache in self.memory:
+            cache.grow(self.capacity)
 
     def rollback(self, count: int) -> None:
         """Remove the last `count` tokens from the cache."""
