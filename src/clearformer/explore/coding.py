@@ -19,9 +19,9 @@ from clearformer.explore import token_display
 from clearformer.explore.inputs import require_length, require_text_length
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.http_server.errors import bad_field, wrong_kind
+from clearformer.inference.decoder import Decoder
 from clearformer.inference.entropy_coder import PRECISION, Encoder, frequencies, interval
 
 
@@ -54,7 +54,7 @@ def coding(loaded: LoadedModel, text: str, limits: Limits) -> dict[str, Any]:
 
 
 def _coded(model: LanguageModel, ids: np.ndarray) -> list[dict[str, Any]]:
-    encoder, decoder = Encoder(ids, np.array([0])), Decoder(model)
+    encoder, decoder = Encoder(ids, np.array([0])), model.decoder()
     table, rows = np.ones((1, model.config.vocabulary)), []  # the first token is uniform
     for place, token in enumerate(ids.tolist()):
         start, width = interval(table[0], token)
