@@ -34,5 +34,6 @@ def not_tried(why: str) -> Callable[[Names], Judged]:
 
 
 def span(values: Any, form: str = ".2f") -> str:
-    """The smallest and the largest of several numbers."""
-    return f"{min(values):{form}} to {max(values):{form}}"
+    """The smallest and the largest of several numbers; one number if they look the same."""
+    low, high = f"{min(values):{form}}", f"{max(values):{form}}"
+    return low if low == high else f"{low} to {high}"

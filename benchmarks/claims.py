@@ -267,9 +267,8 @@ book](book/index.md) and judges each claim by a fixed rule from the chapter's nu
 be tried* (with the command for it). A verdict is about the experiment of the chapter, small
 models on a CPU, and not about every model there is.
 
-The ledger has begun: it covers the sections of chapters 1 to 5, and grows with the book. Claims
-about classifying, generating, recurrent networks, BERT, GPT-2, Transformer-XL, sparse attention and
-memory, and whether $W_o$ can be removed, are not in it yet.
+The ledger grows with the book: it covers the sections of chapters 1 to 9. Claims about BERT, GPT-2,
+Transformer-XL, sparse attention and memory, and whether $W_o$ can be removed, are not in it yet.
 
 | claim | section | chapter | command | result | verdict | since |
 |---|---|---|---|---|---|---|

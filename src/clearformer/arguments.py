@@ -73,6 +73,50 @@ def as_text(text: Any, name: str = "text") -> Text:
     return batch[0]
 
 
+def as_text_pairs(texts: Any, single: bool) -> list[tuple[str, str]] | None:
+    """Pairs of texts, from a list of them, or if `single` from one pair; None: no pairs."""
+
+    def is_pair(value: Any) -> bool:
+        strings = isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        return strings and len(value) == 2
+
+    if single and is_pair(texts):
+        return [texts]
+    if isinstance(texts, list) and texts and all(map(is_pair, texts)):
+        return list(texts)
+    return None
+
+
+def as_sentences(texts: Any) -> list[str | list[str]]:
+    """Texts to label: strings, or lists of words."""
+    if isinstance(texts, str):
+        return [texts]
+    several = _listed(texts)
+    if several is None:
+        raise ValueError(f"texts is {texts!r:.60}, but it must be a string or a list of them")
+    found: list[str | list[str]] = []
+    for place, each in enumerate(several):
+        words = [each] if isinstance(each, str) else _listed(each)
+        split = not isinstance(each, str)
+        if words is None or not all(isinstance(w, str) and (w.strip() or not split) for w in words):
+            wanted = "a string, or a list of words that are not empty"
+            raise ValueError(f"texts[{place}] is {each!r:.60}, but it must be {wanted}")
+        found.append(words if split else each)
+    return found
+
+
+def as_questions(questions: Any, contexts: Any) -> list[tuple[str, str]]:
+    """Each question with its context; one context may serve all of them."""
+    require_texts("questions", questions)
+    require_texts("contexts", contexts)
+    asked = [questions] if isinstance(questions, str) else list(questions)
+    read = [contexts] * len(asked) if isinstance(contexts, str) else list(contexts)
+    if len(asked) != len(read):
+        counts = f"there are {len(asked)} questions and {len(read)} contexts"
+        raise ValueError(f"{counts}: give one context for all, or one for each question")
+    return list(zip(asked, read, strict=True))
+
+
 def _text(text: Any, name: str) -> Text:
     if isinstance(text, str):
         return text

@@ -270,7 +270,7 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
         case c.TokenClassifier(classes=classes, bias=bias):
             return more_heads.TokenClassifier(config.width, classes, config.dropout.residual, bias)
         case c.AnswerSpan():
-            return more_heads.TokenClassifier(config.width, classes=2)
+            return more_heads.AnswerSpan(config.width)
         case c.NextSentence():
             return next_sentence(config)
         case c.MultipleChoice():

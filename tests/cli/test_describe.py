@@ -18,7 +18,7 @@ counted = cache(guides.count_pairs)
 
 @pytest.fixture(autouse=True)
 def counted_once(monkeypatch):
-    """The cells of a pattern of thousands of tokens take seconds to count, and presets share it."""
+    """Counting the cells of a long pattern takes seconds, and presets share patterns."""
     monkeypatch.setattr(guides, "count_pairs", counted)
 
 

@@ -110,11 +110,11 @@ def test_rejects_values_out_of_range(clearformer, words, complaint):
     [
         (
             "--gpus 8 --memory 4GB",
-            "--memory 4GB is for this machine, but --gpus 8 plans for others",
+            "--memory 4GB is for this machine, but --gpus 8 estimates others",
         ),
-        ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it counts with --gpus alone: add how many"),
-        ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it counts with --gpus alone"),
-        ("--utilisation 0.5", "--utilisation is 0.5, but it counts with --gpus alone"),
+        ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it is used with --gpus only: add --gpus"),
+        ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it is used with --gpus only"),
+        ("--utilisation 0.5", "--utilisation is 0.5, but it is used with --gpus only"),
         ("--tokens 500", "or leave it out; of a step of pairs it is --train.batch-tokens"),
     ],
 )
@@ -142,7 +142,7 @@ def test_rejects_invalid_config(clearformer, tmp_path):
 
 
 def nested(depth):
-    """A run's config whose pattern is made of patterns, deeper than anyone reads."""
+    """A run's config with a deeply nested pattern."""
     model = preset("modern-tiny")
     data, train_config = recipe(model)
     text = json.dumps(to_json(RunConfig(model=model, data=data, train=train_config)))

@@ -139,7 +139,7 @@ def test_damaged_files_are_rejected_and_write_nothing(byte_model, text, tmp_path
         ({"protocol": {"context": 3, "stride": 4}}, "unknown protocol"),
         ({"protocol": {"context": 2**24, "stride": 1}}, "tokens are the most"),
         (
-            {"online": {"learning_rate": 9.0, "warmup": 1, "updates": 1}},
+            {"online": {"learning_rate": 9.0, "warmup": 1, "updates": 1, "optimizer": "adamw"}},
             "`learning_rate` is 9.0, but it must be above 0",
         ),
     ],
@@ -161,7 +161,7 @@ def test_rejects_other_model_and_tokenizer(byte_model, text, prose):
 
 
 def test_rejects_code_of_other_file(byte_model, text):
-    """The hashes of both are right, and only the decoded text tells."""
+    """All hashes are valid, so that only the decoded text reveals it."""
     model = byte_model()
     header, _, _ = container.unpack(compress(text, model).data, "f")
     _, table, code = container.unpack(compress(text[::-1], model).data, "f")

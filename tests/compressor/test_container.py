@@ -24,7 +24,7 @@ def header(**changes):
     "changes",
     [
         {"name": "a ä \x1b \udc80", "seed": 2**40},
-        {"online": {"learning_rate": 0.1, "warmup": 20, "updates": 1}},
+        {"online": {"learning_rate": 0.1, "warmup": 20, "updates": 1, "optimizer": "muon"}},
         {"protocol": {"segment": 64, "memory": 0}, "dtype": "bfloat16", "tokens": 2_000_000},
         {"machine": None, "coder": "another 1", "tokens": 0, "length": 0},
         {"machine": Machine(1, "2.14.0a0+git", "riscv64 ? ?/?/? DEFAULT")},

@@ -18,7 +18,7 @@ EXTRAS = {
 
 
 def changed(path, value, name="gpt2-small"):
-    """The JSON of a preset with one value changed; `None` in the place of a value removes it."""
+    """The JSON of a preset with one value changed, or removed if it is `None`."""
     data = c.to_json(preset(name))
     *parents, last = path
     inner = data
@@ -131,7 +131,7 @@ def test_rejects_invalid_json(data, message):
 
 
 def test_rejects_text_with_lone_surrogate():
-    """JSON can write half a surrogate pair, and no answer or terminal could."""
+    """JSON can contain a lone surrogate, which cannot be encoded as UTF-8."""
     told = c.to_json(preset("classifier"))
     told["head"]["names"] = ["good", json.loads('"\\ud800"')]
     with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is not valid Unicode"):

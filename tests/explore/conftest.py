@@ -41,7 +41,7 @@ def traced(client):
 
 @pytest.fixture(scope="session")
 def loaded(explorer_server):
-    """A model in memory, to be looked at without a server."""
+    """A model in memory, without a server."""
     library = explorer_server.library
 
     def open_model(id, checkpoint=None):

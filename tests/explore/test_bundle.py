@@ -103,7 +103,7 @@ def test_page_links_to_licences():
         '<link rel="license" href="/static/LICENSES.txt" />' in (STATIC / "index.html").read_text()
     )
     assert (STATIC / "explorer.js").read_text().startswith("/*! Licences of the packages")
-    # They stand in a comment of exported files, which they must not end.
+    # They are in a comment of exported files, which they must not end.
     assert not re.search(r"<!--|--!?>", LICENSES.read_text())
 
 
@@ -120,7 +120,7 @@ def test_wheel_includes_bundle():
 
 
 def test_build_is_reproducible(tmp_path):
-    """Where Node is at hand, the bundle is built anew and compared; CI fetches what that needs."""
+    """If Node is installed, the bundle is built again and compared; CI installs it."""
     modules = WEB / "node_modules"
     if not shutil.which("npm"):
         pytest.skip("needs Node: apt install nodejs npm")

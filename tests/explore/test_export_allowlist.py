@@ -9,7 +9,7 @@ from clearformer.explore import export_allowlist
 from clearformer.http_server.errors import Problem
 
 WEB = Path(__file__).parents[2] / "web" / "src"
-# Everything that once passed a check of the path as it was written, or could pass a careless one.
+# Paths that passed an earlier check, or could pass a careless one.
 FORGED = [
     "/api/export",
     "/api/generate",

@@ -48,7 +48,7 @@ def test_opens_hugging_face_weights(kind, tmp_path):
     assert entry.checkpoints() == [{"id": "weights", "step": None, "val_loss": None}]
     assert entry.tokenizer_kind is None
     found = library.load(entry, "weights").model
-    assert entry.config == found.config  # told before a number was read
+    assert entry.config == found.config  # reported before any data was read
     ids = torch.tensor([[5, 3, 1, 7]])
     with torch.inference_mode():
         logits = found.module(ids)
@@ -71,7 +71,7 @@ def pickled(tmp_path):
 
 
 def test_pickle_is_not_opened_by_default(pickled, monkeypatch):
-    """As `import` has it: without the flag it is listed with the reason and what to do."""
+    """As in `import`: without the flag it is listed with an error and advice."""
     monkeypatch.setattr("clearformer.hub.importing.PickleFile", None)  # to call it would fail
     for place in (pickled, pickled.parent):
         library = Library([place])

@@ -66,7 +66,7 @@ def answers(operation, mode, trace):
         suppress_health_check=list(HealthCheck),
     )
     def ask(case):
-        # Names that exist, or nearly every answer would be that there is no such model.
+        # Existing names, since nearly every response would be "unknown model" otherwise.
         place = len(str(case.body)) + len(str(case.query))
         if isinstance(case.body, dict) and "model" in case.body and place % 3:
             case.body["model"] = MODELS[place % len(MODELS)]

@@ -45,7 +45,7 @@ def written(path, *rows):
 
 
 def test_version_1_and_2_files_give_same_response(run, tmp_path, tiny):
-    """The same run by both versions, and one that was begun by the old and goes on by the new."""
+    """The same run by both versions, and one that was started by the old and resumed by the new."""
     old, new, mixed = (tmp_path / name for name in ("old", "new", "mixed"))
     for folder in (old, new, mixed):
         folder.mkdir()
@@ -96,7 +96,7 @@ def test_only_new_records_are_returned(run, tiny):
     tiny.write_metrics(run, 1, start=21)
     second = metrics(run, first["next"])
     assert second["series"]["train_loss"] == [[21, 3 / 21**0.5]]
-    # The rate needs the step before, which was told already.
+    # The rate needs the previous step, which was returned already.
     assert second["series"]["tokens_per_second"][0] == pytest.approx([21, 5120])
     assert not second["reset"]
 
@@ -220,7 +220,7 @@ WRONG = [
 
 
 def test_invalid_records_are_tolerated(run):
-    """All of them are told or left out, and what is told can be sent as JSON."""
+    """Invalid records are dropped, and the response is valid JSON."""
     with (run / "metrics.jsonl").open("a") as file:
         file.writelines(f"{line}\n" for line in WRONG)
     (run / "samples.jsonl").write_text('{"step": 1e999, "text": "a \\ud800"}\n{"text": 3}\n')

@@ -80,7 +80,7 @@ def answer_of(connection, end):
 
 
 def test_timeout_applies_to_every_request(impatient, monkeypatch):
-    """Also the second: the first one has been answered, and counts no more."""
+    """Also to the second request of a connection."""
     monkeypatch.setattr(TimeoutProtocol, "seconds", 300)
     with socket.create_connection(impatient, timeout=60) as connection:
         connection.sendall(INFO)
@@ -162,7 +162,7 @@ def test_open_streams_do_not_delay_shutdown(tiny, tmp_path, capfd, monkeypatch):
 
 
 def test_connection_is_reused(monkeypatch):
-    """Each request has a time of its own: between two of them no timer runs that could close it."""
+    """Each request has its own timer; between two of them no timer runs."""
     timers = []
     expect = TimeoutProtocol._expect_request
 

@@ -16,7 +16,7 @@ def test_evicts_oldest_trace(loaded):
     assert problem.value.status == 404
     assert store.get(made[1].id) is made[1]
     store.add(loaded("gpt2"), [1], {})
-    assert store.get(made[1].id)  # it was looked at, so the third one went
+    assert store.get(made[1].id)  # it was used, so the third one was evicted
 
 
 def test_recomputed_layer_is_equal(loaded):

@@ -188,7 +188,7 @@ def test_rejects_invalid_layers_heads_and_positions(loaded):
     ids=lambda head: type(head).__name__,
 )
 def test_head_without_verb_shows_no_scores(tiny, tmp_path, head):
-    """Its numbers are no scores of tokens, and must not be shown with the names of some."""
+    """Its outputs are not token scores, and must not be labelled with tokens."""
     tokenizer = tiny.tokenizer_of("wordpiece")
     config = tiny.config_of("bert", tokenizer, {"head": head, "segments": 2})
     tiny.write_run(tmp_path / "run", config, tiny.build(config), tokenizer)

@@ -196,7 +196,7 @@ def test_rejects_run_folder(folder):
     (path / "config.json").write_text(json.dumps({"kind": "RunConfig"}))
     with pytest.raises(ValueError, match="is a run of clearformer already"):
         import_checkpoint(path)
-    (path / "model.safetensors").unlink()  # they lie one folder further down
+    (path / "model.safetensors").unlink()  # they are one folder further down
     (path / "checkpoints").mkdir()
     with pytest.raises(ValueError, match="is a run of clearformer already"):
         import_checkpoint(path)

@@ -229,7 +229,7 @@ def test_rejects_invalid_vocab_and_merges(ended, tmp_path):
         read_tokenizer(tmp_path)
 
 
-# --- what stands beside the older files ----------------------------------------------------
+# --- configuration of older files ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(

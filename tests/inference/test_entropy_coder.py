@@ -16,7 +16,7 @@ from clearformer.inference.entropy_coder import (
 
 
 class Scripted:
-    """Logits from a list, whatever is read."""
+    """Returns logits from a list."""
 
     def __init__(self, logits):
         self.logits = iter(logits)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class Compress:
     online: bool = False
     """Train the model while coding, in the encoder and in the decoder."""
     learning_rate: float | None = None
-    """Learning rate of --online; none: 1e-3, from scratch 2e-3."""
+    """Learning rate of --online; none: 1e-3, from scratch 0.01 (Muon)."""
     from_scratch: bool = False
     """Start from the initial weights of a preset, so that no weights have to be shipped; needs
     --online."""
@@ -91,7 +91,7 @@ class Compress:
 
         usual = Online.from_scratch() if self.from_scratch else Online()
         rate = usual.learning_rate if self.learning_rate is None else self.learning_rate
-        return Online(rate, usual.warmup, usual.updates)
+        return replace(usual, learning_rate=rate)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def report(
 def _require_new(out: Path, source: Path) -> None:
     require_place(out, source)
     if out.exists() or out.is_symlink():
-        raise ValueError(f"{out} is already there: delete it, or choose another place with --out")
+        raise ValueError(f"{out} already exists: delete it, or choose another file with --out")
 
 
 @contextmanager

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluate(ModelCommand):
-    """Measure a trained model on text, labelled texts or pairs that it has not seen."""
+    """Measure a trained model on text, labelled texts, pairs or questions it has not seen."""
 
     data: str | None = None
-    """A file or corpus; none: what the run held back."""
+    """A file or corpus; none: the validation data of the run."""
     part: str = "validation"
     """Which part of a corpus, such as validation or test; train, without --data: what the run was
     trained on."""
@@ -36,6 +36,8 @@ class Evaluate(ModelCommand):
     """Column of the texts, in a table; none: as in training."""
     label: str | None = None
     """Column of the labels, in a table; none: as in training."""
+    second: str | None = None
+    """Column of the second texts, in a table of sentence pairs; none: as in training."""
     unknown_label: Literal["refuse", "skip"] = "refuse"
     """What to do with rows whose label did not occur in training."""
     weights: Literal["float32", "int8"] = "float32"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CUTS = {  # by finish reason
     "length": "after --max-tokens {max_tokens} tokens",
-    "context": "after {tokens} tokens, where the context is full: see --context-overflow",
+    "context": "after {tokens} tokens, because the context is full: see --context-overflow",
     "stop": "where --stop has cut it",
 }
 

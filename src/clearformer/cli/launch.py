@@ -62,7 +62,7 @@ def starts_processes(processes: int | None, environment: Mapping[str, str]) -> b
     most = min(limits.MAX_PROCESSES, max(8, 4 * cores))
     if processes > most:
         raise ValueError(
-            f"--processes is {processes!r:.60}, but this machine of {cores} cores is of use to at "
+            f"--processes is {processes!r:.60}, but this machine with {cores} cores supports at "
             f"most {most}: start fewer"
         )
     started = environment.get("WORLD_SIZE")

@@ -34,6 +34,8 @@ COMMANDS = {
         "generate": "generate:Generate",
         "chat": "chat:Chat",
         "classify": "classify:Classify",
+        "label": "label:Label",
+        "answer": "answer:Answer",
         "fill": "fill:Fill",
         "translate": "translate:Translate",
         "embed": "embed:Embed",

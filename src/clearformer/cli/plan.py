@@ -99,10 +99,10 @@ class Plan(train_verb.RunSettings):
         try:
             words, missing = command(self, train)
         except ValueError as problem:
-            return [f"(no command begins this run: {problem})"]
+            return [f"(no command starts this run: {problem})"]
         if limit is not None:
             words += ["--fit", limit]
-        note = f"(no flag can say {', '.join(missing)}: there the run differs from the plan)"
+        note = f"(no flag sets {', '.join(missing)}: there the run differs from the plan)"
         return [*([note] if missing else []), f"clearformer train {shlex.join(words)}"]
 
     def _on_gpus(self, config: RunConfig, gpus: int) -> None:
@@ -127,8 +127,8 @@ class Plan(train_verb.RunSettings):
                 raise ValueError(f"--{place} is {value}, but it must be at least {least:g}")
         if self.gpus is not None and self.memory is not None:
             raise ValueError(
-                f"--memory {self.memory} is for this machine, but --gpus {self.gpus} plans for "
-                f"others on paper: say what each of them has with --gpu-memory"
+                f"--memory {self.memory} is for this machine, but --gpus {self.gpus} estimates "
+                f"others: set the memory of each GPU with --gpu-memory"
             )
         usual = {each.name: each.default for each in fields(self)}
         for field in ("gpu_memory", "gpu_tflops", "utilisation", "tokens"):
@@ -137,8 +137,8 @@ class Plan(train_verb.RunSettings):
                     "; of a step of pairs it is --train.batch-tokens" if field == "tokens" else ""
                 )
                 raise ValueError(
-                    f"--{name(field)} is {getattr(self, field)}, but it counts with --gpus alone: "
-                    f"add how many, or leave it out{instead}"
+                    f"--{name(field)} is {getattr(self, field)}, but it is used with --gpus only: "
+                    f"add --gpus, or leave it out{instead}"
                 )
 
 

@@ -68,9 +68,10 @@ class Train(RunSettings):
     """Train a model on a text, labelled texts or pairs; Ctrl-C saves, --resume goes on."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (`clearformer describe` lists them); with --from: nothing, or classify."""
+    """A preset (`clearformer describe` lists them); with --from: nothing, or for a new head
+    classify, classify-pairs, label or answer."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """A run or checkpoint to fine-tune, with its tokenizer; classify gives it a new head."""
+    """A run or checkpoint to fine-tune, with its tokenizer."""
     out: Path | None = None
     """The run's folder; none: runs/PRESET-DATA."""
     resume: bool = False

@@ -35,7 +35,7 @@ class Header:
     """Beginning of the hash of the weights and the config."""
     tokenizer: str
     name: str
-    """Where the model was: a path, or a preset. A hint and nothing more."""
+    """Path or preset of the model, as a hint."""
     seed: int | None
     """The seed of a preset's initial weights; None: the weights come with the model."""
     protocol: Mapping[str, int]

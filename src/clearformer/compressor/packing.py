@@ -22,7 +22,8 @@ WORDS = (
 LITERAL = 2**31  # in the bits of the words: the model of the CPU follows as text
 FORMS = ("{}.{}.{}", "{}.{}.{}+cpu", "constriction {}.{}.{}")
 OTHER_FORM = 255
-SETTINGS = {"learning_rate": float, "warmup": int, "updates": int}
+SETTINGS = ("warmup", "updates")  # of online learning, besides its rate and its optimizer
+OPTIMIZERS = ("adamw", "muon")
 
 
 class Writer:
@@ -80,10 +81,10 @@ class Writer:
 
     def settings(self, found: Mapping[str, Any]) -> Writer:
         """The settings of online learning."""
-        for key, kind in SETTINGS.items():
-            value = found[key]
-            self.data += struct.pack("<d", value) if kind is float else varint(value)
-        return self
+        self.data += struct.pack("<d", found["learning_rate"])
+        return self.numbers(
+            [OPTIMIZERS.index(found["optimizer"]), *(found[key] for key in SETTINGS)]
+        )
 
 
 class Reader:
@@ -145,12 +146,10 @@ class Reader:
         return _described(mask, "/".join(str(self.number("the CPU", 0, 10**9)) for _ in range(3)))
 
     def settings(self) -> dict[str, Any]:
-        return {
-            key: struct.unpack("<d", self.take(8))[0]
-            if kind is float
-            else self.number(key, 0, 2**31)
-            for key, kind in SETTINGS.items()
-        }
+        (rate,) = struct.unpack("<d", self.take(8))
+        optimizer = OPTIMIZERS[self.number("optimizer", 0, len(OPTIMIZERS) - 1)]
+        counts = {key: self.number(key, 0, 2**31) for key in SETTINGS}
+        return {"learning_rate": rate, **counts, "optimizer": optimizer}
 
 
 def varint(value: int) -> bytes:

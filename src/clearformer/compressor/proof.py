@@ -34,6 +34,8 @@ from clearformer.compressor.online import Online, OnlineLearner
 from clearformer.compressor.pages import Tokens, tokenize
 from clearformer.generate.language_model import LanguageModel
 from clearformer.model import Model
+from clearformer.verification.catalogue import LEAKS
+from clearformer.verification.check import verify
 
 CLOSE, SLACK = 0.001, 64  # how far the code may be from the claim: a share of it, and some bytes
 CANNOT = "this model cannot decode: it needs tokens that are not there yet"
@@ -166,11 +168,24 @@ def claim(
         model.config.vocabulary,
     )
     if leak is not None:
-        raise ValueError(f"{CANNOT} ({leak})")
+        raise ValueError(f"{CANNOT} ({leak}{_finding(language_model)})")
     with plan.arithmetic.running(language_model):
         bits = _bits(language_model, plan, tokens)
     first = min(plan.streams, len(tokens)) * log2(model.config.vocabulary)  # they are uniform
     return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
+
+
+def _finding(model: LanguageModel) -> str:
+    """What `verify` says about the leak, with the module where it starts; nothing if it is silent.
+
+    `verify` takes modules of any kind and may not know how to call this one, which does not change
+    that the model leaks.
+    """
+    try:
+        report = verify(model.module, as_="causal-lm", only=LEAKS)
+    except ValueError:
+        return ""
+    return "".join(f"; verify: {each.name} at {each.place}" for each in report.findings[:1])
 
 
 def _bits(model: LanguageModel, plan: Plan, tokens: Tokens) -> float:

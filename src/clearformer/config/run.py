@@ -288,6 +288,8 @@ class DataConfig:
     """Column of the texts, in a table."""
     label_column: str = "label"
     """Column of the labels, in a table."""
+    second_column: str = "second"
+    """Column of the second texts, in a table of sentence pairs."""
     source_column: str = "source"
     """Column of the sources, in a table of pairs."""
     target_column: str = "target"

@@ -36,6 +36,7 @@ from clearformer.data.rows import (
 from clearformer.data.splits import (
     repeated_rows,
     repeated_text,
+    split_indices,
     split_pairs,
     split_rows,
     split_text,

@@ -161,12 +161,26 @@ def _classifier(model: AnyModelConfig) -> Recipe:
     )
 
 
+def _finetuned(model: AnyModelConfig) -> Recipe:
+    # Nobody's words are labelled by default: the data is always the user's.
+    data = DataConfig(source="", tokenizer="wordpiece", text_column="tokens", label_column="labels")
+    return data, TrainConfig(
+        learning_rate=1e-3,
+        batch_size=16,
+        minutes=2,
+        optimizer=AdamW(beta2=0.999, weight_decay=0.01),
+        schedule=Linear(warmup=100),
+    )
+
+
 # The recipe depends on the head of a model; that of a generator depends on its family.
 RECIPES: dict[str, Callable[[AnyModelConfig], Recipe]] = {
     "generate": _language_model,
     "embed": _language_model,
     "fill": _masked,
     "classify": _classifier,
+    "label": _finetuned,
+    "answer": _finetuned,
     "translate": _pairs,
 }
 FAMILIES: dict[str | None, Callable[[AnyModelConfig], Recipe]] = {
@@ -183,9 +197,11 @@ def going_on(model: AnyModelConfig, tokenizer: str, vocabulary: int) -> Recipe:
     (Turc et al. 2019: up to 3e-4).
     """
     data, _ = recipe(model)
+    if model.head.two_texts:
+        data = replace(data, source="")  # the corpora have no pairs with labels
     data = replace(data, tokenizer=tokenizer, vocabulary=vocabulary)  # type: ignore[arg-type]
     small = model.width <= 512
-    classifies = "classify" in model.verbs
+    classifies = bool({"classify", "label", "answer"} & set(model.verbs))
     return data, TrainConfig(
         learning_rate=1e-4 if small else 3e-5,
         batch_size=32 if classifies else 8,

@@ -105,11 +105,15 @@ EXERCISES = (
                 "sine and cosine have changed places: the even numbers are sines",
             ),
             Mistake(
-                lambda length, width: torch.stack(
-                    ((a := _waves(length, width, -1.0)).sin(), a.cos()), dim=-1
-                ).flatten(1),
-                "the angles are multiplied by 10000^(2c/width): later pairs must turn slower, not "
-                "faster",
+                lambda length, width: torch.where(
+                    torch.arange(width) % 2 == 0,
+                    (
+                        a := torch.arange(length)[:, None] / 10000 ** (torch.arange(width) / width)
+                    ).sin(),
+                    a.cos(),
+                ),
+                "each number has a frequency of its own: 2c and 2c + 1 are sine and cosine of the "
+                "same angle",
             ),
             Mistake(
                 lambda length, width: torch.stack(

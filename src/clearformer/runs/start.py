@@ -8,7 +8,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.config import Classifier, DataConfig, GenerationDefaults, RunConfig, run_from_json
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    DataConfig,
+    GenerationDefaults,
+    Head,
+    PairClassifier,
+    RunConfig,
+    TokenClassifier,
+    run_from_json,
+)
+from clearformer.config.heads import Pool
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
@@ -33,16 +44,17 @@ def starting_config(
             return name or saved.model.name, saved
     if source is not None:
         if name is not None and name not in ADAPTED:
+            *first, last = ADAPTED
             raise ValueError(
                 f"with --from the model is that of {source}: leave out {name!r}, or use "
-                f"{' or '.join(ADAPTED)}"
+                f"{', '.join(first)} or {last}"
             )
         config = finetune_config(source, name)
         return name or config.model.name, config
-    if name == CLASSIFY:
-        raise ValueError("classify gives a trained model a new head: add --from RUN")
     if name == CHAT:
         raise ValueError("chat teaches a trained model to answer: add --from RUN")
+    if name in ADAPTED:
+        raise ValueError(f"{name} gives a trained model a new head: add --from RUN")
     name = DEFAULT_PRESET if name is None else name
     return name, preset_config(name)
 
@@ -85,14 +97,17 @@ def finetune_config(source: Path, name: str | None = None) -> RunConfig:
     return replace(adapted, data=data, train=train)
 
 
-def _with_classes(config: RunConfig, source: Path) -> RunConfig:
-    """The model with a classification head."""
-    model = config.model
-    if "classify" in model.verbs:
-        return config
-    pool = model.head.classifier_pool(causal=model.cache is not None)
-    model = replace(model, head=Classifier(pool=pool))
-    return replace(config, model=model, generation=GenerationDefaults())
+def _with_head(make: Callable[[Pool], Head]) -> Callable[[RunConfig, Path], RunConfig]:
+    """Give a model another head, unless it has one of this kind; `make` gets how it pools."""
+
+    def adapt(config: RunConfig, source: Path) -> RunConfig:
+        model = config.model
+        head = make(model.head.classifier_pool(causal=model.cache is not None))
+        if model.noun == head.noun:
+            return config
+        return replace(config, model=replace(model, head=head), generation=GenerationDefaults())
+
+    return adapt
 
 
 def _with_template(config: RunConfig, source: Path) -> RunConfig:
@@ -110,7 +125,10 @@ def _with_template(config: RunConfig, source: Path) -> RunConfig:
 
 # What may stand in place of a preset, with --from.
 ADAPTED: dict[str, Callable[[RunConfig, Path], RunConfig]] = {
-    CLASSIFY: _with_classes,
+    CLASSIFY: _with_head(lambda pool: Classifier(pool=pool)),
+    "classify-pairs": _with_head(lambda pool: PairClassifier(pool=pool)),
+    "label": _with_head(lambda pool: TokenClassifier()),
+    "answer": _with_head(lambda pool: AnswerSpan()),
     CHAT: _with_template,
 }
 
@@ -120,7 +138,7 @@ def with_absolute_paths(data: DataConfig) -> DataConfig:
     from clearformer.data import CORPORA  # imported late: parsing a command needs no numpy
 
     def absolute(source: str) -> str:
-        if source == "-" or source in CORPORA:
+        if source in ("", "-") or source in CORPORA:
             return source
         if Path(source).exists() or glob.has_magic(source):
             return os.path.abspath(source)

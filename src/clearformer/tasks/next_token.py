@@ -74,7 +74,7 @@ class TextReport(Report):
             f"bits per character  {scores.bits_per_character:.4f}",
             f"loss per token      {scores.loss:.4f}",
             f"perplexity          {scores.perplexity:.4f} per token, stride {scores.stride}",
-            f"xz -9e, beside it   {self.xz:.4f} bits per byte",
+            f"xz -9e              {self.xz:.4f} bits per byte",
             f"protocol: {scores.protocol}; {self.data}",
         ]
 

@@ -34,12 +34,13 @@ class EvaluationOptions:
     stride: int | None = None
     """Tokens between two windows; None: half the context."""
     memory: int | None = None
-    """States that a Transformer-XL remembers; None: as many as in training."""
+    """Memory length of a Transformer-XL; None: as in training."""
     max_bytes: int = 1_000_000
-    """Bytes of a text to score; of a masked model tokens."""
+    """Bytes of a text to score; for a masked model, tokens."""
     text: str | None = None
-    """Column of the texts in a table; None: as in training. Likewise the other columns."""
+    """Column of the texts in a table; None: as in training (so for the other columns)."""
     label: str | None = None
+    second: str | None = None
     source_column: str | None = None
     target_column: str | None = None
     unknown_label: Literal["refuse", "skip"] = "refuse"

@@ -84,9 +84,9 @@ class ChatTemplate:
         return parts
 
     def answer_end(self) -> str:
-        """The text after an answer, such as an end token, up to white space."""
-        mark = "answer"
-        question = [{"role": "user", "content": "question"}]
-        parts = self.parts([*question, {"role": "assistant", "content": mark}])
-        _, _, end = parts[-1][0].rpartition(mark)
-        return end.strip()
+        """The text after an answer, such as an end token, without white space around it."""
+        mark = "clearformer-answer"
+        text = self.render(
+            [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
+        )
+        return text.rpartition(mark)[2].strip() if mark in text else ""

@@ -26,7 +26,8 @@ from jinja2.visitor import NodeTransformer
 MAX_INTEGER_BITS = 256
 BUDGET = 4_000_000  # characters of one rendering, besides those for the messages
 BUDGET_PER_CHARACTER = 50  # of the messages
-STEP = 20  # characters that a round of a loop, or a value in a list, counts as
+# What else counts as so many characters: a value in a list, a round of a loop, a call of a macro.
+ELEMENT, ROUND, CALL = 10, 100, 1000
 STRING_METHODS = {
     "capitalize", "count", "endswith", "find", "index", "isalnum", "isalpha", "isdigit", "islower",
     "isspace", "isupper", "join", "lower", "lstrip", "partition", "removeprefix", "removesuffix",
@@ -103,16 +104,16 @@ def _measure(value: object) -> None:
     if isinstance(value, str):
         _charge(1 + len(value))
     elif isinstance(value, Mapping):
-        _charge(STEP)
+        _charge(ELEMENT)
         for key, each in value.items():
             _measure(key)
             _measure(each)
     elif isinstance(value, list | tuple):
-        _charge(STEP)
+        _charge(ELEMENT)
         for each in value:
             _measure(each)
     else:
-        _charge(STEP)
+        _charge(ELEMENT)
 
 
 # --- the sandbox -------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     @staticmethod
     def tick(cost: int) -> str:
         """Charge for a round of a loop, or a call of a macro."""
-        _charge(STEP + cost)
+        _charge(cost)
         return ""
 
     @staticmethod
@@ -178,13 +179,13 @@ class _Charging(NodeTransformer):
     """Charges for what Jinja's sandbox does not show: loops, macros, lists and `~`."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
-        return self._ticking(node)
+        return self._ticking(node, ROUND)
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
-        return self._ticking(node)
+        return self._ticking(node, CALL)
 
     def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.Node:  # noqa: N802
-        return self._ticking(node)
+        return self._ticking(node, CALL)
 
     def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -202,12 +203,12 @@ class _Charging(NodeTransformer):
         self.generic_visit(node)
         return _environment_call("concatenated", node.nodes)
 
-    def _ticking(self, node: Any) -> nodes.Node:
+    def _ticking(self, node: Any, cost: int) -> nodes.Node:
         written = [len(each.data) for each in node.find_all(nodes.TemplateData)]
         constants = (each.value for each in node.find_all(nodes.Const))
         written += [len(each) for each in constants if isinstance(each, str)]
         self.generic_visit(node)
-        tick = _environment_call("tick", [nodes.Const(sum(written))])
+        tick = _environment_call("tick", [nodes.Const(cost + sum(written))])
         node.body.insert(0, nodes.ExprStmt(tick))
         return node
 

@@ -196,7 +196,7 @@ def test_reduced_motion_disables_animation(open_visit):
 
 
 def test_large_head_is_requested_row_by_row(visit):
-    """What the server refuses as a whole (above 4 MB) comes a query at a time, the same."""
+    """A head above 4 MB, which the server rejects, is requested query by query."""
     page = visit.go(model="gpt2", text=TEXT, i=3, ready=LADDER)
     whole = row(visit, "weights")
     error = '{"error": {"code": "too_big", "message": "4.2 MB, limit 4"}}'

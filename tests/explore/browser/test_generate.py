@@ -101,7 +101,7 @@ def test_text_streams_and_can_be_stopped(visit, explorer_server, monkeypatch):
     next_token, gate = GeneratedText.next_token, threading.Event()
 
     def held_back(text):
-        """Or a fast server would be at the end before a slow browser has looked."""
+        """Otherwise a fast server would finish before a slow browser shows the text."""
         if len(text.row.text) >= 3:
             gate.wait(300)
         return next_token(text)

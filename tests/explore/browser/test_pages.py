@@ -86,7 +86,7 @@ def test_works_offline_after_loading(open_visit):
 
 
 def test_every_control_is_reachable_by_tab(visit):
-    """Each control is met, or stands in a group that one of its members opens to the arrow keys."""
+    """Each control is reached, or is in a group that is navigated by arrow keys."""
     page = visit.go(model="gpt2", ready="table.ladder td button")
     missed = page.evaluate(
         """() => [...document.querySelectorAll('button, select, input, textarea, a[href], summary')]

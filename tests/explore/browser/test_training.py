@@ -77,7 +77,7 @@ def test_checkpoints_can_be_played(visit):
 
 
 def test_page_reconnects_after_server_restart(visit_at, growing, tiny):
-    """The browser comes back by itself and names the last thing it has heard."""
+    """The browser reconnects by itself and sends the id of the last event."""
     with tiny.serving(growing.parent) as server:
         port = int(server.url.rsplit(":", 1)[1])
         loaded = visit_at(server.url, check=False)

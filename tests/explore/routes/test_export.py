@@ -65,7 +65,7 @@ def test_unknown_trace_in_state_is_ignored(client):
 
 
 def test_every_request_of_pages_is_allowed(client, traced):
-    """As web/src asks them; a route that a page comes to need must be added to the list."""
+    """The requests of web/src; a new one must be added to the list."""
     trace = traced("gpt2")["id"]
     place, gpt2 = f"/api/traces/{trace}", {"model": "gpt2", "text": "a b"}
     wanted = [

@@ -18,7 +18,7 @@ def test_rejects_numbers_over_limits(client):
 
 
 def test_lessons_have_their_own_queue(client, explorer_server):
-    """Some take a second: one is computed at a time, and everybody else is answered meanwhile."""
+    """Some take a second: they run one at a time, and other requests are answered meanwhile."""
     worker, go = explorer_server.app.state.explorer.lessons, threading.Event()
     running = threading.Event()
     first = worker.submit(lambda: (running.set(), go.wait(300)))

@@ -11,7 +11,7 @@ from clearformer.runs.lock import Lock
 
 @pytest.fixture
 def live(explorer_server, tiny, monkeypatch):
-    """A run that is being written while it is looked at."""
+    """A run that is written while it is read."""
     monkeypatch.setattr("clearformer.explore.runs.SILENT_SECONDS", 1e9)
     folder = explorer_server.runs / "live"
     folder.mkdir()
@@ -63,7 +63,7 @@ def test_stop_creates_stop_file(client, live):
 
 @pytest.fixture
 def bad(explorer_server, tiny):
-    """A run of somebody else, with a pipe, a link and numbers that are none."""
+    """An untrusted run with a pipe, a link and invalid numbers."""
     folder = explorer_server.runs / "bad"
     folder.mkdir()
     os.mkfifo(folder / "config.json")
@@ -95,7 +95,7 @@ def test_rejects_stop_of_ended_run(client, live, explorer_server):
 
 
 def test_number_of_streams_is_limited(client, live, explorer_server):
-    """Streams have a limit of their own, so that pages are answered however many are open."""
+    """Streams have a separate limit, so that pages are answered however many are open."""
     streams = explorer_server.app.state.explorer.streams
     limit = streams.limit
     streams.limit = 2

@@ -224,7 +224,7 @@ def second_use(probe: Probe) -> Iterator[Finding]:
             "the cache that was passed in is changed by the call: a second continuation of "
             "the same prefix reads the first one",
             shows=f"a cache of {size} tokens, used twice",
-            right="cat makes a new tensor; the old cache stays as it was",
+            right="cat makes a new tensor; the old cache is unchanged",
         )
 
 

@@ -326,7 +326,7 @@ def slow_paths(probe: Probe) -> Iterator[Finding]:
         if not options.get("train") and probe.differs(output, base) > 1e-4:
             yield finding(
                 "mask-lost-on-slow-path",
-                f"{label}: the outputs are other ones",
+                f"{label}: the outputs differ",
                 effect=probe.differs(output, base),
                 right="every path computes the same function",
             )
