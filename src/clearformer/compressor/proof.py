@@ -32,6 +32,7 @@ from clearformer.compressor.codec import (
 from clearformer.compressor.models import opened
 from clearformer.compressor.online import Online, OnlineLearner
 from clearformer.compressor.pages import Tokens, tokenize
+from clearformer.compressor.protocols import BitsSoFar
 from clearformer.generate.language_model import LanguageModel
 from clearformer.model import Model
 from clearformer.verification.catalogue import LEAKS
@@ -150,8 +151,12 @@ def claim(
     context: int | None = None,
     stride: int | None = None,
     online: Online | bool = False,
+    progress: BitsSoFar | None = None,
 ) -> Claim:
-    """The bits of a text by the loss of the model; with `online`, training on each window."""
+    """The bits of a text by the loss of the model; with `online`, training on each window.
+
+    `progress` is called with the number of tokens and of bits so far.
+    """
     try:
         language_model, _ = opened(model, None)
     except ValueError as problem:
@@ -170,7 +175,7 @@ def claim(
     if leak is not None:
         raise ValueError(f"{CANNOT} ({leak}{_finding(language_model)})")
     with plan.arithmetic.running(language_model):
-        bits = _bits(language_model, plan, tokens)
+        bits = _bits(language_model, plan, tokens, progress)
     first = min(plan.streams, len(tokens)) * log2(model.config.vocabulary)  # they are uniform
     return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
 
@@ -188,7 +193,7 @@ def _finding(model: LanguageModel) -> str:
     return "".join(f"; verify: {each.name} at {each.place}" for each in report.findings[:1])
 
 
-def _bits(model: LanguageModel, plan: Plan, tokens: Tokens) -> float:
+def _bits(model: LanguageModel, plan: Plan, tokens: Tokens, progress: BitsSoFar | None) -> float:
     starts, counts = protocols.cut(tokens, plan.streams)
     rows = np.zeros((plan.streams, int(counts[0])), dtype=np.int64)
     for row, start, count in zip(rows, starts, counts, strict=True):
@@ -196,6 +201,6 @@ def _bits(model: LanguageModel, plan: Plan, tokens: Tokens) -> float:
     if rows.shape[1] < 2:
         return 0.0
     if plan.online is None:
-        return protocols.claim(model, plan.protocol, rows, counts)
+        return protocols.claim(model, plan.protocol, rows, counts, None, progress)
     learner = OnlineLearner(model, plan.online)
-    return protocols.claim(learner.model, plan.protocol, rows, counts, learner)
+    return protocols.claim(learner.model, plan.protocol, rows, counts, learner, progress)

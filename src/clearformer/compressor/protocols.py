@@ -11,7 +11,7 @@ Axes: S streams, L tokens of a stream, T tokens of a window, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 from typing import Protocol as Interface
@@ -28,6 +28,8 @@ from clearformer.core.model import Batch
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import KVMemory
 from clearformer.inference.entropy_coder import Ids, Predictor
+
+BitsSoFar = Callable[[int, float], None]  # tokens, and the bits of all of them
 
 
 class Learner(Interface):
@@ -207,6 +209,7 @@ def claim(
     streams: Ids,
     counts: NDArray[np.int64],
     learner: Learner | None = None,
+    progress: BitsSoFar | None = None,
 ) -> float:
     """Bits of all tokens but the first of each stream, by the loss of the model itself.
 
@@ -227,6 +230,8 @@ def claim(
             for cache in caches or ():
                 cache.advance()
         total += float(sums.double().sum()) / math.log(2)
+        if progress is not None:
+            progress(min(streams.size, len(streams) * window.stop), total)
         if learner is not None and window.full:
             learner.learn(tokens, following)
     return total
