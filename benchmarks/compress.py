@@ -3,8 +3,9 @@
     python benchmarks/compress.py RUN [--data FILE] [--bytes 300000] [--only NAME ...]
 
 RUN is a trained generator, for example of
-`clearformer train modern-tiny --data enwik8 --minutes 30 --data.tokenizer bpe --data.vocabulary 4096
---model.width 192 --model.heads 3 --model.key-heads 1 --model.hidden 512 --train.batch-size 16`.
+`clearformer train modern-tiny --data enwik8 --minutes 30 --data.tokenizer bpe
+--data.vocabulary 4096 --model.width 192 --model.heads 3 --model.key-heads 1 --model.hidden 512
+--train.batch-size 16`.
 Without --data the text is the beginning of enwik8's test part (its last 5 million bytes), which
 needs CLEARFORMER_DATA. Speeds are ratios of CPU seconds of this process with one thread, since
 other processes may share the machine.
