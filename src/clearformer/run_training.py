@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from clearformer.arguments import as_path
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.config.settings import BUDGETS, with_settings
-from clearformer.escape import json_line
+from clearformer.data.in_memory import in_memory_data
 from clearformer.runs.lock import writable
 from clearformer.runs.progress import Notes, Reporter, Silent, reporter
 from clearformer.runs.signals import StopOnInterrupt
@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 STOPPED = 130  # exit code of a run that `stop` or Ctrl-C ended
 BY_RECIPE = (*BUDGETS, "learning_rate", "batch_size", "seed")  # None: as the recipe has it
-Data = str | os.PathLike[str] | Iterable[str] | Iterable[tuple[str, object]]
+Data = (
+    str
+    | os.PathLike[str]
+    | Iterable[str]
+    | Iterable[tuple[str, object]]
+    | Iterable[Mapping[str, object]]
+    | Mapping[str, Sequence[object]]
+)
 
 
 def train(
@@ -55,9 +62,12 @@ def train(
             config. With `from_`: nothing, or ``"classify"`` for a new classification head.
             Default: ``"modern-tiny"``.
         data (str, path or list, optional): A corpus by name, a file, a folder or a glob; or texts
-            in memory: a list of strings, of (text, label) pairs for a classifier, or of
-            (source, target) pairs for a translator. Those are written into the run folder.
-            Default: the corpus of the preset's recipe.
+            in memory: a list of strings, of (text, label) pairs for a classifier, of
+            (source, target) pairs for a translator, of dicts, a pandas or polars frame or a
+            ``datasets.Dataset``. Those are written into the run folder. Default: the corpus of
+            the preset's recipe.
+        text, label (str, optional): Columns of a table, a frame or dicts. Default: ``"text"`` and
+            ``"label"``.
         out (path, optional): The run folder. Default: ``runs/PRESET-DATA``.
         config (RunConfig, optional): All settings as one value, instead of a preset.
         from_ (path, optional): A run or a checkpoint whose weights and tokenizer to start from.
@@ -135,9 +145,10 @@ class Training:
         if isinstance(data, str | os.PathLike):
             as_path("data", data)
         name, base = _base(preset, config, source, place, resume)
-        self._rows = None if data is None or isinstance(data, str | os.PathLike) else _rows(data)
-        if self._rows is not None:
-            data = _file_name(self._rows)
+        self._rows = None
+        if data is not None and not isinstance(data, str | os.PathLike):
+            self._rows = in_memory_data(data)
+            data = self._rows.file_name(_reads_tables(base))
         given = {n: v for n, v in settings.items() if v is not None or n not in BY_RECIPE}
         if data is not None:
             given["data.source"] = data
@@ -311,7 +322,7 @@ class Training:
         from clearformer.data import open_text
 
         path = self.folder / Path(self.config.data.source).name
-        content = _content(self._rows, self.config)
+        content = self._rows.content(_columns(self.config), _reads_tables(self.config))
         if not path.exists() or not (self.folder / "checkpoints").exists():
             safe_files.replace(path, content)
         elif open_text(str(path)).read() != content:
@@ -391,63 +402,14 @@ def _single_process() -> ProcessGroup:
     return SINGLE_PROCESS
 
 
-Rows = Sequence[str] | Sequence[tuple[str, object]]
+def _reads_tables(config: RunConfig) -> bool:
+    """Whether such a model learns from the columns of a table, not from one text."""
+    return bool({"classify", "translate"} & set(config.model.verbs))
 
 
-def _rows(data: Iterable[Any]) -> Rows:
-    """Texts, or pairs of texts and labels, that were given in memory."""
-    if not isinstance(data, Iterable) or isinstance(data, Mapping | bytes | bytearray):
-        raise ValueError(
-            f"data is {data!r:.60}, but it must be a path, a list of texts, or a list of (text, "
-            f"label) pairs"
-        )
-    rows = list(data)
-    pairs = all(isinstance(row, tuple | list) and len(row) == 2 for row in rows)
-    for place, row in enumerate(rows):
-        text = row[0] if pairs else row
-        if not isinstance(text, str):
-            raise ValueError(
-                f"data[{place}] is {row!r:.60}, but data must be a path, a list of texts, or a "
-                f"list of (text, label) pairs"
-            )
-        if not _is_unicode(text):
-            raise ValueError(f"data[{place}] is {text!r:.60}, which is not valid Unicode text")
-    if not rows:
-        raise ValueError("data is an empty list: give at least one text, or a path")
-    return [(text, _label(label, i)) for i, (text, label) in enumerate(rows)] if pairs else rows
-
-
-def _label(label: Any, row: int) -> str | int | float | bool:
-    """A label as JSON has it; also a scalar of numpy."""
-    label = label.item() if hasattr(label, "item") else label
-    if not isinstance(label, str | int | float) or label != label:
-        raise ValueError(
-            f"the label of data[{row}] is {label!r:.60}, but it must be a text or number"
-        )
-    return label
-
-
-def _file_name(rows: Rows) -> str:
-    return "data.txt" if isinstance(rows[0], str) else "data.jsonl"
-
-
-def _content(rows: Rows, config: RunConfig) -> bytes:
-    """The file of texts in memory: lines, or a table with the columns that the task reads."""
-    if isinstance(rows[0], str):
-        return "".join(f"{text}\n" for text in rows).encode()
+def _columns(config: RunConfig) -> tuple[str, str]:
+    """The columns that such a model learns from."""
     data = config.data
-    pairs = "translate" in config.model.verbs
-    columns = (
-        (data.source_column, data.target_column) if pairs else (data.text_column, data.label_column)
-    )
-    lines = (json_line(dict(zip(columns, row, strict=True))) for row in rows)
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text can be written to a file: half a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    if "translate" in config.model.verbs:
+        return data.source_column, data.target_column
+    return data.text_column, data.label_column

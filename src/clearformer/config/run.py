@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from clearformer import limits
-from clearformer.config.codec import from_json
+from clearformer.config.codec import from_json, to_json
 from clearformer.config.generation import GenerationDefaults, without_generation
 from clearformer.config.model import AnyModelConfig, with_family
 from clearformer.core.patterns import require
+from clearformer.table_options import EARLIER, TableOptions
 
 # --- how the learning rate moves -----------------------------------------------------------
 
@@ -296,6 +297,7 @@ class DataConfig:
     """Which part of a text longer than the context is kept."""
     masking: Masking | None = None
     """What is hidden; none: nothing, for a model that is not masked."""
+    table: TableOptions = field(default_factory=TableOptions)
 
     def __post_init__(self) -> None:
         require(self, "validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1")
@@ -341,6 +343,9 @@ def _with_old_meaning(data: Any) -> Any:
         if "generation" not in data:  # earlier versions kept it in the model
             model, generation = without_generation(data["model"])
             data = {**data, "model": model, "generation": generation}
+    source = data.get("data")
+    if isinstance(source, dict) and "table" not in source:
+        data = {**data, "data": {**source, "table": to_json(EARLIER)}}
     train = data.get("train")
     if not isinstance(train, dict) or "anneal" in train or "decay_start" in train:
         return data

@@ -39,7 +39,7 @@ from clearformer.data.streams import (
     evaluation_segments,
     evaluation_windows,
 )
-from clearformer.data.tables import Pairs, Table, is_table, read_table
+from clearformer.data.tables import Pairs, Table, is_table, read_records, read_table
 from clearformer.data.texts import TextSource, fingerprint_together
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
 from clearformer.data.write_tables import write_table

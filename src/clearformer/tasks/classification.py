@@ -132,7 +132,7 @@ class Labels(LoadedTask):
         )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{rows.sha256()} {self.validation.sha256()}"
-        notes = list(tokenizer_notes)
+        notes = [*training.notes, *validation.notes, *tokenizer_notes]
         if self.batches.cut_rows:
             every = self.batches.cut_rows == len(rows)
             which = "all" if every else f"{self.batches.cut_rows:,} of"
@@ -197,7 +197,9 @@ class ClassificationTask(Task):
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
         config, options = request.config, request.options
         names, table = class_names(config), self._table(config, options, request.folders)
-        left_out, notes = 0, list[str]()
+        left_out, notes = 0, list(table.notes)
+        if config.data.table.normalize_labels:
+            table = table.with_labels_of(names)
         if options.unknown_label == "skip" and table.labels is not None:
             known = [row for row, label in enumerate(table.labels) if label in names]
             left_out = len(table) - len(known)
@@ -219,7 +221,7 @@ class ClassificationTask(Task):
                 options.text or config.data.text_column,
                 options.label or config.data.label_column,
             )
-            return data.read_table(source, *columns)
+            return data.read_table(source, *columns, options.table)
         if not isinstance(corpus, data.LabelledCorpus):
             raise ValueError(f"{source} has no labels, but {self.model.name} is {self.model.noun}")
         return corpus.read(options.part, folders)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from clearformer import data
@@ -86,7 +87,8 @@ def beginning(text: data.TextSource, size: int) -> data.TextSource:
 def tables(
     config: DataConfig, folders: data.DataFolders, seed: int
 ) -> tuple[data.Table, data.Table]:
-    """The training rows and the validation rows."""
+    """The training rows and the validation rows; the notes of a split table are on the former."""
+    options = config.table
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.LabelledCorpus):
@@ -97,10 +99,19 @@ def tables(
             )
         table = corpus.read("train", folders)
     else:
-        table = data.read_table(config.source, config.text_column, config.label_column)
+        table = _own_table(config, config.source)
     if config.validation is not None:
-        return table, data.read_table(config.validation, config.text_column, config.label_column)
-    return data.split_rows(table, config.validation_fraction, seed)
+        names = sorted(set(table.labels or ()))
+        validation = _own_table(config, config.validation)
+        return table, validation.with_labels_of(names) if options.normalize_labels else validation
+    table = table.without_rare(options.rare)
+    keep_rare = options.rare == "keep"
+    training, validation = data.split_rows(table, config.validation_fraction, seed, keep_rare)
+    return replace(training, notes=table.notes), validation
+
+
+def _own_table(config: DataConfig, source: str) -> data.Table:
+    return data.read_table(source, config.text_column, config.label_column, config.table)
 
 
 def bytes_of(texts: Iterable[str]) -> int:

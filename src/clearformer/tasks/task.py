@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from clearformer import data, limits
 from clearformer.arguments import require_choice, require_int, require_number
 from clearformer.config import AnyModelConfig, RunConfig
+from clearformer.table_options import TableOptions
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.xl_memory import Memories
 from clearformer.text import Tokenizer
@@ -44,6 +45,8 @@ class EvaluationOptions:
     target_column: str | None = None
     unknown_label: Literal["refuse", "skip"] = "refuse"
     """What to do with rows whose label the model does not have."""
+    table: TableOptions = TableOptions()
+    """How a table of `data` is read; the run's own data is read as in training."""
     beam: int = 4
     """Hypotheses of a translator's beam search."""
     length_penalty: float = 1.0
