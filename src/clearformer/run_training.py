@@ -352,6 +352,8 @@ def _write_summary(run: Run) -> None:
     from clearformer.runs.metrics import read
 
     records = read(run.folder / "metrics.jsonl")
+    if records and records[-1].get("reason") == "finished":  # who stops a run does not wait for it
+        run.baseline = run.task.baseline()
     if any(record["event"] == "step" for record in records):
         drawing = figures.curve(records, run.task.metric, run.config.model.name)
         safe_files.replace(run.folder / "loss.png", figures.png(drawing))

@@ -5,12 +5,10 @@ Shared by configs, which hold them, and the readers of `data`, which follow them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import Literal
 
 from clearformer.arguments import require_choice
-from clearformer.did_you_mean import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +43,13 @@ class TableFormat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(TableFormat):
-    """How a table of labelled texts is read."""
+class LabelledFormat(TableFormat):
+    """How the rows of a table become labelled texts."""
 
     unlabelled: Literal["skip", "error"] = "skip"
     """Rows without a label."""
     empty: Literal["skip", "keep", "error"] = "skip"
     """Rows whose text is empty."""
-    rare: Literal["keep", "drop", "error"] = "keep"
-    """Classes with a single text, of which none can be held back: keep them in training alone,
-    drop them, or stop."""
     normalize_labels: bool = True
     """Merge labels that differ only in case or spaces, or as 1 and 1.0 do."""
     duplicates: Literal["keep", "drop"] = "keep"
@@ -64,7 +59,6 @@ class TableOptions(TableFormat):
         super().__post_init__()
         require_choice("unlabelled", self.unlabelled, ("skip", "error"))
         require_choice("empty", self.empty, ("skip", "keep", "error"))
-        require_choice("rare", self.rare, ("keep", "drop", "error"))
         require_choice("duplicates", self.duplicates, ("keep", "drop"))
         if not isinstance(self.normalize_labels, bool):
             raise ValueError(
@@ -72,14 +66,18 @@ class TableOptions(TableFormat):
             )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(LabelledFormat):
+    """How a table is read that is split into training and validation data."""
+
+    rare: Literal["keep", "drop", "error"] = "keep"
+    """Classes with a single text, of which none can be held back: keep them in training alone,
+    drop them, or stop."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("rare", self.rare, ("keep", "drop", "error"))
+
+
 # As tables were read before there were options: what runs of earlier versions were trained on.
 EARLIER = TableOptions(unlabelled="error", empty="keep", rare="error", normalize_labels=False)
-
-
-def table_options(settings: Mapping[str, object]) -> TableOptions:
-    """Options by name; ValueError for an unknown one."""
-    known = [each.name for each in fields(TableOptions)]
-    for name in settings:
-        if name not in known:
-            raise ValueError(f"there is no option {name!r} of a table: {nearest(name, known)}")
-    return TableOptions(**cast(Any, settings))

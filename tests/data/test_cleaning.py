@@ -31,7 +31,7 @@ def test_unlabelled_rows(table):
         "2 rows are without a label and were skipped (the first: line 3; --unlabelled error stops "
         "there)",
     )
-    with pytest.raises(ValueError, match="line 3: the label is empty, as in 2 of 4 rows.*skip"):
+    with pytest.raises(ValueError, match=r"line 3: the label is empty, as in 2 of 4 rows.*skip"):
         table(content, unlabelled="error")
 
 
@@ -41,7 +41,7 @@ def test_empty_texts(table):
     assert found.texts == ("b",)
     assert found.notes[0].startswith("1 row is without a text and was skipped (the first: line 2;")
     assert table(content, empty="keep").texts == (" ", "b")
-    with pytest.raises(ValueError, match="line 2: the text is empty.*--empty skip"):
+    with pytest.raises(ValueError, match=r"line 2: the text is empty.*--empty skip"):
         table(content, empty="error")
 
 
@@ -100,7 +100,7 @@ def test_rare_classes():
     dropped = RARE.without_rare("drop")
     assert dropped.labels == ("x", "x")
     assert dropped.notes[0].startswith("2 classes have a single text and were left out: 'y', 'z'")
-    with pytest.raises(ValueError, match="2 classes have a single text .*--rare keep"):
+    with pytest.raises(ValueError, match=r"2 classes have a single text .*--rare keep"):
         RARE.without_rare("error")
 
 

@@ -121,12 +121,10 @@ def test_ndjson_and_missing_values(written):
 
 
 def test_parquet(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
     rows = [{**row, "n": n, "day": datetime.date(2024, 5, 6)} for n, row in enumerate(ROWS)]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     assert read(path)[0] == rows
     assert read_table(path, "text", "n").labels == ("0", "1")
     assert read_table(path, "text", "day").labels == ("2024-05-06",) * 2
@@ -168,7 +166,7 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
 
 def test_rows_of_another_width(written):
     path = written("a.csv", "text,label\na,b,,\nc,d,e\nf\ng,h\n")
-    with pytest.raises(ValueError, match="line 3: it has 3 fields.*--bad-rows skip"):
+    with pytest.raises(ValueError, match=r"line 3: it has 3 fields.*--bad-rows skip"):
         read(path)
     rows, notes = read(path, bad_rows="skip")
     assert rows == [{"text": "a", "label": "b"}, {"text": "g", "label": "h"}]

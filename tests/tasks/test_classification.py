@@ -113,7 +113,8 @@ def test_each_text_gets_a_class_with_its_probabilities(labels):
     for each in found:
         assert sum(each.probabilities.values()) == pytest.approx(1.0)
         assert each.probabilities[each.label] == max(each.probabilities.values())
-        assert tuple(each.row()["probabilities"]) == ("no", "yes")
+        assert tuple(each.prediction.probabilities) == ("no", "yes")
+        assert each.prediction.predicted == each.label
 
 
 def test_only_a_trained_classifier_classifies(labels):

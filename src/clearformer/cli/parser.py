@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from typing import Any, TypeVar
 
@@ -57,7 +57,12 @@ def read(
 
 
 def _flags(verb: Any) -> list[str]:
-    return [name(field.name) for field in fields(verb)]
+    """The flags of a command, with those of a group of settings in it."""
+    found = []
+    for field in fields(verb):
+        group = field.default if is_dataclass(field.default) else None
+        found += [name(field.name)] if group is None else _flags(group)
+    return found
 
 
 def _refuse(words: Sequence[str], flags: Sequence[str]) -> Callable[[ParseErrorEvent], None]:

@@ -168,11 +168,17 @@ class TrainConfig:
     """Largest norm of the gradient."""
     label_smoothing: float = 0.0
     """Share of a target's probability spread over all classes."""
+    class_weights: Literal["balanced"] | None = None
+    """A classifier: balanced gives every class the same weight in the loss, however rare; none:
+    every text."""
     ema_decay: float | None = None
     """Decay of a running average of the weights, used for evaluation."""
     seed: int = 0
     evaluations: int = 10
     """How many evaluations, spread over the run; the last is at its end."""
+    best_metric: str | None = None
+    """Which validation metric decides the best checkpoint; a classifier has accuracy, macro_f1 and
+    loss; none: the usual one."""
     patience: int | None = None
     """Stop after so many evaluations without improvement."""
     save_seconds: float = 120.0

@@ -25,6 +25,7 @@ from clearformer.data.rows import (
     encode_texts,
     evaluation_rows,
     label_names,
+    truncated_share,
 )
 from clearformer.data.splits import (
     repeated_rows,

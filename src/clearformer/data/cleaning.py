@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from clearformer.table_options import TableOptions
+from clearformer.table_options import LabelledFormat
 
 SHOWN = 3  # examples in a note
 
@@ -26,16 +26,18 @@ class Row:
 Note = Callable[[str], None]
 
 
-def clean(name: str, rows: Sequence[Row], options: TableOptions, note: Note) -> list[Row]:
+def clean(name: str, rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
     """The rows that are used, by the options; `note` is told what was left out or changed."""
     kept = _labelled(name, rows, options, note)
     kept = _with_text(name, kept, options, note)
-    if options.normalize_labels and kept and kept[0].label is not None:
+    if not kept or kept[0].label is None:
+        return kept
+    if options.normalize_labels:
         kept = _normalized(kept, note)
     return _unique(kept, options, note)
 
 
-def _labelled(name: str, rows: Sequence[Row], options: TableOptions, note: Note) -> list[Row]:
+def _labelled(name: str, rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
     kept = [row for row in rows if row.label is None or row.label.strip()]
     left_out = [row for row in rows if row.label is not None and not row.label.strip()]
     if left_out and options.unlabelled == "error":
@@ -51,7 +53,7 @@ def _labelled(name: str, rows: Sequence[Row], options: TableOptions, note: Note)
     return kept
 
 
-def _with_text(name: str, rows: Sequence[Row], options: TableOptions, note: Note) -> list[Row]:
+def _with_text(name: str, rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
     empty = [row for row in rows if not row.text.strip()]
     if not empty or options.empty == "keep":
         return list(rows)
@@ -127,7 +129,7 @@ def matching_labels(labels: Sequence[str], names: Sequence[str]) -> list[str]:
     return found
 
 
-def _unique(rows: Sequence[Row], options: TableOptions, note: Note) -> list[Row]:
+def _unique(rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
     seen: set[tuple[str, str | None]] = set()
     labels: dict[str, set[str | None]] = defaultdict(set)
     first: list[Row] = []
@@ -143,8 +145,8 @@ def _unique(rows: Sequence[Row], options: TableOptions, note: Note) -> list[Row]
         other = "keep keeps them" if drop else "drop leaves them out"
         done = "left out" if drop else "kept, all in the same part"
         note(
-            f"{repeated:,} {'row repeats' if repeated == 1 else 'rows repeat'} the text"
-            f"{'' if rows[0].label is None else ' and label'} of an earlier row and "
+            f"{repeated:,} {'row repeats' if repeated == 1 else 'rows repeat'} the text and label "
+            f"of an earlier row and "
             f"{'was' if repeated == 1 else 'were'} {done} (--duplicates {other})"
         )
     if different:

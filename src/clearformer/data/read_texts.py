@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from clearformer.data.files import open_text
 from clearformer.data.tables import READ_EXTENSIONS, Table, ending_of, read_table
-from clearformer.table_options import EARLIER, TableOptions
+from clearformer.table_options import EARLIER, LabelledFormat
 
 # Extensions of files whose lines are not texts.
 NOT_LINES = (".xml", ".html", ".yaml", ".yml", ".xls", ".ods", ".docx", ".pdf")
 
 
 def read_texts(
-    source: str | os.PathLike[str], column: str = "text", options: TableOptions = EARLIER
+    source: str | os.PathLike[str], column: str = "text", options: LabelledFormat = EARLIER
 ) -> Table:
     """The texts of a file: a column of a table, or one text per line; `-` is standard input.
 
@@ -34,7 +34,7 @@ def read_texts(
 def table_column(
     source: str | os.PathLike[str],
     column: str,
-    options: TableOptions = EARLIER,
+    options: LabelledFormat = EARLIER,
     flag: str = "",
 ) -> Table | None:
     """The column of a table, which `flag` names; None if the file is not a table."""

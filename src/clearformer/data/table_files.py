@@ -213,8 +213,8 @@ def _set_columns(file: TableFile, fields: list[str]) -> tuple[str, ...]:
     """Take the names of a header; a repeated name gets a number, so that no column is lost."""
     if len(fields) > MAX_COLUMNS:
         raise ValueError(
-            f"{file.name}, line 1: it has {len(fields):,} columns, but at most {MAX_COLUMNS:,} are read "
-            f"(MAX_COLUMNS): check --delimiter"
+            f"{file.name}, line 1: it has {len(fields):,} columns, but at most {MAX_COLUMNS:,} are "
+            f"read (MAX_COLUMNS): check --delimiter"
         )
     names: dict[str, None] = {}
     repeated = set()

@@ -10,7 +10,7 @@ from clearformer.data.table_files import READ_EXTENSIONS as READ_EXTENSIONS
 from clearformer.data.table_files import TableFile, Value, listed, open_table, text_of
 from clearformer.data.table_files import ending_of as ending_of
 from clearformer.data.table_files import is_table as is_table
-from clearformer.table_options import EARLIER, TableOptions
+from clearformer.table_options import EARLIER, LabelledFormat, TableFormat
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Table:
         )
 
     def with_labels_of(self, names: Sequence[str]) -> "Table":
-        """The same rows, with labels in the spelling of a model's classes where only that differs."""
+        """The same rows, with labels in the spelling of a model's classes."""
         if self.labels is None:
             return self
         return replace(self, labels=tuple(matching_labels(self.labels, names)))
@@ -97,7 +97,7 @@ def read_table(
     path: str | Path,
     text: str = "text",
     label: str | None = "label",
-    options: TableOptions = EARLIER,
+    options: LabelledFormat = EARLIER,
     flags: tuple[str, str] = ("--text", "--label"),
 ) -> Table:
     """The columns `text` and `label` of a table; texts alone if `label` is None.
@@ -142,7 +142,7 @@ def read_table(
 
 
 def read_records(
-    path: str | Path, options: TableOptions = EARLIER, column: str = "text"
+    path: str | Path, options: TableFormat = EARLIER, column: str = "text"
 ) -> tuple[tuple[str, ...], list[dict[str, Value]]]:
     """The columns of a table, and every row of it with all its fields."""
     file = open_table(path, options, column)

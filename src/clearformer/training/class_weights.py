@@ -1,0 +1,45 @@
+"""Class weights: a loss in which rare classes count as much as frequent ones."""
+
+from __future__ import annotations
+
+from types import MethodType
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from clearformer.core.heads import IGNORE, SumAndCount, at_least_float32, require_targets
+
+
+def balanced(labels: NDArray[np.int64], classes: int) -> Tensor:
+    """A weight for each class, inverse to its number of rows; their mean over the rows is 1."""
+    counts = np.bincount(labels[labels >= 0], minlength=classes)
+    occurring = max(int((counts > 0).sum()), 1)
+    weights = counts.sum() / (occurring * np.maximum(counts, 1))
+    return torch.tensor(weights, dtype=torch.float32)
+
+
+def weight_classes(head: nn.Module, weights: Tensor) -> None:
+    """Let the head weight its loss; the weights are no part of a checkpoint."""
+    device = next(head.parameters()).device
+    head.register_buffer("class_weights", weights.to(device), persistent=False)
+    head.loss = MethodType(_weighted_loss, head)
+
+
+def _weighted_loss(
+    head: nn.Module, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
+) -> SumAndCount:
+    """Sum of the weighted losses, and the number of targets: the weights have mean 1."""
+    logits = head(hidden, attention_mask)
+    require_targets(targets, logits.shape[:-1])
+    total = F.cross_entropy(
+        at_least_float32(logits),
+        targets,
+        weight=head.get_buffer("class_weights"),
+        ignore_index=IGNORE,
+        reduction="sum",
+        label_smoothing=getattr(head, "label_smoothing", 0.0) if head.training else 0.0,
+    )
+    return total[None], (targets != IGNORE).sum()[None]
