@@ -407,7 +407,8 @@ class Model:
 
     def _completions(self, prompts: Sequence[Text], options: Mapping[str, Any]) -> Any:
         generation = self.generation(options)
-        generation.check_prompts(prompts)
+        for note in generation.check_prompts(prompts):
+            warnings.warn(note, stacklevel=4)
         return list(generation.completions(prompts))
 
     # --- other verbs -----------------------------------------------------------------------

@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 from clearformer.arguments import as_path
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.config.settings import BUDGETS, with_settings
-from clearformer.data.in_memory import in_memory_data
+from clearformer.data.in_memory import InMemory, in_memory_data
+from clearformer.data.table_files import is_table
 from clearformer.runs.lock import writable
 from clearformer.runs.progress import Notes, Reporter, Silent, reporter
 from clearformer.runs.signals import StopOnInterrupt
-from clearformer.runs.start import run_folder, saved_config, starting_config, with_absolute_paths
+from clearformer.runs.start import (
+    config_in_file,
+    run_folder,
+    saved_config,
+    starting_config,
+    with_absolute_paths,
+)
 
 if TYPE_CHECKING:
     from clearformer.distributed.process_group import ProcessGroup
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from clearformer.runs.run import Run
     from clearformer.training.events import Event
 
+STDIN = "-"
 STOPPED = 130  # exit code of a run that `stop` or Ctrl-C ended
 BY_RECIPE = (*BUDGETS, "learning_rate", "batch_size", "seed")  # None: as the recipe has it
 Data = (
@@ -60,7 +68,7 @@ def train(
     Args:
         preset (str or ModelConfig, optional): A preset (``cf.presets()`` lists them) or a model's
             config. With `from_`: nothing, or ``"classify"`` for a new classification head.
-            Default: ``"modern-tiny"``.
+            Default: ``"modern-tiny"``, for a table ``"classifier-pairs"``.
         data (str, path or list, optional): A corpus by name, a file, a folder or a glob; or texts
             in memory: a list of strings, of (text, label) pairs for a classifier, of
             (source, target) pairs for a translator, of dicts, a pandas or polars frame or a
@@ -69,7 +77,8 @@ def train(
         text, label (str, optional): Columns of a table, a frame or dicts. Default: ``"text"`` and
             ``"label"``.
         out (path, optional): The run folder. Default: ``runs/PRESET-DATA``.
-        config (RunConfig, optional): All settings as one value, instead of a preset.
+        config (RunConfig or path, optional): All settings as one value, or the ``config.json`` of
+            a run to repeat, instead of a preset.
         from_ (path, optional): A run or a checkpoint whose weights and tokenizer to start from.
         resume (bool): Continue the run in `out`, or start it. Default: False.
         minutes, steps, epochs (float, int, float, optional): The budget, one of the three.
@@ -123,7 +132,7 @@ class Training:
         *,
         data: Data | None = None,
         out: str | os.PathLike[str] | None = None,
-        config: RunConfig | None = None,
+        config: RunConfig | str | os.PathLike[str] | None = None,
         from_: str | os.PathLike[str] | None = None,
         resume: bool = False,
         fit: str | None = None,
@@ -144,17 +153,24 @@ class Training:
         source = None if from_ is None else as_path("from_", from_)
         if isinstance(data, str | os.PathLike):
             as_path("data", data)
-        name, base = _base(preset, config, source, place, resume)
-        self._rows = None
+        self._rows: InMemory | None = None
         if data is not None and not isinstance(data, str | os.PathLike):
             self._rows = in_memory_data(data)
+            table = not self._rows.is_texts
+        else:
+            table = data is not None and is_table(os.fspath(data))
+        name, base = _base(preset, config, source, place, resume, table)
+        if self._rows is not None:
             data = self._rows.file_name(_reads_tables(base))
         given = {n: v for n, v in settings.items() if v is not None or n not in BY_RECIPE}
         if data is not None:
             given["data.source"] = data
         base = with_settings(base, given)
+        self._from_stdin = base.data.source == STDIN
+        if self._from_stdin:  # what can be read once is kept, so that it can be evaluated later
+            base = replace(base, data=replace(base.data, source="data.txt"))
         self.folder = place or run_folder(name, base.data)
-        if self._rows is not None:
+        if self._rows is not None or self._from_stdin:
             file = os.path.abspath(self.folder / base.data.source)
             base = replace(base, data=replace(base.data, source=file))
         saved = saved_config(self.folder) if resume else None
@@ -315,14 +331,18 @@ class Training:
         )
 
     def _write_data(self) -> None:
-        """Write the data that was given in memory into the run folder, so that it can resume."""
-        if self._rows is None:
+        """Write the data that was given in memory or piped in into the run folder, so that it can
+        resume."""
+        if self._rows is None and not self._from_stdin:
             return
         from clearformer import safe_files
         from clearformer.data import open_text
 
         path = self.folder / Path(self.config.data.source).name
-        content = self._rows.content(_columns(self.config), _reads_tables(self.config))
+        if self._rows is None:
+            content = open_text(STDIN).read()
+        else:
+            content = self._rows.content(_columns(self.config), _reads_tables(self.config))
         if not path.exists() or not (self.folder / "checkpoints").exists():
             safe_files.replace(path, content)
         elif open_text(str(path)).read() != content:
@@ -362,18 +382,23 @@ def _write_summary(run: Run) -> None:
 
 def _base(
     preset: str | AnyModelConfig | None,
-    config: RunConfig | None,
+    config: RunConfig | str | os.PathLike[str] | None,
     source: Path | None,
     out: Path | None,
     resume: bool,
+    table: bool,
 ) -> tuple[str, RunConfig]:
     """The name of the run, and the settings that keywords change."""
+    if isinstance(config, str | os.PathLike):
+        config = config_in_file(as_path("config", config))
     if config is not None:
         if not isinstance(config, RunConfig):
-            raise ValueError(f"config is {config!r:.60}, but it must be a RunConfig")
+            raise ValueError(
+                f"config is {config!r:.60}, but it must be a RunConfig or the path of a config.json"
+            )
         return preset if isinstance(preset, str) else config.model.name, config
     if preset is None or isinstance(preset, str):
-        return starting_config(preset, source, out, resume)
+        return starting_config(preset, source, out, resume, table)
     from clearformer.config import ModelConfig
 
     if not isinstance(preset, ModelConfig):

@@ -282,6 +282,8 @@ class DataConfig:
     source: str
     """A corpus by name, a file, a folder, a glob, or - for standard input; of pairs also two
     files with a comma between them."""
+    include: str | None = None
+    """Which files of a folder to read, such as *.py or "*.py,*.md"; none: .txt and .md."""
     validation: str | None = None
     """A file to evaluate on; none: a part of the source."""
     validation_fraction: float = 0.1

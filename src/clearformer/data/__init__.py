@@ -3,7 +3,7 @@
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
 from clearformer.data.corpus_files import DataFolders
 from clearformer.data.documents import Documents, encode_documents, file_texts
-from clearformer.data.files import open_text
+from clearformer.data.files import list_folder, open_text
 from clearformer.data.masked_rows import MaskedBatch, MaskedBatches, SentencePairs, SingleSpan
 from clearformer.data.masking import UNITS, MaskingPolicy
 from clearformer.data.pairs import (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clearformer import data
 from clearformer.config import DataConfig
+from clearformer.data.table_files import ending_of
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 
@@ -58,16 +59,21 @@ def texts(
         if config.validation is None and "validation" in corpus.parts:
             return training, corpus.read("validation", folders)
     else:
-        training = _own_text(config.source)
+        training = _own_text(config.source, config.include)
     if config.validation is not None:
         return training, data.open_text(config.validation)
     return data.split_text(training, config.validation_fraction, minimum=length + 1)
 
 
-def _own_text(source: str) -> data.TextSource:
+def _own_text(source: str, include: str | None = None) -> data.TextSource:
     """The text of a file; a name close to that of a corpus gets a hint."""
+    if data.is_table(source) and ending_of(source) in (".parquet", ".xlsx"):
+        raise ValueError(
+            f"{source} is a table, but a generator learns from a text: train classifier-pairs on "
+            f"it, or save its texts as .txt"
+        )
     try:
-        return data.open_text(source)
+        return data.open_text(source, include=include)
     except ValueError as problem:
         near = difflib.get_close_matches(source, data.CORPORA, n=1)
         if not near or Path(source).exists():
