@@ -1,4 +1,4 @@
-"""Several ranks for a test: cheap children of a server that has imported torch once."""
+"""Running several ranks in a test: cheap children of a server that has imported torch once."""
 
 import contextlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""JSON from anyone: read, or refused at once and in one sentence."""
+"""Untrusted JSON: read, or rejected immediately in one sentence."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from clearformer import limits
 from clearformer.safe_json import read_json, read_run_json
 
 
-def test_a_document(tmp_path):
+def test_reads_json(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"a": [1, "ö"]}', encoding="utf-8")
     assert read_json(path) == {"a": [1, "ö"]}
@@ -26,7 +26,7 @@ def test_a_document(tmp_path):
         (b'"\xff"', "a.json is no JSON: 'utf-8' codec can't decode"),
     ],
 )
-def test_what_is_no_json(tmp_path, text, message):
+def test_rejects_invalid_json(tmp_path, text, message):
     path = tmp_path / "a.json"
     path.write_bytes(text)
     with pytest.raises(ValueError, match=re.escape(message)) as problem:
@@ -34,7 +34,7 @@ def test_what_is_no_json(tmp_path, text, message):
     assert "\n" not in str(problem.value)
 
 
-def test_what_is_no_file_or_too_large(tmp_path, monkeypatch):
+def test_rejects_special_and_oversized_files(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(ValueError, match=r" is not a regular file, but one is needed$"):
@@ -47,7 +47,7 @@ def test_what_is_no_file_or_too_large(tmp_path, monkeypatch):
         read_json(tmp_path / "a")
 
 
-def test_inside_a_run_no_link_is_followed(tmp_path, monkeypatch):
+def test_run_json_does_not_follow_symlinks(tmp_path, monkeypatch):
     (tmp_path / "a").write_text("[1]")
     (tmp_path / "link").symlink_to(tmp_path / "a")
     assert read_json(tmp_path / "link") == read_run_json(tmp_path / "a") == [1]

@@ -1,4 +1,4 @@
-"""A small generator for the tests of the command line."""
+"""Fixtures: a small generator for the command-line tests."""
 
 import pytest
 

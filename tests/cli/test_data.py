@@ -1,22 +1,22 @@
-"""`clearformer data`: what there is, and what a source looks like."""
+"""`clearformer data`: lists corpora and describes sources."""
 
 import json
 
 from clearformer.data import CORPORA
 
 
-def test_every_corpus_is_listed(clearformer):
+def test_lists_every_corpus(clearformer):
     text = clearformer("data").out
     assert [line.split()[0] for line in text.splitlines()] == list(CORPORA)
 
 
-def test_a_corpus_of_every_machine_is_shown(clearformer):
+def test_shows_offline_corpus(clearformer):
     text = clearformer("data", "python-docs").out
     assert text.startswith("python-docs, train: ")
     assert "sha256" in text
 
 
-def test_a_table_and_a_file_are_checked(clearformer, tmp_path):
+def test_validates_table_and_file(clearformer, tmp_path):
     (tmp_path / "a.csv").write_text("text,label\nfine,yes\npoor,no\ngood,yes\n")
     assert "3 texts; labels: no 1, yes 2" in clearformer("data", str(tmp_path / "a.csv")).out
     (tmp_path / "latin.csv").write_bytes("text,label\ncafé,yes\n".encode("latin-1"))
@@ -25,7 +25,7 @@ def test_a_table_and_a_file_are_checked(clearformer, tmp_path):
     assert "there is no such file" in clearformer("data", str(tmp_path / "none.txt")).complaint
 
 
-def test_data_is_prepared_as_training_would_and_a_batch_shown(clearformer, tmp_path, monkeypatch):
+def test_prepare_shows_batch_of_text(clearformer, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "a.txt").write_text("a line of text, and another. " * 200)
     text = clearformer("data", str(tmp_path / "a.txt"), "--prepare", "modern-tiny").out
@@ -35,7 +35,7 @@ def test_data_is_prepared_as_training_would_and_a_batch_shown(clearformer, tmp_p
     assert list((tmp_path / "cache").rglob("*.bin")), "the token file is kept for the run"
 
 
-def test_a_table_is_prepared_with_its_labels(clearformer, tmp_path):
+def test_prepare_shows_batch_of_table(clearformer, tmp_path):
     rows = "".join(f"film {i} is {'good' if i % 2 else 'bad'},{i % 2}\n" for i in range(100))
     (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
     text = clearformer("data", str(tmp_path / "a.csv"), "--prepare", "classifier-pairs").out
@@ -43,7 +43,7 @@ def test_a_table_is_prepared_with_its_labels(clearformer, tmp_path):
     assert "film" in text
 
 
-def test_pairs_are_shown_and_prepared(clearformer, tmp_path):
+def test_shows_and_prepares_pairs(clearformer, tmp_path):
     rows = [f"{i} a" for i in range(100, 160)]
     (tmp_path / "a.csv").write_text("source,target\n" + "".join(f"{r},{r[::-1]}\n" for r in rows))
     (tmp_path / "a.tsv").write_text("".join(f"{r}\t{r[::-1]}\n" for r in rows))

@@ -1,4 +1,4 @@
-"""`clearformer train`, `evaluate` and `classify` on a table of one's own; `data` looks first."""
+"""`clearformer train`, `evaluate` and `classify` on the user's own table."""
 
 import csv
 import json
@@ -41,7 +41,7 @@ def run(folder, clearformer, monkeypatch):
     return str(out)
 
 
-def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
+def test_evaluate_reports_accuracy_and_calibration(clearformer, run, folder):
     text = clearformer("evaluate", run).out
     accuracy, rows = re.search(r"accuracy +([\d.]+) on (\d+) texts", text).groups()
     assert float(accuracy) == 1.0
@@ -142,7 +142,7 @@ def test_unsure_and_empty_texts(clearformer, run, folder):
     assert said == "--threshold is 3, but it must be from 0 to 1"
 
 
-def test_wrong_uses_are_one_sentence(clearformer, run, folder):
+def test_rejects_invalid_uses(clearformer, run, folder):
     assert clearformer("classify", run).complaint == (
         "there is no text: give texts, name a --file, or pipe texts in"
     )
@@ -153,7 +153,7 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder):
     assert "review, verdict" in complaint  # the columns there are
 
 
-def test_unseen_labels_are_listed(clearformer, run, folder):
+def test_rejects_unseen_labels(clearformer, run, folder):
     (folder / "odd.csv").write_text("text,label\na film,good\na film,odd\n")
     columns = ("--text", "text", "--label", "label")
     complaint = clearformer("evaluate", run, "--data", str(folder / "odd.csv"), *columns).complaint
@@ -161,7 +161,7 @@ def test_unseen_labels_are_listed(clearformer, run, folder):
     assert "'bad', 'good'" in complaint
 
 
-def test_labels_that_are_left_out_are_not_forgotten(clearformer, run, folder):
+def test_skipped_labels_are_reported(clearformer, run, folder):
     (folder / "odd.csv").write_text("text,label\na lovely film,good\na film,odd\n")
     said = clearformer("evaluate", run, "--data", str(folder / "odd.csv"), "--text", "text",
                        "--label", "label", "--unknown-label", "skip").out  # fmt: skip
@@ -172,14 +172,14 @@ def test_labels_that_are_left_out_are_not_forgotten(clearformer, run, folder):
     assert re.search(r"bad +0 +0\.0000 +- +-\n", said)
 
 
-def test_one_class_is_nothing_to_learn(clearformer, folder, tmp_path):
+def test_rejects_single_class(clearformer, folder, tmp_path):
     (folder / "one.csv").write_text("text,label\n" + "a film,good\n" * 40)
     complaint = clearformer("train", "classifier", "--data", str(folder / "one.csv"), "--out",
                             str(tmp_path / "x")).complaint  # fmt: skip
     assert "good" in complaint
 
 
-def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypatch):
+def test_evaluate_generator_reports_bits(clearformer, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     out = str(tmp_path / "run")
@@ -225,7 +225,7 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     assert "has int8 weights, which are for inference only" in wrong
 
 
-def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_path, monkeypatch):
+def test_evaluate_transformer_xl_with_any_memory(clearformer, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     text, out = str(tmp_path / "t.txt"), str(tmp_path / "run")
@@ -246,7 +246,7 @@ def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_p
     assert "8 streams of segments of 1024 need 8,193: give a longer text" in long
 
 
-def test_only_a_transformer_xl_has_a_memory(clearformer, run, folder, tmp_path, monkeypatch):
+def test_memory_flag_only_for_transformer_xl(clearformer, run, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     out = str(tmp_path / "run")
@@ -257,7 +257,7 @@ def test_only_a_transformer_xl_has_a_memory(clearformer, run, folder, tmp_path, 
     ).complaint  # fmt: skip
 
 
-def test_only_what_was_held_back_has_not_been_learned(clearformer, run, folder, tmp_path):
+def test_rejects_unknown_part_and_reports_training_data(clearformer, run, folder, tmp_path):
     """A part that a file of one's own does not have must not become all of it."""
     said = clearformer("evaluate", run, "--part", "test").complaint
     assert said == (
@@ -270,12 +270,12 @@ def test_only_what_was_held_back_has_not_been_learned(clearformer, run, folder, 
     assert said.endswith(f"there is no folder {tmp_path / 'no'}, make it")
 
 
-def test_eight_bits_are_measured_beside_floats(clearformer, run):
+def test_int8_evaluation_shows_float32_result(clearformer, run):
     text = clearformer("evaluate", run, "--weights", "int8").out
     assert re.search(r"^in float32 +1\.0000, loss [\d.]+$", text, re.MULTILINE)
 
 
-def test_a_line_is_a_text(clearformer, run, tmp_path):
+def test_each_line_is_one_text(clearformer, run, tmp_path):
     """Row i of the answer is line i of the file, whatever else could end a line."""
     file = tmp_path / "lines.txt"
     file.write_bytes("a lovely\x85film\r\nan awful\x0cfilm\n\n".encode())
@@ -286,7 +286,7 @@ def test_a_line_is_a_text(clearformer, run, tmp_path):
     assert said == f"{file}, line 2 is empty, but every line must be a text"
 
 
-def test_an_answer_never_takes_the_place_of_the_question(clearformer, run, tmp_path):
+def test_does_not_overwrite_input_with_output(clearformer, run, tmp_path):
     table = tmp_path / "mine.csv"
     table.write_text("review,verdict\na lovely film,mine\n")
     said = clearformer("classify", run, "--file", str(table), "--out", str(table)).complaint

@@ -1,4 +1,4 @@
-"""`--processes` and torchrun: real processes, started, stopped, killed."""
+"""`--processes` and torchrun: real processes, started, stopped and killed."""
 
 import contextlib
 import errno
@@ -89,7 +89,7 @@ def state(folder):
     return found.step, hashes, curve
 
 
-def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, several):
+def test_stop_and_killed_worker_do_not_change_run(words, start, tmp_path, several):
     """--processes, ended by SIGTERM and continued by torchrun, which loses a worker on the way."""
     agent = start("clearformer", *words("disturbed"), "--processes", "2")
     until(10, tmp_path / "disturbed", agent)
@@ -112,7 +112,7 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     assert state(tmp_path / "disturbed") == state(tmp_path / "whole")
 
 
-def test_f30_when_a_node_disappears_the_other_goes_on_alone(words, start, tmp_path):
+def test_f30_remaining_node_continues_alone(words, start, tmp_path):
     with socket.create_server(("localhost", 0)) as server:
         port = server.getsockname()[1]
     patience = "last_call_timeout=4,keep_alive_interval=1,keep_alive_max_attempt=4"
@@ -160,7 +160,7 @@ def of_torch(said):
     return re.findall(r"^(?:\S*\[?[WE]\d{4} |frame #).*$", said, re.MULTILINE)
 
 
-def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, tmp_path):
+def test_killed_launcher_ends_workers_silently(words, start, tmp_path):
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     until(10, tmp_path / "run", agent)
     started = workers(agent.pid)
@@ -179,7 +179,7 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc to find the sockets")
-def test_nothing_listens_to_the_network(words, start, tmp_path):
+def test_listens_only_on_loopback(words, start, tmp_path):
     """Neither the launcher nor a rank, from the start until the end; DDP is in test_f29."""
     more = ("--processes", "2", "--parallel", "fsdp2", "--steps", "5")
     agent = start("clearformer", *words("run"), *more)
@@ -192,7 +192,7 @@ def test_nothing_listens_to_the_network(words, start, tmp_path):
     assert all(each.is_loopback for each in found), found
 
 
-def test_a_launcher_killed_while_ranks_start_leaves_none_of_them(words, start, tmp_path):
+def test_launcher_killed_during_start_leaves_no_ranks(words, start, tmp_path):
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     while len(started := workers(agent.pid)) < 2:
         assert agent.poll() is None, start.said()
@@ -216,8 +216,8 @@ def require_killed(rank, agent, folder, said):
     assert step >= checkpoint.newest(folder / "checkpoints", print).step >= 5
 
 
-def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path):
-    """Rank 0, which writes; rank 1 is killed in test_under_nohup_a_closed_terminal_is_ignored."""
+def test_f29_killed_rank_is_reported_and_recorded(words, start, tmp_path):
+    """Rank 0, which writes; rank 1 is killed in test_nohup_ignores_closed_terminal."""
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     found = []
     while not any(tmp_path.glob("run/checkpoints/step-*")):
@@ -239,7 +239,7 @@ runpy.run_module("clearformer", run_name="__main__")
 
 
 @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
-def test_f27_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, processes):
+def test_f27_closed_terminal_saves_and_ends_run(words, tmp_path, processes):
     """It gets SIGHUP, and cannot write any more."""
     ours, its = os.openpty()
     os.set_blocking(ours, False)
@@ -261,7 +261,7 @@ def test_f27_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, 
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 129}
 
 
-def test_under_nohup_a_closed_terminal_is_ignored(words, tmp_path):
+def test_nohup_ignores_closed_terminal(words, tmp_path):
     ignoring = "import signal, runpy; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     program = f"{ignoring}; runpy.run_module('clearformer', run_name='__main__')"
     more = ("--processes", "2", "--steps", "100000")
@@ -277,7 +277,7 @@ def test_under_nohup_a_closed_terminal_is_ignored(words, tmp_path):
     require_killed(1, run, tmp_path / "run", log.read_text)
 
 
-def test_a_refused_run_of_several_leaves_nothing(words, start, tmp_path):
+def test_rejected_run_leaves_no_folder(words, start, tmp_path):
     agent = start("clearformer", *words("more/run"), "--processes", "2", "--fit", "10MB")
     assert agent.wait(300) == 2
     assert "does not fit into 10.0 MB" in start.said()
@@ -313,11 +313,11 @@ def variables(process):
         return []
 
 
-def test_ranks_get_the_loopback_interface():
+def test_loopback_interface_exists():
     assert loopback_interface() in {name for _, name in socket.if_nameindex()}
 
 
-def test_processes_that_cannot_be_started_are_said(monkeypatch, tmp_path):
+def test_reports_processes_that_cannot_start(monkeypatch, tmp_path):
     def refuse(*words, **how):
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -328,7 +328,7 @@ def test_processes_that_cannot_be_started_are_said(monkeypatch, tmp_path):
         launch(2, ["train"], tmp_path)
 
 
-def test_the_end_of_a_launcher_is_that_of_a_rank():
+def test_rank_ends_with_its_launcher():
     """The pipe is closed, and the rank ends as by SIGTERM; nobody else is told of the pipe."""
     read, write = os.pipe()
     environment = {LIFELINE: str(read), "RANK": "0"}
@@ -344,13 +344,13 @@ def test_the_end_of_a_launcher_is_that_of_a_rank():
     os.close(read)
 
 
-def test_alone_nobody_is_watched():
+def test_single_process_watches_no_launcher():
     before = threading.active_count()
     watch_launcher({})
     assert threading.active_count() == before
 
 
-def test_who_starts_whom():
+def test_starts_processes_depends_on_environment():
     assert not starts_processes(None, {})
     assert starts_processes(2, {})
     assert not starts_processes(2, {"WORLD_SIZE": "2"})
@@ -362,7 +362,7 @@ def test_who_starts_whom():
         starts_processes(100_000, {})
 
 
-def test_a_restart_does_not_run_into_the_same_wall(tmp_path):
+def test_restart_after_nan_is_rejected(tmp_path):
     require_finite_end(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 0}\n')
     require_finite_end(tmp_path)

@@ -20,26 +20,26 @@ def header(**changes):
     return Header(**{**fields, **changes}), table, code
 
 
-def test_what_is_packed_is_unpacked():
+def test_pack_unpack_round_trip():
     parts = header(name="a ä \x1b", online={"learning_rate": 0.1})
     assert unpack(pack(*parts), "f") == parts
 
 
-def test_the_header_is_small():
+def test_header_is_small():
     packed = pack(*header())
     hashes = 32 + 3 * 16  # bytes that cannot be compressed, had they been real ones
     assert len(packed) - len("tablecode of a text") + hashes < 250
 
 
 @pytest.mark.parametrize("place", range(0, 120, 3))
-def test_a_flipped_bit_is_found(place):
+def test_detects_flipped_bit(place):
     packed = bytearray(pack(*header()))
     packed[place % len(packed)] ^= 1 << place % 8
     with pytest.raises(ValueError, match=r"f is (damaged|not a file)"):
         unpack(bytes(packed), "f")
 
 
-def test_a_shorter_or_longer_file_is_damaged():
+def test_rejects_truncated_or_extended_file():
     packed = pack(*header())
     for wrong in (*(packed[:end] for end in range(len(packed))), packed + b"\0"):
         with pytest.raises(ValueError, match=r"f is (damaged|not a file)"):
@@ -54,7 +54,7 @@ def test_a_shorter_or_longer_file_is_damaged():
         ("protocol", {"context": -1}), ("online", 3), ("name", None), ("threads", 10**4),
     ],
 )  # fmt: skip
-def test_values_that_no_encoder_writes_are_refused(field, value):
+def test_rejects_invalid_header_values(field, value):
     packed = pack(*header(**{field: value}))
     with pytest.raises(ValueError, match=rf"^f has an invalid header: {field} is "):
         unpack(packed, "f")
@@ -68,7 +68,7 @@ def sealed(text):
     return front + container.hashlib.sha256(front).digest()[: container.HASH_BYTES]
 
 
-def test_headers_with_a_right_hash_are_not_trusted():
+def test_rejects_invalid_headers_with_valid_hash():
     fields = dataclasses.asdict(header()[0])
     for text in (
         b"[]",
@@ -83,5 +83,5 @@ def test_headers_with_a_right_hash_are_not_trusted():
             unpack(sealed(text), "f")
 
 
-def test_every_token_costs_something():
+def test_min_token_bits_is_positive():
     assert min_token_bits(256) == pytest.approx(255 / 2**24 / math.log(2), rel=1e-4)

@@ -29,14 +29,14 @@ def coded(tokens, streams, logits, vocabulary):
 
 @pytest.mark.parametrize("streams", [1, 3, 8])
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
-def test_tokens_come_back(streams, count):
+def test_encode_decode_round_trip(streams, count):
     tokens = np.random.default_rng(0).integers(0, 50, count).astype(np.uint8)
     logits = [10 * torch.randn(streams, 50) for _ in range(count)]
     _, found = coded(tokens, streams, logits, 50)
     assert found.tolist() == tokens.tolist()
 
 
-def test_impossible_tokens_come_back_too():
+def test_round_trip_of_zero_probability_tokens():
     logits = torch.full((1, 4), -1e4)
     logits[0, 0] = 1e4  # the probability of the others is 0
     tokens = np.array([3, 2, 1, 0, 3], np.uint8)
@@ -45,7 +45,7 @@ def test_impossible_tokens_come_back_too():
     assert 3 * 24 <= encoder.bits <= 3 * 24 + 2 + 64
 
 
-def test_the_code_is_as_long_as_the_entropy():
+def test_code_length_is_close_to_entropy():
     generator = np.random.default_rng(0)
     logits = torch.randn(2000, 1, 64).double() * 2
     shares = logits.softmax(-1).numpy()[:, 0]
@@ -55,7 +55,7 @@ def test_the_code_is_as_long_as_the_entropy():
     assert bits < encoder.bits < 1.0005 * bits + 64
 
 
-def test_frequencies_follow_the_stated_rule():
+def test_frequencies_follow_documented_rule():
     """No token gets 0, and constriction's 24 bits are those that its documentation states."""
     logits = torch.tensor([[0.0, -1.0, -2.0, -100.0]])
     table = frequencies(logits)
@@ -72,12 +72,12 @@ def test_frequencies_follow_the_stated_rule():
         assert encoder.num_bits() == pytest.approx(-count * np.log2(width / 2**24), abs=64)
 
 
-def test_nan_is_refused():
+def test_rejects_nan():
     with pytest.raises(ValueError, match="NaN or infinite"):
         frequencies(torch.tensor([[0.0, float("nan")]]))
 
 
-def test_nonsense_does_not_raise_anything_but_value_errors():
+def test_random_input_raises_only_value_errors():
     chance = np.random.default_rng(0)
     for _ in range(50):
         tokens = np.zeros(40, np.uint8)

@@ -1,4 +1,4 @@
-"""Kernels are one function: in value, in gradient, and in training mode.
+"""Attention kernels compute the same function: values, gradients, and training mode.
 
 `fast`, with which built models train, is held to the same promises.
 """
@@ -84,7 +84,7 @@ def test_kernels_agree_in_value_and_gradient(pattern, padding, bias, shape):
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("pattern", ["full", "causal", "graph with a blind node"])
-def test_kernels_drop_the_same_weights_for_the_same_seed(pattern, padding, bias, shape):
+def test_kernels_apply_same_dropout_for_same_seed(pattern, padding, bias, shape):
     mask = Mask(PATTERNS[pattern], attention_mask_of(padding))
     tensors = inputs(shape, bias)
     expected = output_and_gradients(kernels.loop, tensors, mask, dropout=0.4)
@@ -96,7 +96,7 @@ def test_kernels_drop_the_same_weights_for_the_same_seed(pattern, padding, bias,
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_is_the_formula(kernel):
+def test_kernel_matches_formula(kernel):
     q, k, v, bias = inputs("square", "for each")
     seen = Causal().table(KEYS, KEYS)
     scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(WIDTH) + bias
@@ -108,7 +108,7 @@ def test_a_kernel_is_the_formula(kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_single_query_is_the_last_and_sees_the_whole_past(kernel):
+def test_single_query_is_aligned_to_last_key(kernel):
     """torch's own `is_causal` would show it the first key alone."""
     q, k, v = inputs("square", "none")
     whole = KERNELS[kernel](q, k, v, Mask(Causal()), None, 0.0)
@@ -126,7 +126,7 @@ def test_a_single_query_is_the_last_and_sees_the_whole_past(kernel):
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_query_that_sees_nothing_yields_exactly_zero(kernel, shape, bias, dropout, dtype):
+def test_fully_masked_query_yields_zero(kernel, shape, bias, dropout, dtype):
     mask = Mask(PATTERNS["graph with a blind node"], attention_mask_of("whole row"))
     tensors = inputs(shape, bias, dtype)
     y, *gradients = output_and_gradients(KERNELS[kernel], tensors, mask, dropout)
@@ -141,7 +141,7 @@ def test_a_query_that_sees_nothing_yields_exactly_zero(kernel, shape, bias, drop
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_no_nan_arises_on_the_way_either(kernel):
+def test_anomaly_detection_finds_no_nan(kernel):
     """Whoever hunts a NaN with torch's anomaly detection is not led here."""
     mask = Mask(Causal(), attention_mask_of("whole row"))
     with torch.autograd.set_detect_anomaly(True):
@@ -150,7 +150,7 @@ def test_no_nan_arises_on_the_way_either(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("padded", [False, True])
-def test_dropout_falls_on_the_weights(kernel, padded):
+def test_dropout_applies_to_attention_weights(kernel, padded):
     """With the identity for values the output *is* the table of weights."""
     rate, keys = 0.4, 24
     q, k = torch.randn(2, 1, 1, keys, keys)
@@ -165,7 +165,7 @@ def test_dropout_falls_on_the_weights(kernel, padded):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_half_precision_is_near(kernel):
+def test_half_precision_is_close_to_float32(kernel):
     tensors = inputs("grouped", "for each", torch.float32)
     mask = Mask(Causal(), attention_mask_of("left"))
     exact = KERNELS[kernel](*tensors[:3], mask, tensors[3], 0.0)
@@ -175,7 +175,7 @@ def test_half_precision_is_near(kernel):
     torch.testing.assert_close(rounded.float(), exact, atol=0.05, rtol=0.05)
 
 
-def test_weights_of_a_row_sum_to_one_or_to_nothing():
+def test_attention_weights_sum_to_one_or_zero():
     q, k, _ = inputs("square", "none")
     mask = Mask(PATTERNS["graph with a blind node"], attention_mask_of("whole row"))
     sums = kernels.weights(q, k, mask, None).sum(dim=-1)
@@ -209,13 +209,13 @@ def test_weights_of_a_row_sum_to_one_or_to_nothing():
     ],
 )
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_keep_that_does_not_fit_is_refused(kernel, attention_mask, message):
+def test_rejects_attention_mask_of_wrong_shape_or_dtype(kernel, attention_mask, message):
     q, k, v = inputs("square", "none")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         KERNELS[kernel](q, k, v, Mask(Causal(), attention_mask), None, 0.0)
 
 
-def test_heads_look_as_they_are_told_in_every_kernel():
+def test_per_head_patterns_in_every_kernel():
     q, k, v = torch.randn(3, 2, 4, 9, 8)
     several = (Causal() & Local(2), Causal() & Strided(3))
     mask = Mask(PerHead(several))
@@ -228,7 +228,7 @@ def test_heads_look_as_they_are_told_in_every_kernel():
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_sequences_look_as_they_are_told_in_every_kernel(padded):
+def test_per_sequence_patterns_in_every_kernel(padded):
     q, k, v = torch.randn(3, 2, 4, 9, 8)
     attention_mask = torch.arange(9) >= torch.tensor([[0], [3]]) if padded else None
     several = (Graph(((0, 1), (1, 0), (4, 2)), 5), Causal())

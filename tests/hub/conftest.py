@@ -1,4 +1,4 @@
-"""Checkpoints of the reference implementation, tiny and random, on disk."""
+"""Fixtures: tiny random checkpoints of the reference implementation, on disk."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A trained toy and the command line, for tests of what happens when things go wrong."""
+"""Fixtures: a trained toy run and the command line, for failure tests."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A run's README tells what it is."""
+"""The README that is written into a run folder."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from clearformer.runs.card import card
 from clearformer.runs.run import Run
 
 
-def test_it_names_the_figures_of_the_run(tmp_path):
+def test_card_contains_metrics_of_run(tmp_path):
     source = tmp_path / "text.txt"
     source.write_text("words to learn from\n" * 100)
     config = RunConfig(
@@ -25,7 +25,7 @@ def test_it_names_the_figures_of_the_run(tmp_path):
     assert f'clearformer generate {tmp_path / "mine"} "Once"' in text  # from any folder
 
 
-def test_a_name_is_no_markup(tmp_path):
+def test_card_escapes_markup_in_names(tmp_path):
     """A file may be called anything; in the card it is one line, and neither markup nor HTML."""
     source = tmp_path / "<img src=x>[a](b)`\n# forged\x1b.txt"
     source.write_text("words to learn from\n" * 100)

@@ -95,7 +95,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_in_their_order(page, folder):
+def test_guide_page_runs_in_order(page, folder):
     names = {}
     for is_run, language, text in blocks(page):
         if is_run and language == "python":

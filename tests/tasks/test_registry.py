@@ -1,4 +1,4 @@
-"""Each model has its task, and each task its verbs."""
+"""The task of each model, and the verbs of each task."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def places(tmp_path):
     return DataFolders(cache=tmp_path)
 
 
-def test_every_preset_has_a_task_with_a_metric_for_its_main_verb():
+def test_every_preset_has_task_with_metric():
     for name in presets():
         task = task_of(preset(name))
         assert task.metric == METRICS[task.model.verbs[0]], name
@@ -52,7 +52,7 @@ def test_every_preset_has_a_task_with_a_metric_for_its_main_verb():
         ("original", "embed", "is a translator: it can translate, not embed"),
     ],
 )
-def test_a_verb_that_a_model_does_not_answer_is_refused(name, verb, sentence):
+def test_rejects_unsupported_verb(name, verb, sentence):
     with pytest.raises(ValueError, match=sentence):
         preset(name).require_verb(verb)
 
@@ -60,7 +60,7 @@ def test_a_verb_that_a_model_does_not_answer_is_refused(name, verb, sentence):
 @pytest.mark.parametrize(
     "head", [Features(), TokenClassifier(), AnswerSpan(), NextSentence(), MultipleChoice()]
 )
-def test_a_head_without_an_objective_embeds_alone(head, places):
+def test_head_without_objective_only_embeds(head, places):
     model = replace(bert(), head=head)
     task = task_of(model)
     assert model.verbs == ("embed",)
@@ -72,7 +72,7 @@ def test_a_head_without_an_objective_embeds_alone(head, places):
         task.evaluation_data(EvaluationRequest(config, None, EvaluationOptions(), places))
 
 
-def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():
+def test_classifier_pool_follows_pretraining_head():
     assert generator().head.classifier_pool(causal=True) == "mean"
     assert bert().head.classifier_pool(causal=False) == "pooler"
     assert bert("tiny-masked").head.classifier_pool(causal=False) == "first"
@@ -89,7 +89,7 @@ def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():
         (bert(), "python-docs", "but data.masking is None: set it to Masking()"),
     ],
 )
-def test_a_task_that_does_not_fit_is_refused(places, model, source, message):
+def test_rejects_data_that_does_not_fit_task(places, model, source, message):
     config = RunConfig(model=model, data=DataConfig(source=source), train=TRAIN)
     with pytest.raises(ValueError, match=message):
         registry.load(config, places)

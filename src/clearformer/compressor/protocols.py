@@ -25,7 +25,6 @@ from clearformer.config import ModelConfig
 from clearformer.core.cache import Cache
 from clearformer.core.heads import IGNORE, at_least_float32
 from clearformer.core.model import Batch
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import KVMemory
 
@@ -90,7 +89,7 @@ class _WindowPredictor:
         self, model: LanguageModel, protocol: Windows, streams: int, learner: Learner | None
     ) -> None:
         self.protocol, self.learner = protocol, learner
-        self.decoder = Decoder(model)
+        self.decoder = model.decoder()
         self.window = np.zeros((streams, protocol.context), dtype=np.int64)
         self.length = 0
 
