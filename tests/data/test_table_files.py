@@ -154,6 +154,17 @@ def test_xlsx(tmp_path):
         read(path)
 
 
+def test_titles_above_a_table_in_a_sheet(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("Tickets of 2024",), (), ("text", "label"), ("a", "x")]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    rows, notes = read(tmp_path / "a.xlsx")
+    assert rows == [{"text": "a", "label": "x"}]
+    assert "1 row above the header of" in notes[0]
+
+
 def test_a_missing_library_is_named(tmp_path, monkeypatch):
     import sys
 
@@ -197,3 +208,12 @@ def test_a_file_that_grows_while_it_is_read(written):
         file.write("more,b\n")
     with pytest.raises(ValueError, match="it was changed while it was being read"):
         list(records)
+
+
+def test_header_alone_and_repeated_columns_in_other_capitals(written):
+    with pytest.raises(ValueError, match="there are no rows below the header"):
+        read_table(written("a.csv", "Text,Label\n"))
+    with pytest.raises(ValueError, match="two columns have the same name, 'Text'"):
+        read_table(written("a.csv", "Text,Text,Label\na,b,c\n"))
+    with pytest.raises(ValueError, match=r"the columns are <html>; check --delimiter$"):
+        read_table(written("a.csv", "<html>\n<body>\n"))

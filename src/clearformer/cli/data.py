@@ -62,7 +62,7 @@ class Data:
                 self._show(corpus.read(part, where), f"{self.source}, {part}")
         elif "," in self.source and not Path(self.source).exists():
             self._show_pairs(*data.read_pairs(self.source))
-        elif data.is_table(self.source):
+        elif data.is_table(self.source) or self._is_json_table(self.source):
             self._show_table(self.source)
         else:
             announce(self.source, "a text")
@@ -70,6 +70,17 @@ class Data:
                 for line in data.list_folder(Path(self.source), self.include).lines():
                     say(line)
             self._show(data.open_text(self.source, include=self.include), self.source)
+
+    def _is_json_table(self, source: str) -> bool:
+        """Whether a .json file, which may be a text too, is a table with these columns."""
+        from clearformer import data
+
+        try:
+            return source.lower().endswith((".json", ".json.gz")) and bool(
+                data.read_table(source, self.text, self.label, self.table)
+            )
+        except ValueError:
+            return False
 
     def _show_table(self, source: str) -> None:
         """Labelled texts, or pairs if that is what its columns say."""

@@ -207,8 +207,8 @@ class Evaluate(ModelCommand):
         if self.out is not None and "translate" in model.config.verbs:
             pairs, _ = prepared.content
             require_fields(self.out, (*pairs.sources, *pairs.targets))
-        elif self.out is not None:
-            require_fields(self.out, tuple(prepared.material))
+        elif self.out is not None and isinstance(prepared.material, tuple):
+            require_fields(self.out, prepared.material)
 
 
 def _say_note(sentence: str) -> None:

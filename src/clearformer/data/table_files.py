@@ -13,6 +13,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -27,6 +28,7 @@ READ_EXTENSIONS = (*ENDINGS, ".json")  # a .json may also be a training text
 DELIMITERS = (",", ";", "\t", "|")
 MAX_FIELD = 2**27  # characters in a field of a table
 MAX_COLUMNS = 10_000
+TITLE_ROWS = 10  # of a sheet, among which the header is looked for
 
 Value = object  # a field: a string, or what JSON, Parquet and spreadsheets have besides
 Record = tuple[str, dict[str, Value]]  # where it is, and its fields by column
@@ -357,11 +359,7 @@ def _xlsx(path: Path, options: TableFormat) -> TableFile:
 
     def records() -> Iterator[Record]:
         try:
-            rows = sheet.iter_rows(values_only=True)
-            for number, row in enumerate(rows, start=1):
-                cells = [_cell(value) for value in row]
-                if not any(cells):
-                    continue
+            for number, cells in _below_title(file, _filled_rows(sheet)):
                 if file.columns is None:
                     while cells and not cells[-1]:
                         cells.pop()
@@ -377,6 +375,33 @@ def _xlsx(path: Path, options: TableFormat) -> TableFile:
 
     file.records = records()
     return file
+
+
+NumberedRow = tuple[int, list[str]]
+
+
+def _filled_rows(sheet: Any) -> Iterator[NumberedRow]:
+    """The rows of a sheet that are not empty, with their numbers."""
+    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+        cells = [_cell(value) for value in row]
+        if any(cells):
+            yield number, cells
+
+
+def _below_title(file: TableFile, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+    """The rows from the header on: titles of one cell above a wider table are left out."""
+    first = list(islice(rows, TITLE_ROWS))
+    widths = [sum(map(bool, cells)) for _, cells in first]
+    titles = 0
+    if max(widths, default=0) > 1:
+        titles = next(place for place, width in enumerate(widths) if width > 1)
+    if titles:
+        file.notes.append(
+            f"{titles} {'row' if titles == 1 else 'rows'} above the header of {file.name} "
+            f"{'is' if titles == 1 else 'are'} left out: {_printable(first[0][1][0] or '')!r}"
+        )
+    yield from first[titles:]
+    yield from rows
 
 
 def _cell(value: Any) -> str:

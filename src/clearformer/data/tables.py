@@ -123,9 +123,10 @@ def read_table(
         ]
         rows.append(Row(index, where, values[0], values[1] if label is not None else None))
     if not rows:
+        header = dict.fromkeys(file.columns or ())
         for each in columns:
-            if file.columns and each.name not in file.columns:
-                raise _no_column(file, "line 1", each, dict.fromkeys(file.columns))
+            if header and _found(file, "line 1", {**header}, each).spelled not in header:
+                raise _no_column(file, "line 1", each, header)
         raise ValueError(f"{file.name}: there are no rows below the header")
     kept = clean(file.name, rows, options, file.notes.append)
     if not kept:
@@ -171,15 +172,14 @@ LABEL_NAMES = ("label", "class", "category", "topic", "target", "sentiment", "ta
 def _found(file: TableFile, where: str, record: dict[str, Value], column: _Column) -> _Column:
     """The column as the file spells it; other capitals are accepted."""
     known = file.columns or tuple(record)
-    if column.name in file.repeated:
+    near = [name for name in known if name.casefold() == column.name.strip().casefold()]
+    spelled = near[0] if len(near) == 1 and column.name not in known else column.name
+    if spelled in file.repeated:
         raise ValueError(
-            f"{file.name}, line 1: two columns have the same name, {column.name!r}: "
+            f"{file.name}, line 1: two columns have the same name, {spelled!r}: "
             f"{listed(known)}; rename one of them"
         )
-    near = [name for name in known if name.casefold() == column.name.strip().casefold()]
-    if column.name in known or len(near) != 1:
-        return replace(column, spelled=column.name)
-    return replace(column, spelled=near[0])
+    return replace(column, spelled=spelled)
 
 
 def _no_column(
@@ -191,6 +191,8 @@ def _no_column(
     guess = next(iter(usual), longest if column.usual is TEXT_NAMES else "COLUMN")
     quoted = shlex.quote(guess) if guess.isprintable() else "COLUMN"
     hint = f": {column.flag} {quoted}" if column.flag and record else ""
+    if len(record) == 1 and file.columns is not None:
+        hint = "; check --delimiter"
     return ValueError(
         f"{file.name}, {where}: there is no column {column.name!r}; the columns are "
         f"{listed(record)}{hint}"

@@ -25,7 +25,7 @@ def weight_classes(head: nn.Module, weights: Tensor) -> None:
     """Let the head weight its loss; the weights are no part of a checkpoint."""
     device = next(head.parameters()).device
     head.register_buffer("class_weights", weights.to(device), persistent=False)
-    head.loss = MethodType(_weighted_loss, head)
+    vars(head)["loss"] = MethodType(_weighted_loss, head)  # of this head alone
 
 
 def _weighted_loss(
