@@ -68,7 +68,7 @@ def train(
     Args:
         preset (str or ModelConfig, optional): A preset (``cf.presets()`` lists them) or a model's
             config. With `from_`: nothing, or ``"classify"`` for a new classification head.
-            Default: ``"modern-tiny"``, for a table ``"classifier-pairs"``.
+            Default: ``"modern-tiny"``, for a table ``"classifier-small"``.
         data (str, path or list, optional): A corpus by name, a file, a folder or a glob; or texts
             in memory: a list of strings, of (text, label) pairs for a classifier, of
             (source, target) pairs for a translator, of dicts, a pandas or polars frame or a

@@ -81,7 +81,7 @@ def test_a_file_or_folder_without_its_flag(tmp_path, monkeypatch, clearformer):
     assert parse(["train", "my.txt", "--steps", "2"]).data.source == "my.txt"
     assert parse(["train", "gpt2-small", "my.txt", "--steps", "2"]).data.source == "my.txt"
     command = parse(["train", "my.csv", "--text", "message", "--no-normalize-labels"])
-    assert (command.preset, command.data.source) == ("classifier-pairs", "my.csv")
+    assert (command.preset, command.data.source) == ("classifier-small", "my.csv")
     assert command.data.text_column == "message"
     assert command.data.table.normalize_labels is False
     said = clearformer("my.txt").complaint

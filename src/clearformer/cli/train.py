@@ -91,6 +91,9 @@ class Train(RunSettings):
     """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
     processes: int | None = None
     """Start so many processes on this machine, which share each batch; none: this one alone."""
+    shares: str | None = None
+    """Draw a learning curve: train on these shares of the data, such as 0.1,0.3,1, each in a folder
+    of --out."""
     quiet: bool = False
     """Say only the result."""
     json: bool = False
@@ -106,11 +109,42 @@ class Train(RunSettings):
         from clearformer.runs.lock import writable
 
         announce(self.data.source, "data")
+        if self.shares is not None:
+            self._draw_curve(self.shares)
+            return
         with optional_output():
             with writable(self.folder):  # before torch is imported: a mistake is said at once
                 group, code = self._outcome()
             # Here nothing refers to the model any more, as `exit` requires.
             group.exit(code, tell)
+
+    def _draw_curve(self, text: str) -> None:
+        """Train on each share, and print what it reached."""
+        from clearformer.learning_curve import PICTURE, learning_curve
+
+        try:
+            shares = [float(each.rstrip("%")) / (100 if "%" in each else 1)
+                      for each in text.split(",")]  # fmt: skip
+        except ValueError:
+            raise ValueError(f"--shares is {text!r}, but it must be like 0.1,0.3,1") from None
+        for name, value in {"processes": self.processes, "from": self.from_}.items():
+            if value is not None:
+                raise ValueError(f"--shares does not go with --{name}: leave one of them out")
+        points = learning_curve(
+            self.preset,
+            shares=shares,
+            out=self.folder,
+            config=self.config,
+            resume=self.resume,
+            fit=self.fit,
+            data_dir=self.data_dir,
+            quiet=self.quiet,
+            json=self.json,
+        )
+        for point in points:
+            say(point.line())
+        if len(points) > 1:
+            say(f"picture: {self.folder / PICTURE}")
 
     def _outcome(self) -> tuple[ProcessGroup, int]:
         """The process group that trained, and the exit code; a launcher exits here."""

@@ -288,6 +288,8 @@ class DataConfig:
     """A file to evaluate on; none: a part of the source."""
     validation_fraction: float = 0.1
     """How large that part is."""
+    training_share: float = 1.0
+    """How much of the rest is learned from, for a learning curve; what is held back stays."""
     tokenizer: Literal[
         "bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece", "fallback-bpe"
     ] = "bytes"
@@ -309,6 +311,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         require(self, "validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1")
+        share = self.training_share
+        require(self, "training_share", 0 < share <= 1, "above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)

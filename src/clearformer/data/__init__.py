@@ -30,6 +30,7 @@ from clearformer.data.rows import (
 from clearformer.data.splits import (
     repeated_rows,
     repeated_text,
+    share_of_rows,
     split_pairs,
     split_rows,
     split_text,

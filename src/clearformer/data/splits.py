@@ -3,6 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import TextSource
@@ -84,6 +85,23 @@ def _validation_rows(table: Table, share: float, seed: int, keep_rare: bool = Fa
             f"more rows, or a validation file"
         )
     return validation
+
+
+def share_of_rows(table: Table, share: float, seed: int) -> Table:
+    """About `share` of the rows of each label, at least one; smaller shares are parts of larger."""
+    if share >= 1:
+        return table
+    groups: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
+    for row, text in enumerate(table.texts):
+        label = "" if table.labels is None else table.labels[row]
+        key = hashlib.sha256(f"share {seed} {text}".encode("utf-8", "surrogatepass")).digest()
+        groups[label].append((key, row))
+    kept = [
+        row
+        for several in groups.values()
+        for _, row in sorted(several)[: max(1, round(share * len(several)))]
+    ]
+    return replace(table.select(sorted(kept)), notes=table.notes)
 
 
 def repeated_rows(training: Table, evaluation: Table) -> int:

@@ -13,7 +13,7 @@ from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
 
 DEFAULT_PRESET = "modern-tiny"
-TABLE_PRESET = "classifier-pairs"  # for a table, of which a model learns the labels
+TABLE_PRESET = "classifier-small"  # for a table, of which a model learns the labels
 CLASSIFY = "classify"  # in place of a preset: a new head on the model of --from
 
 

@@ -46,7 +46,17 @@ def tokenizer_for(
 def texts(
     config: DataConfig, folders: data.DataFolders, length: int
 ) -> tuple[data.TextSource, data.TextSource]:
-    """The training text and the validation text."""
+    """The training text, or the share of it that is learned from, and the validation text."""
+    training, validation = _whole_texts(config, folders, length)
+    if config.training_share < 1:
+        size = max(length + 1, round(config.training_share * training.size))
+        training = beginning(training, size)
+    return training, validation
+
+
+def _whole_texts(
+    config: DataConfig, folders: data.DataFolders, length: int
+) -> tuple[data.TextSource, data.TextSource]:
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.TextCorpus):
@@ -94,6 +104,13 @@ def tables(
     config: DataConfig, folders: data.DataFolders, seed: int
 ) -> tuple[data.Table, data.Table]:
     """The training rows and the validation rows; the notes of a split table are on the former."""
+    training, validation = _whole_tables(config, folders, seed)
+    return data.share_of_rows(training, config.training_share, seed), validation
+
+
+def _whole_tables(
+    config: DataConfig, folders: data.DataFolders, seed: int
+) -> tuple[data.Table, data.Table]:
     options = config.table
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
