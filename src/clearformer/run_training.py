@@ -151,14 +151,7 @@ class Training:
             )
         place = None if out is None else as_path("out", out)
         source = None if from_ is None else as_path("from_", from_)
-        if isinstance(data, str | os.PathLike):
-            as_path("data", data)
-        self._rows: InMemory | None = None
-        if data is not None and not isinstance(data, str | os.PathLike):
-            self._rows = in_memory_data(data)
-            table = not self._rows.is_texts
-        else:
-            table = data is not None and is_table(os.fspath(data))
+        self._rows, table = _in_memory(data)
         name, base = _base(preset, config, source, place, resume, table)
         if self._rows is not None:
             data = self._rows.file_name(_reads_tables(base))
@@ -427,6 +420,17 @@ def _single_process() -> ProcessGroup:
             f"torchrun --no-python clearformer train"
         )
     return SINGLE_PROCESS
+
+
+def _in_memory(data: Data | None) -> tuple[InMemory | None, bool]:
+    """The data that is in memory, and whether it or the file is a table."""
+    if data is None:
+        return None, False
+    if isinstance(data, str | os.PathLike):
+        as_path("data", data)
+        return None, is_table(os.fspath(data))
+    rows = in_memory_data(data)
+    return rows, not rows.is_texts
 
 
 def _reads_tables(config: RunConfig) -> bool:

@@ -4,8 +4,6 @@ import io
 import json
 import sys
 
-from clearformer.runs.listing import sparkline
-
 TINY = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--model.hidden", "32",
         "--batch-size", "4", "--threads", "1", "--steps", "4", "--evaluations", "2")  # fmt: skip
 
@@ -66,9 +64,3 @@ def test_what_was_piped_in_is_kept(clearformer, tmp_path, monkeypatch):
     assert (tmp_path / "run/data.txt").read_bytes() == text
     done = clearformer("evaluate", str(tmp_path / "run"))
     assert "held back by the run" in done.out, done.err
-
-
-def test_a_curve_in_a_line():
-    assert sparkline([3.0, 2.0, 1.0]) == "█▅▁"
-    assert sparkline([1.0, 1.0]) == "▁▁"
-    assert sparkline([]) == ""
