@@ -41,3 +41,12 @@ def test_equal_weights_change_nothing():
     plain, _ = head.loss(hidden, targets)
     weight_classes(head, torch.ones(3))
     torch.testing.assert_close(head.loss(hidden, targets)[0], plain)
+
+
+def test_smoothing_is_not_weighted_by_other_classes():
+    head = Classifier(mean_pool, 8, 3)
+    head.smoothing = 0.1
+    hidden, targets = torch.randn(4, 5, 8), torch.tensor([0, 1, 0, 1])
+    plain, _ = head.loss(hidden, targets)
+    weight_classes(head, torch.tensor([1.0, 1.0, 500.0]))  # a class that these rows do not have
+    torch.testing.assert_close(head.loss(hidden, targets)[0], plain)

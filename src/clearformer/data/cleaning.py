@@ -6,15 +6,14 @@ small to be split.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from clearformer.table_options import LabelledFormat
 
 SHOWN = 3  # examples in a note
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A text of a table with its label, and where they are."""
 
     index: int  # in the file, from 0
@@ -112,7 +111,7 @@ def _normalized(rows: Sequence[Row], note: Note) -> list[Row]:
             f"{count:,} {'label' if count == 1 else 'labels'} changed in spelling: "
             f"{', '.join(examples)}{more} (--no-normalize-labels keeps them apart)"
         )
-    return [Row(row.index, row.where, row.text, chosen[row.label or ""]) for row in rows]
+    return [row._replace(label=chosen[row.label or ""]) for row in rows] if changed else list(rows)
 
 
 def matching_labels(labels: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -34,12 +34,13 @@ def _weighted_loss(
     """Sum of the weighted losses, and the number of targets: the weights have mean 1."""
     logits = head(hidden, attention_mask)
     require_targets(targets, logits.shape[:-1])
-    total = F.cross_entropy(
-        at_least_float32(logits),
-        targets,
-        weight=head.get_buffer("class_weights"),
-        ignore_index=IGNORE,
-        reduction="sum",
-        label_smoothing=getattr(head, "label_smoothing", 0.0) if head.training else 0.0,
+    valid = targets != IGNORE
+    each = F.cross_entropy(
+        at_least_float32(logits)[valid],
+        targets[valid],
+        reduction="none",
+        label_smoothing=getattr(head, "label_smoothing", 0.0),
     )
-    return total[None], (targets != IGNORE).sum()[None]
+    # Not torch's `weight`, which would weight the smoothed share of every class, too.
+    total = (each * head.get_buffer("class_weights")[targets[valid]]).sum()
+    return total[None], valid.sum()[None]
