@@ -1,4 +1,4 @@
-"""Accuracy on IMDb from scratch: ours, the seed's shape, an LSTM, and two linear models.
+"""Accuracy on IMDb from scratch: ours, the source document's shape, an LSTM, two linear models.
 
     CLEARFORMER_DATA=... python benchmarks/imdb.py [--minutes 60] [--only pairs,seed,lstm,linear]
 

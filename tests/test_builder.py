@@ -146,7 +146,7 @@ def test_patterns_round_trip_through_json(written, small):
 
 @pytest.mark.parametrize("written", POSITIONS, ids=str)
 def test_config_selects_position_scheme(written, small):
-    """The value in the config is the one in the model, which owns what it learns."""
+    """The scheme in the config is used by the model, which owns its parameters."""
     model = build(small("generator", position=written))
     assert model.embedding.scheme is written
 
@@ -304,7 +304,7 @@ def test_rejects_config_that_cannot_be_built(changes, message, small):
 
 
 def test_outline_does_not_import_torch_dynamo():
-    """Torch does so to draw normal numbers without memory, in more time than reading GPT-2."""
+    """Torch imports it to draw normal numbers on the meta device, which is slow."""
     import subprocess
     import sys
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def _forget_old_modules():
-    """Leave the package as it was: an import of an old path sets an attribute of it."""
+    """Restore the package, since an import of an old path sets an attribute of it."""
     yield
     for name in list(sys.modules):
         if isinstance(sys.modules[name], moved.MovedModule):

@@ -66,7 +66,7 @@ def test_rejects_device_before_opening(monkeypatch):
 
 
 def test_rechecks_file_after_opening(folder, monkeypatch):
-    """The descriptor is asked again: a pipe may have taken the place of the file."""
+    """The descriptor is checked again: the file may have been replaced by a pipe."""
     os.mkfifo(folder / "pipe")
     monkeypatch.setattr(safe_files, "require_file", lambda path: None)
     with pytest.raises(ValueError, match="pipe is a named pipe"):

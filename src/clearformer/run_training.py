@@ -67,7 +67,8 @@ def train(
 
     Args:
         preset (str or ModelConfig, optional): A preset (``cf.presets()`` lists them) or a model's
-            config. With `from_`: nothing, or ``"classify"`` for a new classification head.
+            config. With `from_`: nothing, or for a new head ``"classify"``,
+            ``"classify-pairs"``, ``"label"`` or ``"answer"``.
             Default: ``"modern-tiny"``, for a table ``"classifier-small"``.
         data (str, path or list, optional): A corpus by name, a file, a folder or a glob; or texts
             in memory: a list of strings, of (text, label) pairs for a classifier, of

@@ -25,6 +25,7 @@ def load(path):
     return module
 
 
+sys.path.append(str(ROOT / "benchmarks"))  # claims.py has neighbours
 book = load(ROOT / "docs/_ext/book_notebooks.py")
 claims = load(ROOT / "benchmarks/claims.py")
 by_chapter = pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
@@ -94,7 +95,7 @@ def judged(path):
 
 @by_chapter
 def test_chapter_runs_alone_and_its_claims_hold(path, tmp_path, monkeypatch):
-    """In an empty folder, with one thread; its last cell asks the ledger for the verdicts."""
+    """In an empty folder, with one thread; the last cell gets the verdicts from the ledger."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     notebook = book.notebook(path)

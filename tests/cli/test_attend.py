@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+import clearformer as cf
 from clearformer.cli.attend import word_vectors
 from clearformer.core.basic import attend
 
@@ -149,3 +150,70 @@ def test_rejects_text_longer_than_positions(clearformer):
     words = " ".join(["word"] * 300)
     complaint = clearformer("attend", words, "--model", "generator").complaint
     assert complaint.startswith("the sequence has 300 tokens, but the learned positions end at 256")
+
+
+# --- trained models ------------------------------------------------------------------------
+
+
+def test_a_head_of_a_trained_model(clearformer, run):
+    asked = ("attend", "9 green", "--model", run, "--head", "1")
+    text = clearformer(*asked).out
+    found = cf.load(run).attend("9 green", head=1)
+    assert f"{run}, layer 0, head 1" in text
+    assert row(text, "softmax") == [round(value, 2) for value in found.weights[1].tolist()]
+    assert clearformer(*asked, "--query", "1").out == text
+    by_token = clearformer(*asked, "--query", "n").out
+    assert "the word n looks" in by_token
+    assert row(by_token, "softmax") == [round(value, 2) for value in found.weights[-1].tolist()]
+
+
+def test_a_picture_of_a_trained_model(clearformer, run, tmp_path):
+    picture = tmp_path / "head.svg"
+    outcome = clearformer("attend", "9 green", "--model", run, "--picture", str(picture))
+    assert outcome.code == 0
+    assert "layer 0, head 0" in picture.read_text()
+
+
+def test_shuffling_the_tokens_of_a_trained_model(clearformer, run):
+    without, with_positions = errors(
+        clearformer("attend", "9 green", "--model", run, "--shuffle").out
+    )
+    assert without < 1e-5 < with_positions
+
+
+def test_a_preset_comes_before_a_folder_of_its_name(clearformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpt2").mkdir()
+    assert "gpt2-small (random weights)" in clearformer("attend", "a b", "--model", "gpt2").out
+    complaint = clearformer("attend", "a b", "--model", "./gpt2").complaint
+    assert complaint.startswith("gpt2 is not a run and not a Hugging Face folder")
+
+
+def test_a_trained_model_that_is_not_there(clearformer):
+    complaint = clearformer("attend", "a b", "--model", "runs/none").complaint
+    assert complaint.startswith("there is no folder or file runs/none: give a run")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--layer", "1"), "layer is 1, but {} has layers 0 to 0"),
+        (("--head", "4"), "head is 4, but {} has heads 0 to 3"),
+        (("--part", "cross"), "--part is 'cross', but {} has self: choose one of them"),
+        (("--target", "x"), "--target is for translators, but {} is a generator: leave it out"),
+        (
+            ("--query", "z"),
+            "query is 'z', but it must be one of the words (9, ·, g, r, e, e, n) or a number from "
+            "0 to 6",
+        ),
+    ],
+)
+def test_bad_input_for_a_trained_model(clearformer, run, arguments, complaint):
+    outcome = clearformer("attend", "9 green", "--model", run, *arguments)
+    assert outcome.complaint == complaint.format(run)
+    assert outcome.out == ""
+
+
+def test_parts_belong_to_trained_translators(clearformer):
+    complaint = clearformer("attend", "a b", "--model", "original", "--part", "cross").complaint
+    assert complaint == "--part is for a trained translator: give it as --model"

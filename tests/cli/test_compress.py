@@ -76,9 +76,7 @@ def test_errors_are_one_line_and_write_nothing(clearformer, run, bottles):
 def test_does_not_overwrite_existing_file(clearformer, run, bottles):
     bottles.with_name("more.txt.cf").write_text("mine")
     done = clearformer("compress", str(bottles), "--model", run)
-    assert done.complaint.endswith(
-        "is already there: delete it, or choose another place with --out"
-    )
+    assert done.complaint.endswith("already exists: delete it, or choose another file with --out")
     assert bottles.with_name("more.txt.cf").read_text() == "mine"
 
 

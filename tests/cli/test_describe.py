@@ -18,7 +18,7 @@ counted = cache(guides.count_pairs)
 
 @pytest.fixture(autouse=True)
 def counted_once(monkeypatch):
-    """The cells of a pattern of thousands of tokens take seconds to count, and presets share it."""
+    """Counting the cells of a long pattern takes seconds, and presets share patterns."""
     monkeypatch.setattr(guides, "count_pairs", counted)
 
 
@@ -105,14 +105,14 @@ def test_describes_run_by_its_config(clearformer, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert clearformer("describe", str(tmp_path)).out == clearformer("describe", "modern-tiny").out
     (tmp_path / "config.json").unlink()
-    assert "is no run: it has no config.json" in clearformer("describe", str(tmp_path)).complaint
+    assert "is not a run: it has no config.json" in clearformer("describe", str(tmp_path)).complaint
 
 
 def test_rejects_invalid_config(clearformer, tmp_path):
     path = tmp_path / "config.json"
     for text, complaint in (
-        ("[" * 100_000, "config.json is no JSON: maximum recursion"),
-        ("{}", "config.json is no config of a run: "),
+        ("[" * 100_000, "config.json is not valid JSON:  maximum recursion"),
+        ("{}", "config.json is not a config of a run: "),
     ):
         path.write_text(text)
         assert complaint in clearformer("describe", str(tmp_path)).complaint

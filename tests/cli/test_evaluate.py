@@ -48,7 +48,7 @@ def test_evaluate_reports_accuracy_and_calibration(clearformer, run, folder):
     assert int(rows) == 18
     assert "calibration" in text
     assert re.search(r"bad +9 +0", text.split("confusion")[1])
-    # The columns are those of the training unless told.
+    # By default the columns are those of the training.
     whole = clearformer("evaluate", run, "--data", str(folder / "reviews.csv")).out
     assert "on 180 texts" in whole
     assert "note:" not in text
@@ -168,7 +168,7 @@ def test_skipped_labels_are_reported(clearformer, run, folder):
     assert "note: 1 rows with unknown labels are left out" in said
     assert "accuracy     1.0000 on 1 texts\n" in said
     assert "0.5000 with the 1 left out counted as wrong" in said
-    # Of a class without texts there is no recall, and that is not zero.
+    # The recall of a class without texts is undefined, not zero.
     assert re.search(r"bad +0 +0\.0000 +- +-\n", said)
 
 
@@ -213,7 +213,7 @@ def test_evaluate_generator_reports_bits(clearformer, folder, tmp_path, monkeypa
     after = float(re.search(r"bits per byte +([\d.]+)", text.split("int8 costs")[1])[1])
     assert after == pytest.approx(before + cost, abs=2e-4)
     assert abs(cost) < 0.05
-    # The same as a run of its own, measured beside the one it was made from.
+    # The same as an exported run, compared with its original.
     small = str(tmp_path / "int8")
     assert clearformer("export", out, "--to", "int8", "--out", small).code == 0
     again = clearformer("evaluate", small, "--stride", "4").out
@@ -258,10 +258,10 @@ def test_memory_flag_only_for_transformer_xl(clearformer, run, folder, tmp_path,
 
 
 def test_rejects_unknown_part_and_reports_training_data(clearformer, run, folder, tmp_path):
-    """A part that a file of one's own does not have must not become all of it."""
+    """A part that the user's file does not have must not silently mean the whole file."""
     said = clearformer("evaluate", run, "--part", "test").complaint
     assert said == (
-        f"--part is test, but {folder / 'reviews.csv'} is no corpus and has only the parts "
+        f"--part is test, but {folder / 'reviews.csv'} is not a corpus and has only the parts "
         "validation and train of the run: choose one of them, or give other --data"
     )
     said = clearformer("evaluate", run, "--out", str(tmp_path / "x.txt")).complaint
@@ -276,7 +276,7 @@ def test_int8_evaluation_shows_float32_result(clearformer, run):
 
 
 def test_each_line_is_one_text(clearformer, run, tmp_path):
-    """Row i of the answer is line i of the file, whatever else could end a line."""
+    """Row i of the output is line i of the file, whatever other line separators it has."""
     file = tmp_path / "lines.txt"
     file.write_bytes("a lovely\x85film\r\nan awful\x0cfilm\n\n".encode())
     said = clearformer("classify", run, "--file", str(file)).out.splitlines()

@@ -17,7 +17,7 @@ from clearformer.cli import explore
 
 @pytest.fixture
 def served(monkeypatch):
-    """What the verb would serve, without serving it."""
+    """Replaces the server by a no-op."""
     from clearformer.explore.server import Server
 
     made = []
@@ -38,7 +38,7 @@ def test_server_answers_and_stops_on_ctrl_c(tmp_path):
             line = running.stdout.readline()
             place = re.search(r"http://(127\.0\.0\.1:\d+)/", line)[1]
             connection = http.client.HTTPConnection(place, timeout=300)
-            connection.request("GET", "/api/models")  # at once: the address holds when it is told
+            connection.request("GET", "/api/models")  # immediately: the printed address is valid
             assert json.loads(connection.getresponse().read()) == []
             connection.close()
             running.send_signal(signal.SIGINT)
@@ -134,7 +134,7 @@ def test_no_browser_without_display(monkeypatch):
 
 @pytest.fixture
 def pickled(tmp_path, monkeypatch):
-    """A folder whose only weights are a pickle, which nobody may open."""
+    """A folder whose only weights are a pickle, which must not be opened."""
     folder = tmp_path / "models" / "old"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))

@@ -95,7 +95,7 @@ def test_classifier_from_masked_model(clearformer, run, folder, tmp_path):
     assert clearformer("classify", out, "a lovely film").out.split()[0] in ("good", "bad")
     assert "it can classify and embed, not fill" in clearformer("fill", out, "a [MASK]").complaint
 
-    # The run knows where it began: it goes on without it, by the same words or by fewer.
+    # The run resumes without its origin, with the same or with fewer arguments.
     shutil.rmtree(source)
     longer = ("--steps", "6", "--evaluations", "1", "--threads", "1", "--resume")
     assert "finished at step 6" in clearformer(*words, *longer).out
@@ -176,4 +176,4 @@ def test_rejects_contradicting_arguments(clearformer, run, tmp_path):
     assert "is not a run" in complaint
     (tmp_path / "config.json").write_text("{")
     complaint = clearformer("train", "--out", str(tmp_path), "--resume").complaint
-    assert complaint.startswith(f"{tmp_path}/config.json is no JSON: ")
+    assert complaint.startswith(f"{tmp_path}/config.json is not valid JSON:  ")

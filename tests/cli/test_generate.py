@@ -53,7 +53,7 @@ def test_file_gives_one_result_per_line(clearformer, run, folder):
 
 
 def test_samples_are_generated_in_batches(clearformer, run, monkeypatch):
-    """However many are asked for, no more than so many share a batch; the texts stay the same."""
+    """At most batch-size texts share a batch, and the texts do not depend on it."""
     ask = (
         "generate",
         run,
@@ -100,7 +100,7 @@ def test_reports_incomplete_constraint(clearformer, run):
         assert note in clearformer(*ask, "--max-tokens", "4").err
         assert "note" not in clearformer(*ask, "--max-tokens", "7").err
     for more in ((), ("--jsonl", "--samples", "2")):
-        # Of 32 tokens 30 are the prompt's, and the last token needs no more room.
+        # 30 of 32 tokens are the prompt, and the last token is not read.
         ask = ("generate", run, "x" * 30, "--pattern", r"\d{4}-\d\d", *more, "--quiet")
         assert clearformer(*ask, "--context-overflow", "stop").err.splitlines()[0] == (
             "note: the text does not match yet after 3 tokens, where the context is full: "
@@ -135,7 +135,7 @@ def test_generates_with_int8(clearformer, run, weights):
 
 @pytest.mark.parametrize("several", [("--samples", "2"), ("--beam", "2")])
 def test_compiled_model_is_not_packed(clearformer, run, monkeypatch, several):
-    """It cannot read that; compiling itself takes too long to be tried here."""
+    """The compiler does not support packed weights; compilation itself is too slow to test."""
     packed = []
 
     def compiled(writer, backend):
@@ -164,9 +164,9 @@ def test_shows_probabilities(clearformer, run):
     [
         (("",), "the prompt is empty, and a bytes tokenizer has no token that begins a text"),
         (("x" * 33, "--context-overflow", "stop"), "the prompt has 33 tokens, but the context of"),
-        (("x", "--banned", "xyz"), "'xyz' is no token of this tokenizer (bytes)"),
+        (("x", "--banned", "xyz"), "'xyz' is not a token of this tokenizer (bytes)"),
         (("x", "--banned", "#256"), "there is no token #256: this tokenizer (bytes) has the"),
-        (("x", "--banned", "#²"), "'#²' is no token of this tokenizer (bytes), which encodes it"),
+        (("x", "--banned", "#²"), "'#²' is not a token of this tokenizer (bytes), which en"),
         (("x", "--banned", "#" + "9" * 5000), "'#999"),
         (("x", "--forced", "a", "--pattern", "a+"), "give either --forced or --pattern, and not"),
         (("x", "--forced", "a", "--choices", "a"), "give either --forced or --choices, and not"),
@@ -232,7 +232,7 @@ def test_rejects_too_few_tokens_and_contradicting_flags(clearformer, run, folder
 
 
 def test_token_flags_are_encoded_as_continuation(small):
-    """A tokenizer that opens texts with a space does not put it behind a prompt."""
+    """A tokenizer that adds a leading space does not add one after a prompt."""
     merges = ((SPACE, "e"), ("e", "s"))
     parts = FallbackSpec(("<unk>", *BYTES, SPACE, "e", "s", *map("".join, merges)), merges)
     tokenizer = ByteFallbackPairs(parts)

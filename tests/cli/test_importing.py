@@ -72,7 +72,7 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_suggested_command_works(clearformer, small, scrambled, prose, tmp_path, verb):
-    """The line that import prints, taken as it is."""
+    """The suggested command is run exactly as printed."""
     pieces = WordPieces.train([prose], 300)
     config = small("bert", vocabulary=pieces.size, head=VERBS[verb])
     model = scrambled(build(config)).eval()
@@ -83,12 +83,21 @@ def test_suggested_command_works(clearformer, small, scrambled, prose, tmp_path,
     assert clearformer(*shlex.split(hint)).code == 0
 
 
-UNTRAINED = [
-    TokenClassifier(classes=2, names=("O", "X")),
-    AnswerSpan(),
-    NextSentence(),
-    MultipleChoice(),
-]
+@pytest.mark.parametrize(
+    ("head", "verb"),
+    [(TokenClassifier(classes=2, names=("O", "X")), "label"), (AnswerSpan(), "answer")],
+)
+def test_the_hint_for_words_and_answers_works(clearformer, folder, tmp_path, head, verb):
+    run = str(tmp_path / "run")
+    done = clearformer("import", str(folder("bert", head=head)), "--out", run)
+    _, _, hint = done.out.partition("next: clearformer ")
+    assert hint.startswith(verb)
+    assert clearformer(*shlex.split(hint)).code == 0
+    complaint = clearformer("evaluate", run).complaint
+    assert complaint == f"{head.noun} learns from a file of yours: give it as --data"
+
+
+UNTRAINED = [NextSentence(), MultipleChoice()]
 
 
 @pytest.mark.parametrize("head", UNTRAINED, ids=lambda head: type(head).__name__)
@@ -160,5 +169,5 @@ def test_rejects_missing_path(clearformer):
 def test_classifier_head_for_imported_model(clearformer, folder, tmp_path, family, head, pool):
     run = tmp_path / "run"
     assert clearformer("import", str(folder(family, head=head)), "--out", str(run)).code == 0
-    found = finetune_config(run, classify=True).model.head
+    found = finetune_config(run, "classify").model.head
     assert found == Classifier(pool=pool)

@@ -20,7 +20,7 @@ from clearformer.text import Bytes
 
 @pytest.fixture
 def pipe(monkeypatch):
-    """Have the process's standard input be a pipe with this in it."""
+    """Replace the standard input of the process by a pipe with this content."""
     opened = []
 
     def put(content, *, end=True):

@@ -46,11 +46,11 @@ main(sys.argv[2:])
 
 @pytest.fixture
 def interrupted():
-    """What a command leaves that Ctrl-C meets when it has drawn so many tokens."""
+    """Output of a command that is interrupted by Ctrl-C after this many tokens."""
 
     def run(tokens, *words):
         program = [sys.executable, "-c", WAITING, str(tokens), *words]
-        # A shell in the background has its children ignore Ctrl-C, and they hand that on.
+        # Background jobs ignore Ctrl-C, and their children inherit that.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         # Bytes, and decoded here: a carriage return that the model wrote stays one.
         with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -112,7 +112,7 @@ def test_ctrl_c_keeps_best_beam(clearformer, run, tmp_path, interrupted):
     ask += ("--beam", "3", "--banned", "#255")
     rows = [json.loads(line) for line in clearformer(*ask, "--max-tokens", "12").out.splitlines()]
     cut = json.loads(clearformer(*ask, "--max-tokens", "5").out.splitlines()[1])
-    # A search has looked at what would come next, and takes it along.
+    # A search has already computed the next token and includes it.
     left = interrupted(17, *ask, "--max-tokens", "12").splitlines()
     assert [json.loads(line) for line in left] == [rows[0], cut | {"reason": "interrupted"}]
 

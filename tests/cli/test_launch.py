@@ -67,7 +67,7 @@ def command(words):
 
 
 def until(step, folder, process):
-    """A checkpoint of this step or a later one: one alone may come and go between two looks."""
+    """Wait for a checkpoint of this step or a later one (it may be pruned between polls)."""
     while not any(int(p.name[5:]) >= step for p in folder.glob("checkpoints/step-*")):
         assert process.poll() is None
         time.sleep(0.02)
@@ -90,7 +90,7 @@ def state(folder):
 
 
 def test_stop_and_killed_worker_do_not_change_run(words, start, tmp_path, several):
-    """--processes, ended by SIGTERM and continued by torchrun, which loses a worker on the way."""
+    """--processes, ended by SIGTERM and resumed by torchrun, of which one worker is killed."""
     agent = start("clearformer", *words("disturbed"), "--processes", "2")
     until(10, tmp_path / "disturbed", agent)
     agent.send_signal(signal.SIGTERM)
@@ -122,7 +122,7 @@ def test_f30_remaining_node_continues_alone(words, start, tmp_path):
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"),
         *("--rdzv-conf", patience, "-m", "clearformer", *words("run"), "--steps", "100000"),
     )
-    stays = start(*torchrun)  # and holds the meeting: without it there would be none
+    stays = start(*torchrun)  # and holds the rendezvous
     while not listening(port):
         assert stays.poll() is None, start.said()
         time.sleep(0.05)
@@ -156,7 +156,7 @@ def listening(port):
 
 
 def of_torch(said):
-    """Lines of torch's logs and stacks, which nobody asked for."""
+    """Lines of torch's own logs and stack traces."""
     return re.findall(r"^(?:\S*\[?[WE]\d{4} |frame #).*$", said, re.MULTILINE)
 
 
@@ -169,10 +169,10 @@ def test_killed_launcher_ends_workers_silently(words, start, tmp_path):
     agent.wait(300)
     until_gone(started)
     assert of_torch(start.said()) == []
-    # Whether a worker still gives a sign of life before it ends, and so would complain, is chance.
+    # Whether a worker still reports before it ends depends on timing.
     quiet = ["TORCH_CPP_LOG_LEVEL=ERROR" in each for each in told]
     assert quiet == [True, True]
-    # Saved, and nobody takes it for an end that was asked for.
+    # Saved, and not recorded as a requested stop.
     saved = checkpoint.newest(tmp_path / "run/checkpoints", print).step
     last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 143}
@@ -229,7 +229,7 @@ def test_f29_killed_rank_is_reported_and_recorded(words, start, tmp_path):
     require_killed(0, agent, tmp_path / "run", start.said)
 
 
-# A process that is its own session takes the terminal on its standard input for its own.
+# A session leader acquires the terminal on its standard input.
 IN_A_TERMINAL = """
 import fcntl, runpy, signal, termios
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
@@ -240,7 +240,7 @@ runpy.run_module("clearformer", run_name="__main__")
 
 @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
 def test_f27_closed_terminal_saves_and_ends_run(words, tmp_path, processes):
-    """It gets SIGHUP, and cannot write any more."""
+    """The run gets SIGHUP and can no longer write to the terminal."""
     ours, its = os.openpty()
     os.set_blocking(ours, False)
     more = [*processes, "--steps", "100000"]
@@ -306,7 +306,7 @@ def workers(agent):
 
 
 def variables(process):
-    """The environment of a process, which may be gone already."""
+    """The environment of a process, which may have ended."""
     try:
         return Path(f"/proc/{process}/environ").read_text().split("\0")
     except OSError:
@@ -329,7 +329,7 @@ def test_reports_processes_that_cannot_start(monkeypatch, tmp_path):
 
 
 def test_rank_ends_with_its_launcher():
-    """The pipe is closed, and the rank ends as by SIGTERM; nobody else is told of the pipe."""
+    """Closing the pipe ends the rank as SIGTERM does; the pipe is not inherited."""
     read, write = os.pipe()
     environment = {LIFELINE: str(read), "RANK": "0"}
     with Signals() as signals:

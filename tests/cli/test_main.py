@@ -28,7 +28,7 @@ def test_without_command_shows_five_examples(clearformer):
     ]
     assert len(shown) == 5
     for _, *words in shown:
-        parse(words)  # each can be typed as it is shown
+        parse(words)  # each can be typed as printed
 
 
 def test_every_command_has_help(clearformer):

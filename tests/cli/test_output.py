@@ -206,7 +206,7 @@ def test_import_output_is_escaped(terminal, small, scrambled, tmp_path):
 
 
 def test_training_output_is_escaped(terminal, tmp_path, monkeypatch):
-    """The live line, samples of a model that learned controls, and what is said at the end."""
+    """The live line, samples with control characters, and the final report."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     source = tmp_path / f"{NAME}.txt"
     source.write_bytes(("\x1b[2J\x9b[red]" * 400).encode())

@@ -62,7 +62,7 @@ def test_accepts_config_file(clearformer, tmp_path):
     path.write_text(json.dumps(to_json(model)))
     assert "modern-tiny: " in clearformer("plan", str(path), *TINY).out
     path.write_text("{}")
-    assert "is no config of a run or a model" in clearformer("plan", str(path)).complaint
+    assert "is not a config of a run or a model" in clearformer("plan", str(path)).complaint
 
 
 def test_rejects_impossible_plans(clearformer, tmp_path, monkeypatch):
@@ -110,11 +110,11 @@ def test_rejects_values_out_of_range(clearformer, words, complaint):
     [
         (
             "--gpus 8 --memory 4GB",
-            "--memory 4GB is for this machine, but --gpus 8 plans for others",
+            "--memory 4GB is for this machine, but --gpus 8 estimates others",
         ),
-        ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it counts with --gpus alone: add how many"),
-        ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it counts with --gpus alone"),
-        ("--utilisation 0.5", "--utilisation is 0.5, but it counts with --gpus alone"),
+        ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it is used with --gpus only: add --gpus"),
+        ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it is used with --gpus only"),
+        ("--utilisation 0.5", "--utilisation is 0.5, but it is used with --gpus only"),
         ("--tokens 500", "or leave it out; of a step of pairs it is --train.batch-tokens"),
     ],
 )
@@ -125,11 +125,14 @@ def test_rejects_flags_without_effect(clearformer, words, complaint):
 def test_rejects_invalid_config(clearformer, tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 100_000)
-    assert "config.json is no JSON: maximum recursion" in clearformer("plan", str(path)).complaint
+    assert (
+        "config.json is not valid JSON:  maximum recursion"
+        in clearformer("plan", str(path)).complaint
+    )
     path.write_text(nested(500))
     for place in (path, tmp_path):
         complaint = clearformer("plan", str(place)).complaint
-        assert "config.json is no config of a run or a model: maximum recursion" in complaint
+        assert "config.json is not a config of a run or a model: maximum recursion" in complaint
     path.unlink()
     assert "config.json cannot be read: No such" in clearformer("plan", str(tmp_path)).complaint
     os.mkfifo(path)
@@ -139,7 +142,7 @@ def test_rejects_invalid_config(clearformer, tmp_path):
 
 
 def nested(depth):
-    """A run's config whose pattern is made of patterns, deeper than anyone reads."""
+    """A run's config with a deeply nested pattern."""
     model = preset("modern-tiny")
     data, train_config = recipe(model)
     text = json.dumps(to_json(RunConfig(model=model, data=data, train=train_config)))

@@ -28,7 +28,7 @@ def quick(monkeypatch):
 
 
 def pasted(words):
-    """What was planned, the command that is printed for it, and what it cannot say."""
+    """The plan, its printed command, and the settings without a flag."""
     asked = plan.parse(words)
     return asked, *command(asked, asked.train)
 
@@ -126,7 +126,7 @@ def test_custom_model_is_planned_with_from(clearformer, tmp_path):
     planned = clearformer("plan", str(run), "--memory", "2 GB").out.splitlines()[-1]
     assert shlex.split(planned)[-2:] == ["--fit", "2 GB"]
     other = clearformer("plan", str(run), "--layers", "1").out
-    assert "(no command begins this run: model.layers is 1, but" in other
+    assert "(no command starts this run: model.layers is 1, but" in other
     path = tmp_path / "config.json"
     path.write_text((run / "config.json").read_text())
-    assert "(no command begins this run: " in clearformer("plan", str(path)).out
+    assert "(no command starts this run: " in clearformer("plan", str(path)).out

@@ -20,7 +20,7 @@ def quick(monkeypatch):
 
 
 def test_texts_are_timed_at_their_length(clearformer, tmp_path):
-    """Rows are padded to the longest of their batch, not to the most the model can read."""
+    """Rows are padded to the longest of their batch, not to the model's length."""
     table = tmp_path / "table.csv"
     rows = [f"{['good', 'bad'][n % 2]} thing{n},{n % 2}" for n in range(100)]
     table.write_text("\n".join(["text,label", *rows]))
@@ -71,8 +71,8 @@ def test_cluster_estimate(clearformer):
     assert found.code == 0, found.err
     assert "1e+09 tokens" in found.out
     assert "assumed: 80.0 GB and 312 TFLOP/s each, of which training reaches 40%" in found.out
-    assert "a copy on each (ddp)" in found.out
-    assert "shared out (fsdp2)" in found.out
+    assert "replicas (ddp)" in found.out
+    assert "sharded (fsdp2)" in found.out
     assert "limits:" in found.out
     small = clearformer("plan", "gpt2-small", "--layers", "2", "--gpus", "8", "--gpu-memory", "1GB")
     assert "does not fit on 8 GPUs of 1.0 GB" in small.complaint

@@ -26,7 +26,7 @@ def test_prompts_may_be_json(tmp_path):
 
 
 def test_prompts_may_be_a_table(tmp_path):
-    """Of a table only the column of prompts is read: its raw lines are no prompts."""
+    """Only the prompt column of a table is read, not its raw lines."""
     (tmp_path / "p.csv").write_text('prompt,id\n"a, b",1\nc,2\n')
     (tmp_path / "p.tsv").write_text("prompt\tid\na, b\t1\nc\t2\n")
     (tmp_path / "p.json").write_text('[{"prompt": "a, b"}, "c"]')

@@ -11,7 +11,7 @@ from clearformer.cli.standard_streams import optional_output, silence
 
 @contextlib.contextmanager
 def unread(monkeypatch):
-    """A pipe as standard output that nobody reads; pytest has its own before the test begins."""
+    """A pipe without a reader as standard output, replacing pytest's."""
     read, write = os.pipe()
     os.close(read)
     with open(write, "w") as stream, monkeypatch.context() as patch:

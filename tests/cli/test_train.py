@@ -54,7 +54,7 @@ ONLY_IMPORTED = {"sentencepiece", "fallback-bpe"}
 
 @pytest.mark.parametrize("kind", sorted(KINDS - ONLY_IMPORTED))
 def test_samples_with_every_tokenizer(clearformer, text, tmp_path, kind):
-    """Also where nothing is known that begins a text: then with what the held-back one does."""
+    """Without a token that begins a text, samples begin like the validation text."""
     held_back = tmp_path / "held-back.txt"
     held_back.write_text("wall of ale and bottles on it\n" * 20)
     out = tmp_path / "run"
@@ -142,7 +142,7 @@ def unread(words):
 
 
 def test_run_continues_when_output_is_closed(text, tmp_path, several):
-    """`train | head`: its output is read no more, and the run still ends as it should."""
+    """`train | head`: the run finishes although its output is no longer read."""
     out = tmp_path / "run"
     words = ["train", "--data", text, "--out", str(out), "--json", *TINY, "--steps", "60"]
     with several.started(1, unread, tmp_path, words) as (process,):
@@ -193,7 +193,7 @@ def test_rejects_invalid_input(clearformer, tmp_path, monkeypatch, arguments, wo
 
 
 def test_out_of_memory_suggests_size_that_fits(clearformer, text, tmp_path, monkeypatch):
-    """A model that has no room for more than two sequences of the batch of four."""
+    """A model that fits only two sequences of the batch of four into memory."""
     from clearformer.core.model import Transformer
 
     whole = Transformer.loss
@@ -222,7 +222,7 @@ def limited(words):
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     # Trying out what fits takes half a minute; test_microbatch does it.
     microbatch.fewest_fitting = lambda *rest: 2
-    # Nor is it refused beforehand, as it would be where the machine says what it has.
+    # It is not rejected beforehand, as it would be if the available memory were known.
     memory.available_bytes = lambda: None
     forked(words)
 

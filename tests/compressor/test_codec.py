@@ -157,7 +157,7 @@ def test_rejects_other_model_and_tokenizer(byte_model, text, prose):
 
 
 def test_rejects_code_of_other_file(byte_model, text):
-    """The hashes of both are right, and only the decoded text tells."""
+    """All hashes are valid, so that only the decoded text reveals it."""
     model = byte_model()
     header, _, _ = container.unpack(compress(text, model).data, "f")
     _, table, code = container.unpack(compress(text[::-1], model).data, "f")
@@ -181,7 +181,7 @@ def test_interrupted_decoder_writes_nothing(byte_model, text, tmp_path):
 
 
 def test_file_size_is_close_to_entropy(byte_model, text):
-    """The code is; the header is not longer than its hashes and a few words."""
+    """The code is; the header has only hashes and a few words."""
     packed = compress(text, byte_model(), streams=1)
     assert packed.size - packed.code_size < 300
     assert packed.bits_per_byte == 8 * packed.size / len(text)

@@ -8,7 +8,7 @@ from clearformer.compressor.protocols import cut
 
 
 class Scripted:
-    """Logits from a list, whatever is read."""
+    """Returns logits from a list."""
 
     def __init__(self, logits):
         self.logits = iter(logits)

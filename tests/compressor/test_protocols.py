@@ -24,7 +24,7 @@ def rows(data, streams):
 
 @pytest.mark.parametrize("family", ["modern", "gpt2", "sparse", "generator", "xl"])
 def test_stepwise_bits_equal_window_bits(byte_model, text, family):
-    """What a decoder can know gives the same bits as the loss of `evaluate`."""
+    """Predictions from earlier tokens alone give the same bits as the loss of `evaluate`."""
     model = language_model(byte_model(family))
     protocol = protocol_for(model.config)
     table, counts = rows(text[:145], 3)

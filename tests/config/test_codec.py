@@ -18,7 +18,7 @@ EXTRAS = {
 
 
 def changed(path, value, name="gpt2-small"):
-    """The JSON of a preset with one value changed; `None` in the place of a value removes it."""
+    """The JSON of a preset with one value changed, or removed if it is `None`."""
     data = c.to_json(preset(name))
     *parents, last = path
     inner = data
@@ -131,10 +131,10 @@ def test_rejects_invalid_json(data, message):
 
 
 def test_rejects_text_with_lone_surrogate():
-    """JSON can write half a surrogate pair, and no answer or terminal could."""
+    """JSON can contain a lone surrogate, which cannot be encoded as UTF-8."""
     told = c.to_json(preset("classifier"))
     told["head"]["names"] = ["good", json.loads('"\\ud800"')]
-    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is no Unicode text"):
+    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is not valid Unicode"):
         c.model_from_json(told)
 
 
@@ -179,7 +179,7 @@ def test_open_base_accepts_every_derived_dataclass():
     [
         (
             {"kind": "Circle"},
-            "shape has kind 'Circle': known: Square, Pair (if it is a class of your own, import "
+            "shape has kind 'Circle': known: Square, Pair (if it is your own class, import "
             "the module that defines it first)",
         ),
         ({"kind": "_Sized", "size": 1}, "shape has kind '_Sized': known: Square, Pair (if it is"),

@@ -61,7 +61,7 @@ def by_decoder(model, config, rules):
 
 
 def by_fast_decoder(model, config, rules):
-    """The written-out step, from the first token on."""
+    """FastDecoder, from the first token on."""
     memory = inference_caches(config, 1, len(PROMPT) + COUNT)
     step, tokens = FastDecoder(model, memory), list(PROMPT)
     for place in range(len(PROMPT) + COUNT - 1):
@@ -75,7 +75,7 @@ def by_fast_decoder(model, config, rules):
 
 
 def by_beam(growing, rules):
-    """A search of width 1, which keeps what it is given."""
+    """A beam search of width 1."""
     tokens, logits = [], growing.first()
     growing.widen(1)
     for uniform in UNIFORMS:

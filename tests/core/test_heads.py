@@ -141,7 +141,7 @@ def test_label_smoothing_applies_only_in_training():
 
 
 def test_masked_loss_equals_loss_over_all_logits():
-    """Only the hidden places meet the vocabulary; value and gradients stay the same."""
+    """Logits are computed at masked positions only; value and gradients are the same."""
     head = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
     targets = torch.where(torch.rand(3, 5) < 0.3, torch.randint(VOCABULARY, (3, 5)), IGNORE)
 

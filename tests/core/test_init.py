@@ -29,7 +29,7 @@ def wide(small, family, **changes):
 
 
 def assert_spread(weight, deviation, mean=0.0):
-    """Within what so few draws allow: five standard errors."""
+    """Within five standard errors."""
     errors = 5 / math.sqrt(weight.numel())
     assert weight.std().item() == pytest.approx(deviation, rel=errors)
     assert weight.mean().item() == pytest.approx(mean, abs=errors * deviation)
@@ -68,7 +68,7 @@ def test_torch_default_keeps_torch_initialization(small):
 def test_xavier_init_bounds_and_spread(small):
     model = wide(small, "original", decoder_layers=LAYERS)
     for attention in modules(model, Attention):
-        limit = math.sqrt(6 / (WIDTH + WIDTH))  # three matrices that happen to lie in one
+        limit = math.sqrt(6 / (WIDTH + WIDTH))  # three matrices stored as one
         for matrix in (*attention.project.weight.chunk(3), attention.output.weight):
             assert matrix.abs().max() <= limit
             assert_spread(matrix, limit / math.sqrt(3))
@@ -117,7 +117,7 @@ def test_init_depends_only_on_seed(family, small):
 
 @pytest.mark.parametrize("init", ["xavier", "normal", "gpt2", "transformer_xl", "sparse", "modern"])
 def test_every_recipe_initializes_every_architecture(init, small):
-    """Grouped queries, gates, segments and two stacks: nothing is left undrawn or not finite."""
+    """Grouped queries, gates, segments and two stacks: every parameter is finite."""
     shapes = (
         small("modern", init=init),
         small("bert", init=init),

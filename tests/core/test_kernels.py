@@ -57,13 +57,13 @@ def inputs(shape, bias, dtype=torch.float64):
 
 
 def output_and_gradients(kernel, tensors, mask, dropout=0.0):
-    """What a kernel gives for a seed, and the gradients of a fixed mixture of it."""
+    """The output of a kernel for a seed, and the gradients of a fixed linear combination of it."""
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     q, k, v, bias = [*leaves, None][:4]
     torch.manual_seed(1)
     y = kernel(q, k, v, mask, bias, dropout)
     mixture = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
-    # A loop in which nobody sees a tensor leaves it out of the graph; the zero puts it back.
+    # A tensor that no query uses is not part of the graph; adding zero includes it.
     nothing = 0 * sum(leaf.sum() for leaf in leaves)
     return [y.detach(), *torch.autograd.grad((y * mixture).sum() + nothing, leaves)]
 
@@ -109,7 +109,7 @@ def test_kernel_matches_formula(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_single_query_is_aligned_to_last_key(kernel):
-    """torch's own `is_causal` would show it the first key alone."""
+    """With torch's `is_causal` it would attend to the first key only."""
     q, k, v = inputs("square", "none")
     whole = KERNELS[kernel](q, k, v, Mask(Causal()), None, 0.0)
     last = KERNELS[kernel](q[:, :, -1:], k, v, Mask(Causal()), None, 0.0)
@@ -136,13 +136,13 @@ def test_fully_masked_query_yields_zero(kernel, shape, bias, dropout, dtype):
     for gradient in gradients:
         assert gradient.isfinite().all()
     assert not gradients[0][blind].any()
-    assert not gradients[1][1].any()  # keys that nobody sees
+    assert not gradients[1][1].any()  # keys that no query sees
     assert not gradients[2][1].any()  # and values
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_anomaly_detection_finds_no_nan(kernel):
-    """Whoever hunts a NaN with torch's anomaly detection is not led here."""
+    """torch's anomaly detection must not report the kernels."""
     mask = Mask(Causal(), attention_mask_of("whole row"))
     with torch.autograd.set_detect_anomaly(True):
         output_and_gradients(KERNELS[kernel], inputs("square", "for each"), mask)

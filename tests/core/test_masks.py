@@ -75,6 +75,6 @@ def test_last_real_token():
 
 
 def test_full_mask_allows_more_queries_than_keys():
-    """A long target looks at a short source."""
+    """A long target attends to a short source."""
     q, k = torch.zeros(2, 3, 9, 4), torch.zeros(2, 3, 5, 4)
     assert Mask(Full()).table(q, k).expand(2, 3, 9, 5).all()

@@ -33,7 +33,7 @@ LENGTH = 9
 
 
 def continued(model, tokens, history, chunks, attention_mask=None):
-    """Logits of `tokens` given piece by piece, each piece knowing the ones before by `history`."""
+    """Logits of `tokens` read piece by piece with the caches `history`."""
     pieces, end = [], 0
     for piece in tokens.split(chunks, dim=1):
         end += piece.shape[1]
@@ -131,7 +131,7 @@ def test_receptive_field_grows_by_one_memory_per_layer(small, scrambled):
 
 
 def test_gradients_of_a_segment_stop_at_the_memory(small, scrambled, gradients):
-    """With the past as a constant: nothing but the second segment's own tokens get a gradient."""
+    """The memory is constant: only tokens of the second segment get a gradient."""
     config = small("xl", head=c.NextToken(tied=False))
     model = scrambled(build(config))
     first, second = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[4, 5, 6, 7]])
@@ -178,7 +178,7 @@ def place(values, lengths, side, filling):
 
 
 def padded(batch, lengths, side, vocabulary):
-    """The same sequences side by side, padded with random tokens and without targets there."""
+    """The same sequences as a batch, padded with random tokens without targets."""
 
     def fill(values, count):
         return place(values, lengths, side, torch.randint(count, values.shape))
@@ -210,7 +210,7 @@ EVERY = {**{family: (family, {}) for family in FAMILIES}, **POOLED}
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", EVERY)
 def test_padding_has_no_effect(name, side, small, scrambled, example, logits, gradients):
-    """A padded batch is its sequences alone, in value and in gradient, whatever the padding."""
+    """A padded batch equals its unpadded sequences, in value and in gradient."""
     family, changes = EVERY[name]
     config = small(family, **changes)
     model = scrambled(build(config))

@@ -27,7 +27,7 @@ def each(theirs, change):
 
 
 def renamed(state, names):
-    """Our weights out of theirs, by a table from our names to theirs; a list lies end to end."""
+    """Our weights from theirs, by a table from our names to theirs; lists are concatenated."""
     weights = {ours: each(theirs, state.__getitem__) for ours, theirs in names.items()}
     return {name: torch.cat(w) if isinstance(w, list) else w for name, w in weights.items()}
 
@@ -200,7 +200,7 @@ def test_parity_with_transformers_gpt2(transformers, small, scrambled):
     tokens = torch.randint(config.vocabulary, (2, 7))
     with torch.no_grad():
         assert_near(ours(tokens), theirs(tokens).logits)
-        # Left padding: their positions have to be told, ours follow from the padding.
+        # Left padding: transformers needs explicit positions, ours follow from the mask.
         attention_mask = ATTENTION_MASK.flip(1)
         places = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
         expected = theirs(tokens, attention_mask=attention_mask.long(), position_ids=places).logits

@@ -147,14 +147,14 @@ def test_relative_xl_scores_equal_four_terms(relative, queries, keys):
 
 
 def test_rotary_pair_orders_are_equivalent_up_to_permutation():
-    """Neighbours, put in halves first, give what halves give."""
+    """Neighbours, reordered to halves, give the result of halves."""
     x, positions = torch.randn(2, 3, 5, 8), torch.arange(4, 9)
     order = torch.cat((torch.arange(0, 8, 2), torch.arange(1, 8, 2)))
     neighbours = Rotary(base=100.0, pairs="neighbours").rotate(x, positions)
     halves = Rotary(base=100.0)
     torch.testing.assert_close(neighbours[..., order], halves.rotate(x[..., order], positions))
     assert not neighbours.allclose(halves.rotate(x, positions))
-    # By hand: the first pair turns by one radian a place.
+    # By hand: the first pair rotates by one radian per position.
     one = Rotary(pairs="neighbours").rotate(
         torch.tensor([[[[1.0, 0.0, 0.0, 0.0]]]]), torch.tensor([1])
     )

@@ -61,7 +61,7 @@ def test_transformer_xl_attention_matches_formula_in_float64(form):
 
 
 def test_alibi_is_accurate_at_large_distances_in_half_precision():
-    """The distance is a whole number that bfloat16 may not have; only the product is rounded."""
+    """bfloat16 cannot represent every distance, so that only the product is rounded."""
     q, k = torch.zeros(1, 8, 1, 2, dtype=torch.bfloat16), torch.zeros(1, 8, 400, 2)
     _, bias = ALiBi().score(q, k, None)
     exact = -torch.tensor([2.0**-n for n in range(1, 9)])[:, None] * torch.arange(399, -1, -1)
@@ -75,7 +75,7 @@ def test_rotary_adds_no_state_to_attention():
 
 
 class Lowest(TorchDispatchMode):
-    """Notes every operation that gives a number of less than 64 bits."""
+    """Records every operation whose result has less than 64 bits."""
 
     def __init__(self):
         super().__init__()

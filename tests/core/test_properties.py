@@ -97,7 +97,7 @@ def test_kernels_agree_on_random_cases(seed):
     for kernel in KERNELS.values():
         y = kernel(q, k, v, mask, bias, 0.0)
         mixture = torch.arange(1.0, y.numel() + 1, dtype=y.dtype).view(y.shape).sin()
-        # A loop in which nobody sees a tensor leaves it out of the graph; the zero puts it back.
+        # A tensor that no query uses is not part of the graph; adding zero includes it.
         nothing = 0 * sum(leaf.clamp(min=-9).sum() for leaf in leaves)
         gradients = torch.autograd.grad((y * mixture).sum() + nothing, leaves)
         given = [y.detach(), *gradients]
@@ -211,7 +211,7 @@ def test_attention_weights_sum_to_one_or_zero():
 @pytest.mark.parametrize("kernel", ["explicit", "fused", "fast", "blockwise"])
 @pytest.mark.parametrize("learned", [True, False])
 def test_finfo_min_bias_is_not_treated_as_masked(kernel, learned):
-    """A row of it sees what the mask shows, each key alike; hidden keys stay hidden."""
+    """Such a row attends to all visible keys equally; masked keys stay masked."""
     lowest = torch.finfo(torch.float32).min
     q, k, v = torch.randn(3, 1, 2, 4, 4)
     bias = torch.full((4, 4), lowest, requires_grad=learned)

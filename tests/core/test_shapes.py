@@ -353,7 +353,7 @@ def test_heads_reject_targets_of_wrong_shape(head):
 @pytest.mark.parametrize("wrong", [-1, -5, 7])
 @pytest.mark.parametrize("learning", [True, False])
 def test_chunked_loss_rejects_targets_outside_vocabulary(monkeypatch, smoothing, wrong, learning):
-    """A negative target was taken for class 0 here."""
+    """A negative target used to be treated as class 0."""
     monkeypatch.setattr(vocabulary_loss, "CHUNK", 14)  # two rows
     project, rows = nn.Linear(4, 7), torch.randn(5, 4)
     targets = torch.tensor([0, 6, heads.IGNORE, wrong, 2])
@@ -432,7 +432,7 @@ def test_patterns_reject_invalid_arguments():
 
 
 def test_inputs_are_not_modified_in_place():
-    """Every function that takes tensors leaves them as they were."""
+    """No function modifies its tensor arguments."""
     q, k, v = tensors(queries=5)
     bias = torch.randn(2, HEADS, 5, 5)
     bias[0, :, 2] = -math.inf

@@ -119,7 +119,7 @@ def test_rejects_wrong_number_of_caches(count):
 
 
 class EagerMemory(HiddenMemory):
-    """A mistake: it commits while it is read."""
+    """A wrong implementation: it commits while it is read."""
 
     def sources(self, x):
         found = super().sources(x)

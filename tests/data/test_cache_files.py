@@ -88,4 +88,4 @@ def test_removes_leftover_of_dead_process(path, owner):
     left = path.with_name(f"{prefix}{owner}")
     left.touch()
     temporary_name(path)
-    assert left.exists() != owner.startswith("9")  # what is no number of a process is not ours
+    assert left.exists() != owner.startswith("9")  # a suffix that is not a process id is not ours

@@ -48,7 +48,7 @@ def serve(answer):
 
 
 def reply(handler, start, content=CONTENT, upto=None, ranges=True):
-    """An honest reply, unless it stops at byte `upto` or knows no ranges."""
+    """A correct reply, unless it stops at byte `upto` or does not support ranges."""
     start = start if ranges else 0
     handler.send_response(206 if start else 200)
     if start:

@@ -17,7 +17,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def rows(tokenizer):
-    """Many rows of different lengths between marks, padded; a [MASK] in the text of some."""
+    """Padded rows of different lengths with special tokens; some texts contain [MASK]."""
     chance = np.random.Generator(np.random.PCG64(0))
     ordinary = np.arange(5, tokenizer.size)
     tokens = np.full((400, 100), tokenizer.padding, dtype=np.int64)

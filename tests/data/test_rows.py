@@ -78,7 +78,7 @@ def test_batch_is_its_padded_rows():
 
 
 def test_batch_widths_are_rounded():
-    """For each of them half precision keeps kernels of its own."""
+    """In half precision oneDNN caches kernels for each width."""
     lengths = LENGTHS.integers(33, 100, 400)
     batches = RowBatches(rows_of(lengths), 4, seed=0, length=90)
     widths = set()

@@ -189,7 +189,7 @@ def test_segment_rows_are_disjoint_and_cover_most_of_stream():
     again = SegmentBatches(stream(997), 13, 7, seed=3)
     assert np.array_equal(again.sample_ids(5), batches.sample_ids(5))
     offsets = {int(batches.sample_ids(k * batches.steps_per_epoch)[0]) for k in range(9)}
-    assert len(offsets) > 1  # an epoch cuts at places of its own
+    assert len(offsets) > 1  # an epoch has its own offsets
 
 
 def test_segment_batches_reject_short_text():

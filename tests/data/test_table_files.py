@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clearformer.data.table_files import MAX_COLUMNS, open_table
-from clearformer.data.tables import read_records, read_table
+from clearformer.data.tables import all_records, read_table
 from clearformer.table_options import TableFormat, TableOptions
 
 HELPFUL = TableOptions()
@@ -188,7 +188,7 @@ def test_rows_of_another_width(written):
 
 def test_columns_without_a_name_or_with_the_same(written):
     path = written("a.csv", ",text,x,x,label\n1,a,2,3,b\n")
-    columns, records = read_records(path)
+    columns, records = all_records(path)
     assert columns == ("column 1", "text", "x", "x (column 4)", "label")
     assert records[0]["x (column 4)"] == "3"
     assert read_table(path).labels == ("b",)

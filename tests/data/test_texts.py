@@ -85,7 +85,7 @@ def test_fingerprint_depends_on_content():
 
 
 def rewrite_between(monkeypatch, path, content):
-    """Write a file anew before the second text whose fingerprint is taken."""
+    """Rewrite a file before the second fingerprint is taken."""
     fingerprint = TextSource.fingerprint.func
     seen = []
 

@@ -61,7 +61,7 @@ def test_token_file_is_created_once(source, cache, monkeypatch):
 
 
 def test_the_same_content_has_the_same_token_file(source, cache, tmp_path, monkeypatch):
-    """Touched, renamed, with other rights, a copy elsewhere, packed: it is the same text."""
+    """Touched, renamed, with other permissions, copied or compressed: it is the same text."""
     first = prepare(open_text(source), Bytes(), cache)
     os.utime(source, (1, 1))
     source.chmod(0o600)
@@ -263,7 +263,7 @@ def test_rejects_invalid_descriptions(source, cache):
 
 
 def test_truncated_mapped_file_raises_instead_of_crashing(source, cache):
-    """Reading past the end of a mapped file is SIGBUS: the process would be gone."""
+    """Reading past the end of a mapped file raises SIGBUS, which would end the process."""
     prepared = prepare(open_text(source), Bytes(), cache)
     os.truncate(prepared.path, 4096)
     sentence = (

@@ -12,7 +12,7 @@ from clearformer.distributed.heartbeat import Heartbeat, agree_on_token
 
 
 class Store(dict):
-    """What is needed of a store, in this process."""
+    """The required part of a store, in this process."""
 
     def set(self, key, value):
         self[key] = value.encode()
@@ -25,7 +25,7 @@ class Store(dict):
 
 
 def test_ranks_agree_on_token_despite_stale_store():
-    """The store still has every word of a start that died; rank 0 comes last."""
+    """The store still has the keys of a start that died; rank 0 comes last."""
     store, found = Store(), {}
 
     def come(rank):
@@ -53,7 +53,7 @@ def test_rendezvous_times_out(monkeypatch):
 def test_stalled_or_lagging_rank_is_named(monkeypatch):
     monkeypatch.setattr(
         heartbeat, "HEARTBEAT_SECONDS", 3600
-    )  # nobody by himself: threads may be late
+    )  # no automatic heartbeats: threads may be late
     store = Store()
     beating = [Heartbeat(store, rank) for rank in range(3)]
 
@@ -71,7 +71,7 @@ def test_stalled_or_lagging_rank_is_named(monkeypatch):
         assert beating[0].describe_stalled(3).startswith("another rank at step 20: all are alive")
         beating[2].stop()
         assert beating[0].describe_stalled(3) == "rank 2, silent since step 20"
-        # Its own silence says nothing: whoever asks is alive.
+        # The rank that asks is alive, whatever its own heartbeat.
         beating[0].stop()
         assert beating[0].describe_stalled(3) == "rank 2, silent since step 20"
     finally:
@@ -92,7 +92,7 @@ def test_heartbeat_starts_on_request(monkeypatch):
     store = Quiet()
     alive = Heartbeat(store, 0)
     assert asked.wait(300)
-    assert store == {}  # it has looked, and written nothing
+    assert store == {}  # it has checked, and written nothing
     store.set(heartbeat.REQUESTED, "yes")
     while "heartbeat 0" not in store:
         time.sleep(0.01)

@@ -38,7 +38,7 @@ def problem_of(act):
 
 
 def talk():
-    """Every question to the others, once."""
+    """Every collective operation, once."""
     group = join(os.environ, timeout=300)
     rank = group.rank
 
@@ -88,7 +88,7 @@ def written(folder):
 
 
 def said(folder):
-    """What ranks say, without torch's warning that the leader's store has gone for good."""
+    """Output of the ranks, without torch's warning that the main rank's store is gone."""
     warning = re.compile(r"^\[rank\d\]:\[W.*?\n\n", re.MULTILINE | re.DOTALL)
     return [warning.sub("", text) for text in written(folder)]
 
@@ -119,7 +119,7 @@ def test_rejects_ranks_with_different_data(tmp_path, several, commands):
 
 
 def last_words(folder):
-    """The one who keeps the store asks at once, the other a little later; then both are gone."""
+    """Rank 0, which holds the store, reports at once, the other a little later; then both exit."""
     process_group.LINGER_SECONDS = 60  # on a busy machine a little later is a lot later
     group = process_group.join(os.environ, 300)
     while group.rank and not group.store.check(["asked"]):

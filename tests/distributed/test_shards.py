@@ -18,7 +18,7 @@ def whole():
 
 
 def write(folder):
-    """Two ranks have each their part, one of them nothing of b."""
+    """Each of two ranks has a shard; one of them has no part of b."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 

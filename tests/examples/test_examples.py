@@ -61,7 +61,7 @@ def test_digits_example_classifies(digits):
 
 
 def fewer(module, monkeypatch, count):
-    """A part of the digits, for seconds in place of minutes."""
+    """A subset of the digits, so that the test takes seconds."""
     whole = module.sequences
     monkeypatch.setattr(module, "sequences", lambda *name: tuple(x[:count] for x in whole(*name)))
 
@@ -77,7 +77,7 @@ def test_paint_example_generates(digits, monkeypatch):
 
 
 def test_paint_pattern_sees_row_column_and_class(digits):
-    """A change of a pixel in another row and column, far away, is not felt in one layer."""
+    """A distant pixel in another row and column has no effect in one layer."""
 
     paint = example("paint")
     table = paint.model_config().patterns[0].table(65, 65)

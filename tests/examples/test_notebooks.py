@@ -32,7 +32,7 @@ def outputs(notebook, kind):
 
 
 def test_quickstart_notebook_runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two would wait for each other beside other tests
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run in parallel
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = build.execute(build.notebook(FOLDER / "quickstart.py"), tmp_path / "cwd")
     pages = outputs(done, "text/html")

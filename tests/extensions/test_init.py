@@ -31,7 +31,7 @@ def drawn(small, family):
 
 
 def assert_normal(weight, deviation, mean=0.0):
-    """Within what so few draws allow: five standard errors."""
+    """Within five standard errors."""
     errors = 5 / math.sqrt(weight.numel())
     assert weight.std().item() == pytest.approx(deviation, rel=errors)
     assert weight.mean().item() == pytest.approx(mean, abs=errors * deviation)

@@ -75,7 +75,7 @@ def test_forward_and_backward_in_every_precision(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_overfits_one_batch(family, small, example):
-    """As it is drawn, not scrambled: a few steps lower the loss of one batch by a lot."""
+    """With the initial weights, a few steps lower the loss of one batch by a lot."""
     config = small(family)
     batch = example(config)
     model = build(config)

@@ -206,7 +206,7 @@ def test_decoder_only_beam_search_matches_transformers(small, scrambled, prompt_
 
 @pytest.mark.parametrize("family", ["modern", "xl", "generator", "sparse"])
 def test_beam_scores_match_uncached_model_for_every_family(family, small, scrambled, prompt_rows):
-    """Beams share nothing they should not: the score is that of the sequence run at once."""
+    """Beams do not affect each other: the score equals that of the whole sequence."""
     config = small(family, length=24)
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 4))

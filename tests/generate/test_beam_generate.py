@@ -149,7 +149,7 @@ def test_prompt_beams_match_plain_search(family, writer, prompt_rows):
 
 
 def test_packed_model_matches_and_int8_is_close(writer):
-    """Whoever multiplies: eight bits find about what they cost, a packed model the same."""
+    """A packed model finds the same texts, an int8 model texts of similar score."""
     made, beam = writer("modern", length=24), Beam(width=3, best=3)
     expected = generate_beams(made, PROMPTS, beam, max_tokens=9)
     packed = writer("modern", length=24)
@@ -169,7 +169,7 @@ def test_packed_model_matches_and_int8_is_close(writer):
 def test_text_ends_at_context_limit(writer):
     made, beam = writer("modern", length=12), Beam(width=2)
     found = [each for (each,) in generate_beams(made, [[1] * 9, [1] * 3], beam, max_tokens=6)]
-    # The last token needs no room.
+    # The last token is not read.
     assert [(len(each.tokens), each.finish_reason) for each in found] == [
         (4, "context"),
         (6, "length"),

@@ -23,7 +23,7 @@ PAIRS = BytePairs.train(["yes and no and yes, 12 or 2026 ö"] * 9, 290)
 
 
 def accepts(constraint, ids):
-    """Whether the automaton takes these tokens and may end after them."""
+    """Whether the automaton accepts these tokens and may end after them."""
     state = constraint.start
     for token in ids:
         if token not in constraint.allowed(state).tolist():
@@ -97,7 +97,7 @@ STUCK = ["a☃b|ab", "(a☃)*b", "☃*b?", "[a-z]*(☃|ba)", "a(b|☃(a|b))*", "
     ],
 )
 def test_every_allowed_token_can_be_completed(pattern, tokenizer, banned):
-    """Whatever allowed token is taken, a match can still be written, and without a banned one."""
+    """After any allowed token, a match can be completed without banned tokens."""
     generator, form = random.Random(0), None
     try:
         form = RegexConstraint(pattern, tokenizer, banned)

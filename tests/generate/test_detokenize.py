@@ -13,7 +13,7 @@ PROSE = "ein schöner Tag, ein schönes Jahr 😀"
 
 
 def fallback(front="normalizer"):
-    """Llama's kind: letters, a few merges, and bytes for all the rest."""
+    """A Llama-like tokenizer: letters, a few merges, and byte fallback."""
     letters = sorted({SPACE, *PROSE.replace(" ", "")} - {"😀"})
     merges = ((SPACE, "e"), ("i", "n"), (SPACE + "e", "in"))
     vocabulary = ("<unk>", "<s>", *BYTES, *letters, *map("".join, merges))
@@ -63,7 +63,7 @@ def test_invalid_bytes_are_flushed_as_replacement():
     ],
 )
 def test_invalid_bytes_do_not_drop_neighbours(data):
-    """What streams is what the whole decodes to."""
+    """The streamed text equals the decoded text."""
     assert "".join(spelled(Bytes(), data)) == data.decode(errors="replace")
 
 
@@ -92,7 +92,7 @@ def test_streamed_text_equals_decoded_text(kind):
 
 
 def common(texts):
-    """What all texts begin with: what the first and the last in order do."""
+    """The common prefix of all texts: that of the first and the last in sorted order."""
     first, last = min(texts), max(texts)
     pairs = enumerate(zip(first, last, strict=False))
     return first[: next((place for place, (a, b) in pairs if a != b), len(first))]
@@ -100,7 +100,7 @@ def common(texts):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_characters_are_emitted_as_early_as_possible(kind):
-    """Nothing is handed out that another token changes, nor held back if no token does."""
+    """Text is emitted exactly when no later token can change it."""
     generator, tokenizer = random.Random(1), KINDS[kind]
     following = [[token] for token in range(tokenizer.size)]
     if kind in BYTE_IDS:  # what may be the end of a character, of any length

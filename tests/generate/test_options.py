@@ -29,7 +29,9 @@ def test_rejects_contradicting_options(options, sentence):
 def test_token_id_accepts_text_or_id():
     assert token_id("a", Bytes()) == token_id("#97", Bytes()) == token_id(97, None) == 97
     assert token_id("#", Bytes()) == 35
-    with pytest.raises(ValueError, match=r"'ab' is no token of this tokenizer \(bytes\), which en"):
+    with pytest.raises(
+        ValueError, match=r"'ab' is not a token of this tokenizer \(bytes\), which en"
+    ):
         token_id("ab", Bytes())
     with pytest.raises(ValueError, match="there is no token #256: this tokenizer"):
         token_id("#256", Bytes())

@@ -22,7 +22,7 @@ def logits(*likely, size=256):
 
 
 def written(config, *steps, prompt=b"p"):
-    """What a row makes of logits, one after the other: texts, and why it ended."""
+    """The texts of a sequence for these logits, and its finish reason."""
     row, texts = GeneratedSequence(list(prompt), config, Bytes()), []
     for step in steps:
         if row.finish_reason is None:
@@ -58,7 +58,7 @@ def test_token_records_probability_and_uniform():
 
 
 def test_incomplete_bytes_are_flushed_at_end():
-    """However it ends: by an end, from outside, by its length or before a stop string."""
+    """For every finish reason: end token, interruption, length and stop string."""
     half = [logits(byte) for byte in b"a\xe2\x82"]
     ended = written(GenerationConfig(sampling=GREEDY, eos_ids=(0,)), *half, logits(0))
     assert ("".join(ended[0]), ended[1]) == ("a\ufffd", "end")
@@ -128,7 +128,7 @@ def test_model_decides_where_constraint_may_end():
 
 
 class Stuck:
-    """A form that ends nowhere."""
+    """A constraint that never allows the end."""
 
     start = 0
 

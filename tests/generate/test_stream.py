@@ -36,7 +36,7 @@ def test_greedy_matches_uncached_model(family, writer, uncached):
 
 
 def of_transformers(theirs, config, names):
-    """Our writer with their weights; a name is a format of the layer, a list lies end to end."""
+    """Our model with their weights; names are formats of the layer, lists are concatenated."""
     state = theirs.state_dict()
     ours = build(config)
     mine = ours.state_dict()

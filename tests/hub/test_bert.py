@@ -45,7 +45,7 @@ def test_published_config_equals_preset():
 
 
 HEADS = [
-    (["BertForMaskedLM"], SENTENCE, Pretraining()),  # more than it says
+    (["BertForMaskedLM"], SENTENCE, Pretraining()),  # more than it declares
     (["BertForMaskedLM"], {"bert.pooler.dense.weight"}, MaskedToken()),
     (["BertForPreTraining"], SENTENCE, Pretraining()),
     (["BertModel"], {"bert.pooler.dense.weight"}, Features(pool="pooler")),

@@ -13,7 +13,7 @@ NORM = "transformer.h.1.ln_1.weight"
 
 @pytest.fixture
 def damaged(folder):
-    """A GPT-2 with changed tensors; None takes one away."""
+    """A GPT-2 with changed tensors; None removes one."""
 
     def write(name="gpt2", **changes):
         path, _ = folder(name)

@@ -38,7 +38,7 @@ HEADS = {
     "qwen2-classes": LAST,
     "qwen3-classes": LAST,
 }
-# Their classes for answers have another name for the body than those for everything else.
+# Their question answering classes name the body differently.
 ONLY_IN = {"llama-answers", "mistral-answers"}
 
 
@@ -48,7 +48,7 @@ def near(given, expected):
 
 @torch.no_grad()
 def numbers(theirs, tokens, attention_mask, segments):
-    """What a model of theirs gives, in the shape of ours."""
+    """The output of their model, in the shape of ours."""
     name = type(theirs).__name__
     more = {"attention_mask": attention_mask.long()} if attention_mask is not None else {}
     if name.startswith("Bert"):
@@ -57,7 +57,7 @@ def numbers(theirs, tokens, attention_mask, segments):
         more = {key: value[None] for key, value in more.items()}
         return theirs(tokens[None], **more).logits.T
     if name.endswith("ForSequenceClassification"):
-        # They look for padding by its id, so one text at a time.
+        # They detect padding by its id, so one text at a time.
         rows = [
             row if attention_mask is None else row[own]
             for row, own in rows_of(tokens, attention_mask)

@@ -68,7 +68,7 @@ REFERENCE = {
 
 @pytest.mark.parametrize("kind", REFERENCE)
 def test_no_key_of_transformers_is_unknown(transformers, kind):
-    """A key that it has is asked for, or listed as harmless: none is ignored as unknown to it."""
+    """Every key of its config is read, or listed as having no effect."""
     from clearformer.hub.registry import MODEL_TYPES
 
     built = getattr(transformers, REFERENCE[kind])()
@@ -80,7 +80,7 @@ def test_no_key_of_transformers_is_unknown(transformers, kind):
 
 @pytest.mark.parametrize("kind", REFERENCE)
 def test_ignored_keys_do_not_affect_transformers_computation(transformers, kind):
-    """What its modeling code reads of a config and we call harmless is known, key by key."""
+    """Keys that its modeling code reads and that we ignore are listed here."""
     import importlib
     import inspect
     import re

@@ -170,7 +170,7 @@ def test_rejects_missing_or_invalid_config(folder):
     with pytest.raises(ValueError, match=r"has no config.json, which says what the weights mean"):
         import_checkpoint(path)
     for text, sentence in (
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ("[]", "is not a JSON object"),
         ('"x"', "is not a JSON object"),
     ):
@@ -196,7 +196,7 @@ def test_rejects_run_folder(folder):
     (path / "config.json").write_text(json.dumps({"kind": "RunConfig"}))
     with pytest.raises(ValueError, match="is a run of clearformer already"):
         import_checkpoint(path)
-    (path / "model.safetensors").unlink()  # they lie one folder further down
+    (path / "model.safetensors").unlink()  # they are one folder further down
     (path / "checkpoints").mkdir()
     with pytest.raises(ValueError, match="is a run of clearformer already"):
         import_checkpoint(path)

@@ -84,7 +84,7 @@ def test_reads_rope_scaling():
 
 def test_reads_qwen_and_mistral_configs():
     assert read(model_type="qwen3").query_key_norm == RMSNorm(epsilon=1e-5)
-    assert read(model_type="qwen3").head_width == 128  # theirs, where nothing is said
+    assert read(model_type="qwen3").head_width == 128  # the default of transformers
     assert read(model_type="qwen2").biases.attention
     assert not read(model_type="qwen2").biases.attention_output
     windowed = (Causal() & Local(window=16),)

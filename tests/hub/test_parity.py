@@ -107,7 +107,7 @@ def test_bert_gradients_match_transformers(both, tokens):
 
 
 def assert_gradients_agree(ours, theirs, found):
-    """Ours, taken apart by the same table, against theirs."""
+    """Compare our gradients, split by the same table, with theirs."""
     from clearformer.hub.registry import family_of
     from clearformer.hub.tensor_names import their_names
 
@@ -146,7 +146,7 @@ def test_exported_checkpoint_opens_in_transformers(transformers, both, tokens, t
     for key, value in expected.items():
         if isinstance(value, torch.Tensor):
             near(given[key], value, within=0)
-    # For a Qwen2 they take its own tokenizer, whatever the folder says; the export says so.
+    # transformers always uses Qwen2's tokenizer for a Qwen2; the export reports it.
     fast, auto = transformers.PreTrainedTokenizerFast, transformers.AutoTokenizer
     own = name.startswith("qwen2")
     assert any("AutoTokenizer" in note for note in done.notes) == own
@@ -162,7 +162,7 @@ def test_exported_checkpoint_opens_in_transformers(transformers, both, tokens, t
 def test_exported_modern_model_opens_in_transformers(
     transformers, small, scrambled, tokens, tmp_path, normed, pairs
 ):
-    """With a query-key norm it is their Qwen3, without a Llama, whichever way rotary pairs lie."""
+    """With a query-key norm it becomes a Qwen3, without one a Llama, for either rotary layout."""
     from dataclasses import replace
 
     from clearformer.builder import build

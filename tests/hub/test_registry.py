@@ -21,7 +21,7 @@ def test_families_by_model_type():
 
 @pytest.mark.parametrize("kind", ["t5", None, 3, "bret", "roberta", "gpt_neo"])
 def test_rejects_unknown_model_type_listing_known_ones(kind):
-    """Never with one that is spelled alike: RoBERTa is no BERT."""
+    """No similar name is suggested: RoBERTa is not a BERT."""
     with pytest.raises(
         ValueError,
         match=f"here is of a model_type {kind!r}, which clearformer cannot read: known are "

@@ -134,5 +134,5 @@ def test_read_object_rejects_other_json(tmp_path):
     with pytest.raises(ValueError, match=r"a.json is \[1\], but it must be an object"):
         read_object(tmp_path / "a.json")
     (tmp_path / "a.json").write_text("{")
-    with pytest.raises(ValueError, match=r"a.json is no JSON"):
+    with pytest.raises(ValueError, match=r"a.json is not valid JSON"):
         read_object(tmp_path / "a.json")

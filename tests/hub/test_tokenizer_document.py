@@ -158,7 +158,7 @@ def test_byte_vocabulary_is_read_as_bytes_tokenizer(folder):
 def test_rejects_invalid_tokenizer_config(ended, folder):
     place = folder(ended)
     (place / "tokenizer_config.json").write_text("not JSON")
-    with pytest.raises(ValueError, match=r"tokenizer_config.json is no JSON"):
+    with pytest.raises(ValueError, match=r"tokenizer_config.json is not valid JSON"):
         read_tokenizer(place)
 
 

@@ -229,7 +229,7 @@ def test_rejects_invalid_vocab_and_merges(ended, tmp_path):
         read_tokenizer(tmp_path)
 
 
-# --- what stands beside the older files ----------------------------------------------------
+# --- configuration of older files ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_qwen_vocab_and_merges_match_transformers(
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("tokenizer_config", "not JSON", "tokenizer_config.json is no JSON"),
+        ("tokenizer_config", "not JSON", "tokenizer_config.json is not valid JSON"),
         ("tokenizer_config", '{"add_eos_token": true}', "add_eos_token is on, which is not"),
         ("tokenizer_config", '{"bos_token": "<s>"}', "'<s>' is named as a special token, but voc"),
         (

@@ -32,7 +32,7 @@ def model(small, scrambled):
 )
 @pytest.mark.parametrize("worth", [0.0, 0.8, 1.0])
 def test_tree_beams_match_row_beams(model, monkeypatch, changes, worth):
-    """Whatever branches, ends or leaves, and whether what is dead is dropped or not."""
+    """For beams that branch, end or are removed, with and without compaction."""
     monkeypatch.setattr(beam_cache, "COMPACT_BELOW", worth)
     ours, config = model(**changes)
     assert supports(ours)

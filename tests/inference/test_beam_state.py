@@ -45,7 +45,7 @@ def test_widened_beams_have_separate_caches(original):
         growing.widen(2)
         first = torch.tensor([3, 4, 5, 6, 7, 8])
         growing.step(first)
-        growing.copy(torch.tensor([0, 5]), torch.tensor([1, 4]))  # 1 goes on as 0, 4 as 5
+        growing.copy(torch.tensor([0, 5]), torch.tensor([1, 4]))  # 1 continues as 0, 4 as 5
         growing.select(torch.tensor([2, 0]))
         second = torch.tensor([9, 10, 11, 12])
         given = growing.step(second)

@@ -91,7 +91,7 @@ def test_fast_decoder_matches_modules_in_float64(name, small, scrambled):
 @pytest.mark.parametrize("position", [c.NoPosition(), c.ALiBi(), c.Rotary()])
 @torch.inference_mode()
 def test_fully_masked_token_stays_finite(position, small, scrambled):
-    """As through the modules: attention gives zeros, and the rest of the block goes on."""
+    """As with modules: attention gives zeros, and the rest of the block is computed."""
     blind = c.Causal() & c.Region(queries=(0, 3), keys=(0, None))
     config = small("gpt2", position=position, patterns=(blind,))
     model = scrambled(build(config)).eval()

@@ -43,7 +43,7 @@ def test_result_of_row_does_not_depend_on_other_rows():
     linear = nn.Linear(64, 48)
     ours = Int8Linear(rounded(linear.weight), linear.bias)
     x = torch.randn(7, 64) * torch.logspace(-2, 2, 7)[:, None]  # neighbours of every size
-    x[3] = 0.25  # a row without a range of its own
+    x[3] = 0.25  # a constant row
     x[4] = 0
     together = ours(x)
     assert together.equal(torch.cat([ours(row) for row in x.split(1)]))
@@ -106,7 +106,7 @@ def test_decodes_with_cache(small):
             logits = model(token, caches=memory)
             for cache in memory:
                 cache.advance()
-        # Inputs are rounded anew in each call, so a step alone is near and not equal.
+        # Inputs are quantized in each call, so a single step is close but not equal.
         assert (logits[0, -1] - model(tokens)[0, -1]).abs().max() < 0.1
 
 

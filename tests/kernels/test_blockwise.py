@@ -15,7 +15,7 @@ BATCH, HEADS, WIDTH = 2, 4, 8
 
 
 def ring(nodes):
-    """Everyone sees the next and itself, the last node is blind."""
+    """Every node sees itself and the next; the last one sees nothing."""
     edges = [(i, (i + 1) % nodes) for i in range(nodes - 1)] + [(i, i) for i in range(nodes - 1)]
     return Graph(tuple(edges), nodes)
 

@@ -23,7 +23,7 @@ class EvenKeys(Pattern):
 
 @dataclass(frozen=True)
 class Further(Local):
-    """Another rule than the class it is derived from: the guide of that would be wrong."""
+    """A subclass with another rule, for which the guide of its base would be wrong."""
 
     def allows(self, query, key):
         return abs(query - key) < 3 * self.window

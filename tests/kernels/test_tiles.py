@@ -42,7 +42,7 @@ def test_every_allowed_pair_is_in_exactly_one_tile(name, queries, keys, first):
 
 
 def test_strided_pattern_has_dense_tiles():
-    """In the plain order every block would be touched, and 1 / stride of it used."""
+    """In position order every block would be touched, with only 1 / stride of it used."""
     found = tiles(Strided(16), 0, 256, 256, CPU)
     assert sum(each.seen.numel() for each in found) <= 4 * count_pairs(Strided(16), 256)
     found = tiles(Strided(64), 0, 4096, 4096, CPU)

@@ -129,7 +129,7 @@ def test_model_gradients_match_full_loss(family, small, example, gradients, monk
     ("hidden_places", "rows"), [(0, 0), (1, 1), (64, 64), (65, 128), (128, 128)]
 )
 def test_masked_logits_are_padded_to_few_sizes(hidden_places, rows):
-    """Another number is hidden in every step; memory of ever other sizes would leave gaps."""
+    """The number of masked tokens differs in every step; varying sizes would fragment the heap."""
     head = MaskedToken(
         WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS), select=with_target_padded
     )

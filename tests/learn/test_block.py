@@ -100,7 +100,7 @@ def one_residual(x, attention, feed_forward, norm1, norm2):
         ("5.1", eps_outside, "under the root"),
         ("5.2", linear, "ReLU is missing"),
         ("5.2", relu_twice, "a second ReLU"),
-        ("5.2", relu_at_the_end, "ReLU stands at the end"),
+        ("5.2", relu_at_the_end, "ReLU is at the end"),
         ("5.2", first_bias_missing, "the first bias is missing"),
         ("5.2", first_bias_late, "added after ReLU"),
         ("5.3", pre_norm, "this is pre-norm"),

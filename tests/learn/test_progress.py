@@ -43,7 +43,9 @@ def test_invalid_records_are_tolerated(data_home, entry, record):
     assert progress.load() == {"1.1": record}
 
 
-@pytest.mark.parametrize(("text", "said"), [("[]", "is no record of progress"), ("{", "no JSON")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("[]", "is not a valid progress file"), ("{", "not valid JSON")]
+)
 def test_rejects_damaged_file(text, said):
     progress.path().parent.mkdir(parents=True)
     progress.path().write_text(text)

@@ -120,7 +120,7 @@ def test_longer_pairs_need_more_memory(run):
 
 
 def test_masked_example_targets_only_masked_tokens(run):
-    """A loss over every place would take several times as long as the run's."""
+    """A loss over every position would take several times as long."""
     config = run("bert")
     batch, _ = task_of(config.model).example(config, 4, ASSUMED_LENGTHS)
     hidden, _ = batch.targets

@@ -25,7 +25,7 @@ def test_f44_no_pickle_payload_runs(tmp_path):
 
 
 def test_f44_payloads_run_in_unsafe_reader(tmp_path):
-    """A corpus that nobody could be hurt by would prove nothing."""
+    """Harmless payloads would prove nothing."""
     import pickle
 
     marker = tmp_path / "marker"
@@ -108,7 +108,7 @@ def test_f45_index_opens_no_file_outside_folder(tmp_path, name):
 
 
 def forged(place, name, change):
-    """A checkpoint whose maker knows how to write hashes."""
+    """A forged checkpoint with valid hashes."""
     folder = place / "run/checkpoints/step-3"
     path = folder / name
     if path.suffix == ".safetensors":
@@ -195,7 +195,7 @@ def test_f45_rejects_resume_from_forged_state(train, place, refused, kind):
 
 def test_f46_rejects_custom_split_pattern():
     for pattern in malicious_files.EVIL_PATTERNS:
-        # In a process of its own: a pattern like these runs for hours, and no except stops it.
+        # In a child process: such a pattern runs for hours and cannot be interrupted.
         said = call(untrusted_files.encode_by, pattern, seconds=60)
         assert "which is not one of the published ones" in said
 
@@ -207,7 +207,7 @@ def test_f47_archives_write_no_files(tmp_path, monkeypatch):
     assert not os.path.exists(tmp_path / "archives" / "escaped")
 
 
-# --- run folders of somebody else ----------------------------------------------------------
+# --- untrusted run folders -----------------------------------------------------------------
 
 RUN_FILES = [
     *("lock", "metrics.jsonl", "samples.jsonl", "config.json", "tokenizer.json", "README.md"),
@@ -239,7 +239,7 @@ def plant(path, make):
 
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_f45_symlink_in_run_folder_is_not_followed(train, place, elsewhere, name):
-    """The run goes on or is refused, and nothing elsewhere changes."""
+    """The run resumes or is rejected, and nothing outside changes."""
     path = place / "run" / name
     target = (
         elsewhere
@@ -319,7 +319,7 @@ def test_f45_malformed_folder_names_are_ignored(train, command, place, number):
 
 
 def test_f17_removed_run_folder_ends_run(place, refused):
-    """At its next save: a run that left nothing behind has not finished."""
+    """At its next save, since a run without output has not finished."""
     toy = ToyRun(place, 10**6)
     child = toy.start(place / "long")
     path = place / "long/checkpoints"

@@ -148,7 +148,7 @@ def test_f38_rejects_tokenizer_of_other_model(command, place, refused):
     other = json.dumps({"kind": "characters", "characters": "abc"})
     (folder / "tokenizer.json").write_text(other)
     refused(command("generate", folder, "x"), "tokenizer.json")
-    # Even by somebody who mends the hashes.
+    # Even with corrected hashes.
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["sha256"]
     digest = hashlib.sha256(other.encode()).hexdigest()

@@ -10,11 +10,11 @@ from safetensors import SafetensorError
 
 from clearformer.runs import checkpoint, faults
 
-POINTS = [point for point in faults.POINTS if point != "during_prune"]  # has a test of its own
+POINTS = [point for point in faults.POINTS if point != "during_prune"]  # has its own test
 
 
 class Crashed(BaseException):
-    """Stands for the process being gone: nothing after it runs, not even an except."""
+    """Simulates the end of the process: no except clause catches it."""
 
 
 def crash_at(point):

@@ -95,7 +95,7 @@ def test_comes_down_for_decaying_schedules():
 
 
 def test_comparison_is_paired_by_text():
-    """Most texts are alike for both models: their difference is surer than either figure."""
+    """Most texts have equal scores for both models, so the paired difference has a small error."""
     draw = random.Random(0)
     best = [float(draw.random() < 0.9) for _ in range(500)]
     last = [1 - each if number < 5 else each for number, each in enumerate(best)]
@@ -111,7 +111,7 @@ def test_comparison_is_paired_by_text():
 
 
 def test_choice_uses_state_saved_by_run(trained):
-    """The state of a real run: the numbers that decide survive the disk."""
+    """The state of a real run, saved and loaded."""
     run = trained
     saved = json.loads((run.folder / "checkpoints/step-6/state.json").read_text())
     assert saved["last"]["step"] == 6

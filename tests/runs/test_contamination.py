@@ -132,7 +132,7 @@ def test_counts_contaminated_rows(classifier, table, tmp_path, places):
 
 
 def test_includes_data_of_pretrained_run(run, source, tmp_path, places):
-    """A model that goes on with another text has not forgotten the first."""
+    """A model that is fine-tuned on another text was still trained on the first."""
     other = tmp_path / "other.txt"
     other.write_text(text(7000, 8000))
     found = finetune.read_origin(run)

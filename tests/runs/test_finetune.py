@@ -65,7 +65,7 @@ def room(tmp_path_factory):
 
 
 def config_from(folder, **changes):
-    """A run that goes on with the model in `folder`, with some of its settings changed."""
+    """A run that fine-tunes the model in `folder`, with some settings changed."""
     found = finetune.read_origin(folder)
     data = replace(found.config.data, vocabulary=found.tokenizer.size)
     config = replace(found.config, data=data, train=TRAIN, origin=found.origin)

@@ -64,7 +64,7 @@ def scaled_kernel(factor):
 
 
 def other_kernel(factor, config, seed):
-    """Every class, name and shape as in the stock model, and another function in it."""
+    """The classes, names and shapes of the standard model, with another function."""
     model = build(config, seed)
     for block in model.stack.blocks:
         block.attention.kernel = scaled_kernel(factor)

@@ -49,7 +49,7 @@ def test_checkpoint_folder_opens_anywhere(run, tmp_path):
 
 
 def saved_with(run, **last):
-    """The last checkpoint again, with another best: what the run would have done."""
+    """Save the last checkpoint again with another best evaluation."""
     run.state.best = {"step": 3, "value": 0.1}
     run.state.last = {"step": 6, "value": 0.2, "finished": True, **last}
     state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.facts)

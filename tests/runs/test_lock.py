@@ -35,7 +35,7 @@ def test_discard_removes_empty_run_folder(tmp_path):
     assert sorted(each.name for each in folder.iterdir()) == ["config.json", "lock"]
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
-    Lock(tmp_path / "link").discard()  # no word about the link, which would hide the mistake
+    Lock(tmp_path / "link").discard()  # no error about the link, which would hide the real one
     assert (tmp_path / "link").is_symlink()
 
 
@@ -136,7 +136,7 @@ def test_require_held_detects_moved_folder(tmp_path):
 
 def test_held_reports_lock_state(tmp_path):
     assert not held(tmp_path)
-    assert list(tmp_path.iterdir()) == []  # looking creates nothing
+    assert list(tmp_path.iterdir()) == []  # checking creates nothing
     lock = Lock(tmp_path)
     assert held(tmp_path)
     lock.release()
@@ -149,7 +149,7 @@ def test_held_reports_lock_state(tmp_path):
 
 
 def test_retries_while_another_process_checks_lock(tmp_path, monkeypatch):
-    """Looking takes the lock for an instant: the one who wants it tries again."""
+    """Checking takes the lock for an instant, so acquiring it is retried."""
     Lock(tmp_path).release()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)

@@ -21,7 +21,7 @@ def test_stop_file_ends_run_and_is_removed(config, tmp_path, start):
 
 
 def test_old_stop_file_is_ignored(config, tmp_path, start):
-    """Asked for when nothing was running: the next start says so, and goes on."""
+    """A request from before the start is reported and ignored."""
     folder = tmp_path / "left"
     run = start(config, folder)
     list(run.events(lambda: 143 if run.state.step >= 4 else 0))
@@ -71,7 +71,7 @@ def test_reports_run_that_did_not_learn(config, tmp_path, start):
 
 
 def test_minutes_budget_is_respected(config, tmp_path, monkeypatch, start):
-    ticks = itertools.count(step=0.01)  # a clock of its own, whatever the machine does meanwhile
+    ticks = itertools.count(step=0.01)  # a fake clock, independent of the machine
     clock = SimpleNamespace(monotonic=lambda: next(ticks))
     monkeypatch.setattr("clearformer.runs.loop.time", clock)
     short = replace(config.train, steps=None, minutes=0.05, evaluations=2)

@@ -38,7 +38,7 @@ def test_accepts_when_memory_is_unknown(monkeypatch):
 @pytest.mark.parametrize("name", ["modern-tiny", "gpt2-small", "bert-tiny"])
 @pytest.mark.parametrize("recompute", [None, "attention", 1])
 def test_accepts_every_step_that_fits(monkeypatch, name, recompute):
-    """What the plan counts is always more than what is refused here."""
+    """The lower bound used here is always below the plan's count."""
     one = config(name, recompute=recompute)
     counted = footprint.footprint(one, one.train.batch_size, recompute, accumulated=False)
     monkeypatch.setattr(memory, "available_bytes", lambda: counted.total)

@@ -30,7 +30,7 @@ def a_run(minutes=None, counted="tokens"):
 
 
 def test_sample_text_is_escaped(monkeypatch, capsys):
-    """In the beginning a model writes anything: rich's markup, escape sequences."""
+    """An untrained model generates anything: rich's markup, escape sequences."""
     monkeypatch.setattr("clearformer.runs.progress.summary", lambda run: ["training"])
     live = Live()
     live.start(a_run())
@@ -50,7 +50,7 @@ def steps(pace, first, count, seconds, began=0.0):
 def test_throughput_forgets_pause():
     pace = Throughput()
     steps(pace, 1, 1, 1.0)
-    assert pace.rate() == 0  # of a single step nothing can be said
+    assert pace.rate() == 0  # unknown after a single step
     now = steps(pace, 2, 99, 1.0, 1.0)
     assert abs(pace.rate() - 10) < 1e-6
     assert abs(pace.remaining() - 900) < 1e-6
@@ -70,11 +70,11 @@ def test_throughput_averages_slow_steps():
 
 
 def test_remaining_time_never_exceeds_minutes_budget():
-    """A machine short of memory takes ever longer for a step, and the clock goes on as ever."""
+    """On a machine short of memory, steps take longer and longer."""
     pace, now = Throughput(budget=2400.0), 0.0
     for number in range(1, 60):
         before, now = now, now + number**1.2
-        # Progress is told as it was when the step began.
+        # Progress is that at the start of the step.
         pace.add(Step(number, 1.0, 0.1, 1.0, 10 * number, now, before / 2400))
         assert pace.remaining() == max(2400.0 - now, 0.0)
 

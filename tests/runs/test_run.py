@@ -85,7 +85,7 @@ def test_run_of_earlier_version_resumes_with_its_schedule(config, tmp_path, star
 
 
 def train_until_killed(settings, folder, point, step):
-    """In a process of its own: train until a fault or a step, and be killed there."""
+    """In a child process: train until a fault or a step, and be killed there."""
     config = run_from_json(settings)
     faults = parse(None if point == "step" else f"crash:{point}@{step}")
     run = Run(
@@ -126,7 +126,7 @@ def test_two_processes_cannot_train_one_run(config, tmp_path, start):
     with pytest.raises(ValueError, match=rf"another process \(process {os.getpid()} on"):
         start(config, folder, resume=True)
     events.close()
-    start(config, folder, resume=True)  # whoever has ended disturbs nobody
+    start(config, folder, resume=True)  # a run that has ended releases its lock
 
 
 def test_rejects_out_that_is_a_file(config, tmp_path, start):
@@ -156,7 +156,7 @@ def test_memory_is_carried_between_steps(remembering, tmp_path, start):
     steps = (event for event in run.events() if isinstance(event, Step))
     lengths = [run.state.memory.parts[0][0].length for _ in steps]
     assert lengths[:3] == [8, 12, 12]
-    assert lengths[per_epoch] == 8  # the next epoch begins anew
+    assert lengths[per_epoch] == 8  # the next epoch starts with an empty memory
     saved = checkpoint.newest(folder / "checkpoints", print).tensors("state.safetensors")
     assert saved["memory.1"].shape == (4, 12, 16)
 

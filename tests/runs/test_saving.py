@@ -29,7 +29,7 @@ def without_metrics(folder):
 @pytest.mark.parametrize("lose", [gone, moved, replaced, without_metrics])
 @pytest.mark.parametrize("at", [2, 12])
 def test_run_fails_if_folder_is_removed(config, tmp_path, lose, at, start):
-    """Before the first checkpoint, or after the last step: no run ends well that left nothing."""
+    """Before the first checkpoint, or after the last step: a run without output must fail."""
     folder = tmp_path / "run"
     run = start(config, folder)
     events = run.events()
@@ -42,7 +42,7 @@ def test_run_fails_if_folder_is_removed(config, tmp_path, lose, at, start):
     sentence = f"{what} was removed, moved or replaced while the run was writing to it"
     with pytest.raises(ValueError, match=sentence):
         list(events)
-    assert sorted(folder.rglob("*")) == before  # nothing was made anew
+    assert sorted(folder.rglob("*")) == before  # nothing was created again
     if lose is moved and at == 12:
         list(start(None, tmp_path / "moved", resume=True).events())
         assert metrics.read(tmp_path / "moved" / "metrics.jsonl")[-1]["reason"] == "finished"

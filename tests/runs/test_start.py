@@ -23,8 +23,15 @@ def test_saved_config_and_finetune_config(whole, config):
     again = finetune_config(folder)
     assert again.model == saved_config(folder).model
     assert again.origin.folder == str(folder)
-    classifier = finetune_config(folder, classify=True)
-    assert to_json(classifier.model.head)["kind"] == "Classifier"
+    for name, kind in (
+        ("classify", "Classifier"),
+        ("classify-pairs", "PairClassifier"),
+        ("label", "TokenClassifier"),
+        ("answer", "AnswerSpan"),
+    ):
+        found = finetune_config(folder, name)
+        assert to_json(found.model.head)["kind"] == kind
+        assert found.train.epochs == 3
 
 
 def test_file_paths_become_absolute(tmp_path, monkeypatch):
@@ -37,6 +44,7 @@ def test_file_paths_become_absolute(tmp_path, monkeypatch):
         ("a.txt,b.txt", f"{tmp_path / 'a.txt'},{tmp_path / 'b.txt'}"),
         ("enwik8", "enwik8"),
         ("-", "-"),
+        ("", ""),
         ("none.txt", "none.txt"),
     ):
         assert with_absolute_paths(DataConfig(source=source)).source == wanted

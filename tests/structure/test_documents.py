@@ -80,7 +80,7 @@ def readme_tree():
 
 
 def test_readme_lists_every_package():
-    """One line for each package; of the modules beside them, those that a user meets."""
+    """One line for each package, and for the modules of the public API."""
     inside = [
         path.removeprefix("src/clearformer/").split("/")
         for path in tracked_files()

@@ -55,3 +55,17 @@ def test_erratum_14_scaled_products_have_unit_spread():
         products = (q * k).sum(dim=-1) / width**0.5
         assert abs(float(products.mean())) < 0.05
         assert abs(float(products.std()) - 1) < 0.05
+
+
+def test_erratum_16_only_orthogonal_maps_preserve_the_gradient():
+    def ratio(layers):
+        x = torch.randn(4, 32, requires_grad=True)
+        y = torch.nn.Sequential(*layers)(x)
+        probe = torch.randn_like(y)
+        (gradient,) = torch.autograd.grad((y * probe).sum(), x)
+        return float(gradient.norm() / probe.norm())
+
+    drawn = [torch.nn.Linear(32, 32) for _ in range(24)]
+    turned = [torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(32, 32)) for _ in drawn]
+    assert ratio(drawn) < 1e-3
+    assert abs(ratio(turned) - 1) < 1e-3

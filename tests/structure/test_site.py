@@ -81,7 +81,7 @@ def test_command_reference_has_every_command():
 
 
 def test_every_page_is_in_a_table_of_contents():
-    """Sphinx says so too, but only where it is installed."""
+    """Sphinx checks this too, but only where it is installed."""
     pages = [
         DOCS / "index.md",
         *DOCS.glob("*/index.md"),

@@ -12,7 +12,8 @@ from clearformer.core.model import Batch
 from clearformer.data import DataFolders
 from clearformer.families import classifier, generator
 from clearformer.tasks import registry
-from clearformer.tasks.classification import classify, predict, report
+from clearformer.tasks.class_report import report
+from clearformer.tasks.classification import classify, predict
 
 TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 

@@ -68,7 +68,7 @@ def test_batch_size_does_not_change_result(monkeypatch, tmp_path):
 
 
 def test_lossy_tokenizer_is_reported(tmp_path):
-    """A word that is unknown is cheap to predict: its bytes are no achievement."""
+    """An unknown word is easy to predict, so its bytes must not count."""
     from clearformer import data
     from clearformer.data.texts import in_memory
     from clearformer.families import generator

@@ -116,7 +116,7 @@ def test_whole_word_masking_in_batches(source, tmp_path):
         batch = task.batches.batch(step)
         hidden = batch.targets != IGNORE
         original = np.where(hidden, batch.targets, batch.tokens)
-        # Not where a part begins in the middle of a word: what it goes on with is not there.
+        # Except where a part begins in the middle of a word, whose start is missing.
         inside = continues[original[:, 1:]] & batch.attention_mask[:, 1:] & (original[:, :-1] > 4)
         checked += inside.sum()
         assert np.array_equal(hidden[:, 1:][inside], hidden[:, :-1][inside])

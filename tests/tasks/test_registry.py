@@ -11,6 +11,7 @@ from clearformer.config import (
     Features,
     MultipleChoice,
     NextSentence,
+    PairClassifier,
     RunConfig,
     TokenClassifier,
     TrainConfig,
@@ -57,9 +58,7 @@ def test_rejects_unsupported_verb(name, verb, sentence):
         preset(name).require_verb(verb)
 
 
-@pytest.mark.parametrize(
-    "head", [Features(), TokenClassifier(), AnswerSpan(), NextSentence(), MultipleChoice()]
-)
+@pytest.mark.parametrize("head", [Features(), NextSentence(), MultipleChoice()])
 def test_head_without_objective_only_embeds(head, places):
     model = replace(bert(), head=head)
     task = task_of(model)
@@ -70,6 +69,22 @@ def test_head_without_objective_only_embeds(head, places):
         registry.load(config, places)
     with pytest.raises(ValueError, match=f"is {head.noun}, which has nothing to evaluate here"):
         task.evaluation_data(EvaluationRequest(config, None, EvaluationOptions(), places))
+
+
+@pytest.mark.parametrize(
+    ("head", "verb", "metric"),
+    [
+        (PairClassifier(), "classify", "accuracy"),
+        (TokenClassifier(), "label", "accuracy"),
+        (AnswerSpan(), "answer", "f1"),
+    ],
+)
+def test_a_head_for_another_task_of_berts(head, verb, metric):
+    model = replace(bert(), head=head)
+    assert model.verbs == (verb, "embed")
+    assert task_of(model).metric == metric
+    with pytest.raises(ValueError, match=f"is {head.noun}: it can {verb} and embed, not fill"):
+        model.require_verb("fill")
 
 
 def test_classifier_pool_follows_pretraining_head():

@@ -10,7 +10,7 @@ from clearformer.text.byte_fallback import BYTES, DECODER, LEADING_SPACE, SPACE,
 
 @pytest.fixture(scope="session")
 def documents(prose):
-    """What other tools write, by the way the space in front is written down."""
+    """Documents of other tools, by how they specify the leading space."""
     from tokenizers import Tokenizer, models, trainers
 
     words = prose.replace(" ", SPACE)

@@ -46,7 +46,7 @@ def test_read_write_round_trip(pairs, pieces):
 
 
 def test_reads_documents_written_by_tokenizers_library(pairs, pieces):
-    """What it adds in its own version of the file is off, or known."""
+    """Settings that the library adds are off, or supported."""
     assert read_byte_pairs(json.loads(open_library(pairs.document).to_str())) == pairs.spec
     assert read_word_pieces(json.loads(open_library(pieces.document).to_str())) == pieces.spec
 
@@ -349,7 +349,7 @@ def test_template_must_contain_one_text(pairs, single):
 
 
 def test_accepts_normalized_special_tokens_without_normalizer(pairs):
-    """GPT-2's own tokenizer.json has it so."""
+    """As in GPT-2's own tokenizer.json."""
     added = [{"id": 300, "content": "<s>", "special": True, "normalized": True}]
     assert read_byte_pairs(set_in(pairs.document, "added_tokens", added)).specials == ("<s>",)
 

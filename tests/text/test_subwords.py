@@ -44,7 +44,7 @@ def pieces(prose):
 
 
 def test_training_is_deterministic_across_processes():
-    """The library's hash tables have another order in each process; ours must not show it."""
+    """The order of the library's hash tables differs between processes and must have no effect."""
     outputs = set()
     for seed in ("1", "2"):
         environment = {
@@ -118,7 +118,7 @@ def texts_full_of_ties():
 
 
 def test_merge_ties_are_resolved_by_id():
-    """As the `tokenizers` library does it, and not as all others do."""
+    """Like the `tokenizers` library, but unlike some other implementations."""
     differs = 0
     for texts, size in texts_full_of_ties():
         ours = BytePairs.train(texts, size).spec
@@ -323,7 +323,7 @@ def test_word_pieces_stream_equals_whole_text(pieces, require_equal_streams):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
 def test_stream_parses_end_of_text_only_if_requested(pairs, size):
-    """As tiktoken with allowed_special; in a text from elsewhere it is text."""
+    """As tiktoken with allowed_special; in untrusted text it is plain text."""
     double = "<|endoftext|><|endoftext|>"
     ours = with_specials(pairs, "<|endoftext|>", double)
     text = f"one<|endoftext|>two{double}🙃 {double}<|endoftext|>"

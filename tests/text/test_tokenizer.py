@@ -11,7 +11,7 @@ from clearformer.text.utf8 import NotTextError, text_chunks
 
 SIZES = {"bytes": None, "characters": 60, "words": 400, "bpe": 600, "wordpiece": 500}
 
-# Those that come with a checkpoint and are not learned have tests of their own.
+# Tokenizers of checkpoints, which are not trained, have their own tests.
 GIVEN = {"fallback-bpe", "sentencepiece"}
 
 

@@ -38,9 +38,9 @@ def test_freed_memory_is_returned_to_system():
 
 
 def test_kernel_cache_is_limited_unless_configured(monkeypatch):
-    monkeypatch.setenv(malloc.CAPACITIES[0], "")  # and so it is as it was at the end
+    monkeypatch.setenv(malloc.CAPACITIES[0], "")  # so that it is restored at the end
     del os.environ[malloc.CAPACITIES[0]]
     monkeypatch.setenv(malloc.CAPACITIES[1], "7")
-    monkeypatch.setattr(sys, "platform", "other")  # this process keeps its heap as it is
+    monkeypatch.setattr(sys, "platform", "other")  # does not change this process's heap
     assert not malloc.limit_fragmentation()
     assert [os.environ[name] for name in malloc.CAPACITIES] == [str(malloc.KERNELS), "7"]

@@ -11,7 +11,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def float32_unless_asked():
-    """Here the machine is asked."""
+    """Overrides the fixture: here the hardware decides."""
 
 
 @pytest.fixture

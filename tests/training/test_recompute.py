@@ -29,7 +29,7 @@ def equal(one, other):
 
 
 def kept_bytes(model, batch, what):
-    """Distinct memory that a forward pass leaves behind for the backward pass."""
+    """Memory that a forward pass stores for the backward pass."""
     recompute.apply(model, what)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept = {}

@@ -93,7 +93,7 @@ def test_every_schedule_reaches_the_base_rate_and_never_exceeds_it(kind, warmup)
     schedule = kind(warmup=warmup)
     for total in (1, 2, 9, 56, 1000):
         curves = [steps_curve(schedule, total)]
-        for pause in (0.0, 0.3):  # a machine that stands still in the middle of it
+        for pause in (0.0, 0.3):  # a pause in the middle of the run
             seconds = [each / total + (pause if each > total / 2 else 0) for each in range(total)]
             curves.append(clock_curve(schedule, [s for s in seconds if s < 1], 1.0))
         for rates in curves:

@@ -12,7 +12,7 @@ from clearformer.training.torch_compile import compiled
 
 
 class Model(nn.Module):
-    """As little as a model needs here: a loss."""
+    """A minimal model with a loss."""
 
     def __init__(self, loss):
         super().__init__()

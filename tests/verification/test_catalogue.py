@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from verify_models.mutants import MUTANTS
 from verify_models.sources import SOURCES
 
-# Reported as information, or of no model that fits here; their checks have tests of their own.
+# Reported as information, or not applicable to these models; their checks have their own tests.
 UNPLANTED = {"output-projection-missing", "gelu-variant", "cross-attention-recomputed"}
 QUICK = [name for name in SOURCES if not name.startswith(("hf_", "x_"))]
 

@@ -60,7 +60,7 @@ def test_own_families_pass(name):
 
 
 def test_claim_can_be_given(planted):
-    model = planted("seed")  # looks both ways
+    model = planted("seed")  # bidirectional
     assert verify(model)
     report = verify(model, as_="causal-attention")
     assert [each.name for each in report.problems] == ["future-leak"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -16,6 +16,7 @@ from clearformer.table_options import LabelledFormat, TableFormat
 
 if TYPE_CHECKING:
     from clearformer.data import Table
+    from clearformer.model import Model
     from clearformer.tasks.classification import Classification
 
 
@@ -30,6 +31,9 @@ class Classify(ModelCommand):
     line."""
     text: str | None = None
     """Column of the texts, in a table; none: as in training."""
+    second: str | None = None
+    """The second text of a pair, if one text is given; with --file, the column of the second
+    texts; none: as in training."""
     out: Path | None = None
     """Write a table here (.csv, .tsv, .jsonl or .json): every column of --file, then predicted and
     probability; none: to the terminal."""
@@ -56,38 +60,72 @@ class Classify(ModelCommand):
         model = self.load()
         class_names(model.run_config, self.run_folder)
         column = self.text or model.run_config.data.text_column
-        options = LabelledFormat(empty="keep", **asdict(self.table))
-        given = given_table(self.texts, self.file, column, options)
+        given, seconds = self._given(model, column)
         for note in given.notes:
             tell(f"note: {note}")
         filled = [row for row, text in enumerate(given.texts) if text.strip()]
-        found = model.classify([given.texts[row] for row in filled])
+        found = self._classify(model, given, seconds, filled)
         tell_cut(sum(each.cut for each in found), len(found), model.config.length)
         if len(filled) < len(given):
             empty = len(given) - len(filled)
             tell(f"note: {empty:,} of {len(given):,} texts are empty and have no prediction")
         by_row = dict(zip(filled, found, strict=True))
         if self.out is not None:
-            self._write(self.out, given, by_row)
+            self._write(self.out, given, seconds, by_row)
         elif self.json:
             for each in found:
                 chosen = {"label": self._label(each), "probabilities": each.probabilities}
-                write_json({"text": each.text, **chosen})
+                write_json({**each.texts, **chosen})
         else:
             for each in found:
                 _show(each, self._label(each))
+
+    def _given(self, model: Model, column: str) -> tuple[Table, Sequence[str] | None]:
+        """The texts and, for pairs, the second text of each."""
+        from clearformer import data
+
+        options = LabelledFormat(empty="keep", **asdict(self.table))
+        if self.second is None and not model.config.head.two_texts:
+            return given_table(self.texts, self.file, column, options), None
+        if self.file is not None:
+            second = self.second or model.run_config.data.second_column
+            firsts = data.read_table(self.file, column, None, options)
+            others = data.read_table(self.file, second, None, options, ("--second", ""))
+            return firsts, others.texts
+        if self.second is None or len(self.texts) != 1:
+            raise ValueError(
+                "a pair is one text and --second, its second text; a table of pairs is a --file"
+            )
+        return data.Table("the given texts", self.texts, None), (self.second,)
+
+    def _classify(
+        self, model: Model, given: Table, seconds: Sequence[str] | None, rows: Sequence[int]
+    ) -> list[Classification]:
+        if seconds is None:
+            return model.classify([given.texts[row] for row in rows])
+        pairs: Any = [(given.texts[row], seconds[row]) for row in rows]
+        return model.classify(pairs)
 
     def _label(self, found: Classification) -> str:
         unsure = self.threshold is not None and found.probability < self.threshold
         return "" if unsure else found.label
 
-    def _write(self, out: Path, given: Table, found: Mapping[int, Classification]) -> None:
+    def _write(
+        self,
+        out: Path,
+        given: Table,
+        seconds: Sequence[str] | None,
+        found: Mapping[int, Classification],
+    ) -> None:
         from clearformer import data
         from clearformer.tasks.predictions import prediction_rows
 
         records: Sequence[Mapping[str, object]] = [{"text": text} for text in given.texts]
+        if seconds is not None:
+            both = zip(given.texts, seconds, strict=True)
+            records = [{"text": text, "second": second} for text, second in both]
         if given.rows is not None and self.file is not None:
-            _, every = data.read_records(self.file, self.table)
+            _, every = data.all_records(self.file, self.table)
             records = [every[row] for row in given.rows]
         predictions = [
             found[row].prediction if row in found else None for row in range(len(records))

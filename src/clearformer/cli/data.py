@@ -1,4 +1,4 @@
-"""`clearformer data`: the corpora there are, and what a source looks like before training."""
+"""`clearformer data`: lists the corpora, and shows a source before training."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Data:
     label: str = "label"
     """Column of the labels, in a table."""
     prepare: str | None = None
-    """A preset: do with the data what its training would, and show its first batch decoded."""
+    """A preset: prepare the data as for its training, and show the first batch decoded."""
     show: int = 3
-    """How many lines or rows to show."""
+    """Number of lines or rows to show."""
     include: str | None = None
     """Which files of a folder to read, such as "*.py"; none: .txt and .md."""
     length: int | None = None
@@ -39,7 +39,7 @@ class Data:
     json: bool = False
     """Print the profile of a table as one line of JSON."""
     data_dir: Path | None = None
-    """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     table: TableOptions = TableOptions()
 
     def run(self) -> None:
@@ -83,7 +83,7 @@ class Data:
             return False
 
     def _show_table(self, source: str) -> None:
-        """Labelled texts, or pairs if that is what its columns say."""
+        """Labelled texts, or pairs if the table has their columns."""
         from clearformer import data
         from clearformer.tasks.table_profile import profile_table
 
@@ -121,7 +121,7 @@ class Data:
             say(f"note: {note}")
 
     def _prepare(self, name: str, where: DataFolders) -> None:
-        """Tokenizer and token files, kept where a later run finds them; then one batch."""
+        """Prepare tokenizer and token files in the cache of later runs; then show one batch."""
         from clearformer.config import RunConfig
         from clearformer.families import preset
         from clearformer.families.recipes import recipe

@@ -1,4 +1,4 @@
-"""`clearformer describe gpt2-xl`: what a model is made of, without making it."""
+"""`clearformer describe gpt2-xl`: the parts of a model, without building it."""
 
 from __future__ import annotations
 
@@ -83,22 +83,22 @@ class Describe:
 
 
 def _config_of(run: Path) -> AnyModelConfig:
-    """The model of a run, from the config that it wrote down."""
+    """The model of a run, from its saved config."""
     from clearformer.config import run_from_json
     from clearformer.safe_json import read_run_json
 
     path = run / "config.json"
     if not os.path.lexists(path):
-        raise ValueError(f"{run} is no run: it has no config.json")
+        raise ValueError(f"{run} is not a run: it has no config.json")
     found = read_run_json(path)
     try:
         return run_from_json(found).model
     except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{path} is no config of a run: {problem}") from None
+        raise ValueError(f"{path} is not a config of a run: {problem}") from None
 
 
 def parameters(module: nn.Module) -> int:
-    """Parameters of a module; one that is used twice counts once."""
+    """Parameters of a module; a shared one counts once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -161,7 +161,7 @@ def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Branch:
 
 
 def _grow(tree: Branch, module: nn.Module, owners: dict[int, str], path: str = "") -> None:
-    """Parts with their shapes; blocks that are all alike are shown once."""
+    """Parts with their shapes; identical blocks are shown once."""
     from torch import nn
 
     for name, part in module.named_children():
@@ -200,7 +200,7 @@ def _counts(model: Transformer | Seq2Seq) -> list[str]:
 
 
 def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) -> list[str]:
-    """Weights, and the seed's arithmetic for the t x t scores (eq. 28)."""
+    """Memory of the weights and of the t x t scores (eq. 28)."""
     from clearformer.cli.tables import byte_count
 
     weights = 4 * parameters(model)
@@ -222,7 +222,7 @@ def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) ->
 
 
 def _telling_length(pattern: Pattern, length: int) -> int:
-    """How many positions show what a pattern does: a few of its largest strides."""
+    """A number of positions at which a pattern is recognizable: a few of its largest strides."""
     from clearformer.config import strides
 
     return min(length, 4 * max(strides(pattern), default=0) or length)

@@ -1,4 +1,4 @@
-"""`clearformer evaluate RUN`: the figures of a trained model, with their protocol."""
+"""`clearformer evaluate RUN`: metrics of a trained model, with their protocol."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluate(ModelCommand):
-    """Measure a trained model on text, labelled texts or pairs that it has not seen."""
+    """Measure a trained model on text, labelled texts, pairs or questions it has not seen."""
 
     other: tyro.conf.Positional[Path | None] = None
     """Another run: compare the two classifiers on the same texts, with a paired test."""
     data: str | None = None
-    """A file or corpus; none: what the run held back."""
+    """A file or corpus; none: the validation data of the run."""
     part: str = "validation"
     """Which part of a corpus, such as validation or test; train, without --data: what the run was
     trained on."""
@@ -36,27 +36,29 @@ class Evaluate(ModelCommand):
     stride: int | None = None
     """Tokens between two windows, smaller is slower and better; none: half the context."""
     memory: int | None = None
-    """States that a Transformer-XL remembers, more than in training if you like; none: as many."""
+    """Memory length of a Transformer-XL, may exceed that of training; none: as in training."""
     max_bytes: int = 1_000_000
-    """Bytes of a text to score; of a masked model tokens."""
+    """Bytes of a text to score; for a masked model, tokens."""
     text: str | None = None
     """Column of the texts, in a table; none: as in training."""
     label: str | None = None
     """Column of the labels, in a table; none: as in training."""
+    second: str | None = None
+    """Column of the second texts, in a table of sentence pairs; none: as in training."""
     unknown_label: Literal["refuse", "skip"] = "refuse"
-    """What to do with rows whose label the training had not."""
+    """What to do with rows whose label did not occur in training."""
     weights: Literal["float32", "int8"] = "float32"
-    """int8: what the model is worth with its weights in eight bits, beside what it was."""
+    """int8: evaluate with int8 weights, and compare with the original weights."""
     against: Path | None = None
-    """A run in int8: the one in float32 to measure beside it; none: the one it was made from."""
+    """For a run in int8: the float32 run to compare with; none: the one it was made from."""
     source_column: str | None = None
-    """Column of what is translated, in a table of pairs; none: as in training."""
+    """Column of the sources, in a table of pairs; none: as in training."""
     target_column: str | None = None
-    """Column of what it becomes."""
+    """Column of the targets."""
     beam: int = 4
-    """A translator: versions followed at once; 1: always the likeliest token."""
+    """A translator: number of beams; 1: greedy."""
     length_penalty: float = 1.0
-    """A translator: above 0 helps long translations."""
+    """A translator: above 0 favours long translations."""
     out: Path | None = None
     """A classifier: write every text here (.csv, .tsv, .jsonl or .json) with all columns of its
     table, predicted, probability and correct. A translator: the translations, a line for each; as a
@@ -72,12 +74,12 @@ class Evaluate(ModelCommand):
     prove: bool = False
     """A language model: also compress the text, decompress it, and compare the bits."""
     dynamic: bool = False
-    """A language model: also let it learn from each window that it has predicted (dynamic
-    evaluation); with --prove, on both sides of the proof."""
+    """A language model: also let it learn from each window that it has predicted
+    (dynamic evaluation); with --prove, in the encoder and the decoder."""
     data_dir: Path | None = None
-    """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     verify: bool = False
-    """Look for bugs in the model first, and warn where its figures cannot be trusted."""
+    """Run `verify` first, and warn if a bug makes the metrics unreliable."""
     json: bool = False
     """Print the figures as one line of JSON."""
     table: LabelledFormat = LabelledFormat()
@@ -139,7 +141,7 @@ class Evaluate(ModelCommand):
             say(f"{report.total:,} texts, {wrong:,} of them wrong: {out}")
 
     def _prove(self, model: Model, text: bytes) -> None:
-        """Print what the text takes by a real code, or by a model that learns from it."""
+        """Print the size of the text as a decodable code, or with online learning."""
         from clearformer.cli.compress import progress_bar
         from clearformer.compressor.proof import claim, prove
         from clearformer.inference.shared_copy import shared_copy
@@ -195,6 +197,8 @@ class Evaluate(ModelCommand):
                 raise ValueError(
                     f"{shown} is for classifiers, but {self.run_folder} is {model.config.noun}"
                 )
+        if self.other is not None and model.config.head.two_texts:
+            raise ValueError("a second run is compared on single texts, not on pairs: leave it out")
         if self.prove or self.dynamic:
             model.config.require_verb("generate", model.name)
         if (self.prove or self.dynamic) and self.memory is not None:
@@ -216,7 +220,7 @@ def _say_note(sentence: str) -> None:
 
 
 def _weights(model: Model) -> str:
-    """Which weights are evaluated: of which checkpoint, and how they were made."""
+    """A line on the evaluated weights: checkpoint, averaging and quantization."""
     from clearformer.runs.load import has_int8
 
     found, train = model.checkpoint, model.run_config.train

@@ -30,7 +30,7 @@ def chosen(texts: Sequence[str], file: str | Path | None) -> str | None:
         raise ValueError("give either texts or --file, and not both")
     if STDIN in texts:
         if len(texts) > 1:
-            raise ValueError("- stands for standard input, so give no other text beside it")
+            raise ValueError("- means standard input, so give no other text with it")
         return STDIN
     if file is not None or texts:
         return None if file is None else os.fspath(file)

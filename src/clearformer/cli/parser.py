@@ -49,7 +49,7 @@ def read(
     config: Sequence[Any] = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
     registry: Any = None,
 ) -> T:
-    """A command from its words; what does not fit raises ValueError."""
+    """Parse a command from its words; ValueError for invalid ones."""
     flags = _flags(verb) if default is None else [*paths(default), *ALIASES]
     options: dict[str, Any] = {} if default is None else {"default": default}
     with on_parse_error(_refuse(words, [f"--{flag}" for flag in flags])):
@@ -81,7 +81,7 @@ def _refuse(words: Sequence[str], flags: Sequence[str]) -> Callable[[ParseErrorE
 
 @singledispatch
 def sentence(event: ParseErrorEvent, words: Sequence[str], flags: Iterable[str]) -> str | None:
-    """What is wrong with a command's words; None: the parser's own message stands."""
+    """The error in a command's words; None if the parser's own message is to be used."""
     return None
 
 
@@ -155,7 +155,7 @@ def _wanted(argument: Any) -> str:
     types = str(argument.lowered.metavar).split("|")
     if len(types) == 1 and types[0].startswith("{") and types[0] not in TYPES:
         return f"one of {types[0].strip('{}').replace(',', ', ')}"
-    # "none" comes last: it is what is rarely meant.
+    # "none" comes last, since it is rarely meant.
     return " or ".join(sorted((TYPES.get(each, each) for each in types), key="none".__eq__))
 
 

@@ -38,7 +38,7 @@ from clearformer.config.settings import LEARNING_RATE_NEEDED
 from clearformer.data.table_files import is_table
 from clearformer.families import presets
 from clearformer.runs.signals import StopSignals
-from clearformer.runs.start import CLASSIFY, config_in_file, run_folder, starting_config
+from clearformer.runs.start import ADAPTED, config_in_file, run_folder, starting_config
 
 if TYPE_CHECKING:
     from clearformer.data import DataFolders
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Log:
-    """What is written beside the figures."""
+    """Settings of the log."""
 
     samples: bool = False
-    """Which samples each step learns from: rows of a table, places in a text."""
+    """Log the samples of each step: rows of a table, offsets in a text."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What every command with the settings of a run has."""
+    """Settings of the commands that configure a run."""
 
     preset: tyro.conf.Positional[str]
     model: ModelConfig
@@ -78,31 +78,32 @@ class Train(RunSettings):
     """Train a model on a text, labelled texts or pairs; Ctrl-C saves, --resume goes on."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (`clearformer describe` lists them); with --from: nothing, or classify."""
+    """A preset (`clearformer describe` lists them); with --from: nothing, or for a new head
+    classify, classify-pairs, label or answer."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """A run or checkpoint whose body and tokenizer to begin with; classify gives it a new head."""
+    """A run or checkpoint to fine-tune, with its tokenizer."""
     out: Path | None = None
     """The run's folder; none: runs/PRESET-DATA."""
     resume: bool = False
-    """Go on where the run in the folder stands, or start it."""
+    """Resume the run in the folder, or start it if there is none."""
     fit: str | None = None
-    """Memory that the run may take, such as 4GB: it is cut and recomputed as `plan` says."""
+    """Memory limit, such as 4GB: uses accumulation and recomputation as `plan` suggests."""
     data_dir: Path | None = None
-    """Where corpora lie; none: CLEARFORMER_DATA, then the cache, then a download."""
+    """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     processes: int | None = None
-    """Start so many processes on this machine, which share each batch; none: this one alone."""
+    """Number of processes on this machine, which share each batch; none: this one only."""
     shares: str | None = None
     """Draw a learning curve: train on these shares of the data, such as 0.1,0.3,1, each in a folder
     of --out."""
     quiet: bool = False
-    """Say only the result."""
+    """Print only the result."""
     json: bool = False
-    """Say every event as a line of JSON."""
+    """Print every event as a line of JSON."""
     words: tyro.conf.Suppress[tuple[str, ...]] = ()
     allow_changed_data: bool = False
-    """Go on although the data is no longer what the run was trained with."""
+    """Resume even if the data has changed since the run was started."""
     verify: bool = False
-    """Look for bugs in the model first, and warn where its figures could not be trusted."""
+    """Run `verify` first, and warn if a bug makes the metrics unreliable."""
     log: Log = Log()
 
     def run(self) -> None:
@@ -113,7 +114,7 @@ class Train(RunSettings):
             self._draw_curve(self.shares)
             return
         with optional_output():
-            with writable(self.folder):  # before torch is imported: a mistake is said at once
+            with writable(self.folder):  # before the slow import of torch
                 group, code = self._outcome()
             # Here nothing refers to the model any more, as `exit` requires.
             group.exit(code, tell)
@@ -232,7 +233,7 @@ def with_data_flag(arguments: Sequence[str]) -> list[str]:
     for place, word in enumerate(words[:2]):
         if word.startswith("-"):
             break
-        if word not in (CLASSIFY, *presets()) and os.path.exists(word):
+        if word not in (*ADAPTED, *presets()) and os.path.exists(word):
             return [*words[:place], "--data", *words[place:]]
     return words
 

@@ -1,8 +1,8 @@
 """`compress` and `decompress`: any file to a `.cf` file and back, bit for bit.
 
 Encoding runs the same one-token steps as decoding, in a batch of the same S streams, on the same
-number of threads. A faster pass over whole windows would give almost the same probabilities, and
-almost is not enough.
+number of threads. A faster pass over whole windows would give slightly different probabilities,
+with which decoding fails.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def decompress(
 
 @dataclass(frozen=True)
 class Plan:
-    """How a text is coded: what encoder and decoder must have in common."""
+    """Settings of the coding that encoder and decoder must share."""
 
     protocol: Protocol
     streams: int
@@ -235,7 +235,7 @@ class Plan:
 
 
 def as_online(online: Online | bool, from_scratch: bool = False) -> Online | None:
-    """The settings of online learning; True stands for the usual ones."""
+    """The settings of online learning; True means the defaults."""
     if isinstance(online, Online):
         return online
     usual = Online.from_scratch() if from_scratch else Online()
@@ -251,7 +251,7 @@ def plan_for(
     threads: int | None,
     online: Online | None,
 ) -> Plan:
-    """The plan for a text, where None stands for the usual value."""
+    """The plan for a text; None means the default."""
     usual = max(1, min(STREAMS, len(tokens) // MIN_STREAM))
     plan = Plan(
         protocols.protocol_for(model.config, context, stride),
@@ -335,7 +335,7 @@ WHY = {
 
 
 def _require_same(header: Header, model: LanguageModel, plan: Plan, name: str) -> None:
-    """Refuse to decode with anything that differs from what encoded."""
+    """ValueError if anything differs from what the encoder used."""
     here = {
         "model": model_hash(model),
         "tokenizer": sha256(require_tokenizer(model))[:IDENTITY],

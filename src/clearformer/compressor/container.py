@@ -36,13 +36,13 @@ DICTIONARY = (
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a decoder must know, and what must be as it was when the file was written."""
+    """Settings for the decoder, and what must be the same as when the file was written."""
 
     model: str
     """Hash of the weights and the config."""
     tokenizer: str
     name: str
-    """Where the model was: a path, or a preset. A hint and nothing more."""
+    """Path or preset of the model, as a hint."""
     seed: int | None
     """The seed of a preset's initial weights; None: the weights come with the model."""
     protocol: Mapping[str, int]

@@ -26,7 +26,7 @@ Tokens = NDArray[np.generic]  # unsigned integers
 
 @dataclass(frozen=True)
 class Pages:
-    """Tokens of a file, and what the tokenizer could not keep."""
+    """Tokens of a file, and the bytes that the tokenizer cannot restore."""
 
     tokens: Tokens  # (N,)
     table: bytes = b""

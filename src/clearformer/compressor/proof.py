@@ -1,7 +1,8 @@
 """Proof of a model's bits per byte: compress, decompress, compare.
 
-A loss is a claim. A model that sees the token that it predicts, or whose probabilities sum to more
-than one, claims fewer bits than any decoder can do with. `prove` writes the file, decodes it, and
+A loss alone proves nothing: a model that sees the token that it predicts, or whose probabilities
+sum to more than one, reports fewer bits than any decoder needs. `prove` writes the file, decodes
+it, and
 compares both the text and the bits.
 """
 
@@ -69,7 +70,7 @@ class Proof:
 
     @property
     def difference(self) -> float:
-        """The code beside the claim, as a share of the claim."""
+        """The relative difference between code and claim."""
         return 8 * self.packed.code_size / max(1.0, self.claim.bits) - 1
 
     def lines(self) -> list[str]:

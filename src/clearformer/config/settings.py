@@ -1,4 +1,4 @@
-"""Settings by name: a full path, or the end of one where only one setting ends like that.
+"""Settings by name: a full path, or the end of a path if it is unique.
 
 `layers` is `model.layers`, `dropout.embedding` is `model.dropout.embedding`. A setting that takes
 values of several classes also takes the name of a class: `optimizer="muon"`.
@@ -135,7 +135,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as the config has it: NumPy's numbers, lists and paths are taken too."""
+    """A value in the form of the config; NumPy numbers, lists and paths are accepted too."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     if isinstance(value, os.PathLike):
@@ -167,7 +167,7 @@ def kind_named(text: str, kinds: Sequence[Any], path: str) -> Any:
 
 
 def paths(value: Any, path: str = "") -> list[str]:
-    """Every setting of a dataclass, and every place that takes values of several classes."""
+    """Every setting of a dataclass, including those that take values of several classes."""
     found = list(kinds(value)) if not path else []
     for field in fields(value):
         inner = getattr(value, field.name)
@@ -180,7 +180,7 @@ def paths(value: Any, path: str = "") -> list[str]:
 
 
 def kinds(value: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
-    """The places that take values of several classes, by path."""
+    """The settings that take values of several classes, by path."""
     found: dict[str, tuple[Any, ...]] = {}
     hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
     for field in fields(value) if is_dataclass(value) else ():
@@ -216,5 +216,5 @@ def put(value: Any, path: str, new: Any) -> Any:
 
 
 def spelled(field: str) -> str:
-    """A field as a flag is spelled."""
+    """The flag spelling of a field."""
     return field.strip("_").replace("_", "-").lower()

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import TextSource
 
 PROBES = 32
+Rows = list[int]
 PROBE = 64  # bytes; a piece of this length does not occur twice by chance
 
 
@@ -53,6 +54,12 @@ def split_pairs(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
     validation = _validation_rows(Table(pairs.name, pairs.sources, None), share, seed)
     rows = range(len(pairs))
     return pairs.select([r for r in rows if r not in validation]), pairs.select(sorted(validation))
+
+
+def split_indices(texts: Sequence[str], share: float, seed: int, name: str) -> tuple[Rows, Rows]:
+    """The indices of training and of validation texts; equal texts stay in one part."""
+    validation = _validation_rows(Table(name, tuple(texts), None), share, seed)
+    return [row for row in range(len(texts)) if row not in validation], sorted(validation)
 
 
 def _validation_rows(table: Table, share: float, seed: int, keep_rare: bool = False) -> set[int]:

@@ -1,13 +1,13 @@
 """Tables of texts, with or without labels, and pairs of texts."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clearformer.data.cleaning import Row, clean, matching_labels, rare_classes
 from clearformer.data.table_files import READ_EXTENSIONS as READ_EXTENSIONS
-from clearformer.data.table_files import TableFile, Value, listed, open_table, text_of
+from clearformer.data.table_files import Record, TableFile, Value, listed, open_table, text_of
 from clearformer.data.table_files import ending_of as ending_of
 from clearformer.data.table_files import is_table as is_table
 from clearformer.table_options import EARLIER, LabelledFormat, TableFormat
@@ -142,7 +142,12 @@ def read_table(
     )
 
 
-def read_records(
+def read_records(path: str | Path, text: str = "text") -> Iterator[Record]:
+    """The rows of a table with their places; a text of a .json list is the column `text`."""
+    return open_table(path, column=text).records
+
+
+def all_records(
     path: str | Path, options: TableFormat = EARLIER, column: str = "text"
 ) -> tuple[tuple[str, ...], list[dict[str, Value]]]:
     """The columns of a table, and every row of it with all its fields."""

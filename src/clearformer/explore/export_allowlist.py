@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from clearformer.explore.errors import Problem, bad_field
+from clearformer.http_server.errors import Problem, bad_field
 
 ID = r"[A-Za-z0-9_-]{1,100}"  # of a model, a run or a trace
 CELL = ("layer", "head", "part")

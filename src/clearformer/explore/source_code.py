@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import clearformer
-from clearformer.explore.errors import unknown
+from clearformer.http_server.errors import unknown
 
 # The symbol for each element of the page.
 STAGES = {

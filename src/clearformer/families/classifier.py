@@ -1,4 +1,4 @@
-"""Classifiers of texts: the first seed's own, and what is strongest without pretraining."""
+"""Text classifiers: that of the first source document, and a stronger one without pretraining."""
 
 from dataclasses import replace
 
@@ -42,10 +42,10 @@ def seed() -> ModelConfig:
 
 
 def pairs() -> ModelConfig:
-    """Our own: words and pairs of words, one wide look around, much dropout.
+    """Words and pairs of words, one block, and much dropout.
 
-    Twenty thousand reviews are few. What helps is what linear models on word pairs have
-    (Wang and Manning 2012), regularisation by whole words, and little depth.
+    For small data sets such as twenty thousand reviews. It combines word pairs, as in linear models
+    (Wang and Manning 2012), dropout of whole words, and little depth.
     """
     return ModelConfig(
         name="classifier-pairs",

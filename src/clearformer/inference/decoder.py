@@ -68,7 +68,7 @@ class Decoder:
         Returns the logits (B, V) of the next token of each.
         """
         different = list(dict.fromkeys(map(tuple, texts)))  # equal prompts are read once
-        logits = self._prefill(different, room)
+        logits = self.read(different, room)
         if len(different) < len(texts):
             rows = [different.index(tuple(text)) for text in texts]
             self.select(rows)
@@ -77,7 +77,9 @@ class Decoder:
         self.fast = fast_decoder(self.model, self.memory)
         return logits
 
-    def _prefill(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+    @torch.inference_mode()
+    def read(self, texts: Sequence[Sequence[int]], room: int) -> Tensor:
+        """As `prefill`, for texts that differ and are continued by `extend` or another decoder."""
         longest = max(map(len, texts))
         self.capacity = longest + room
         self.memory = inference_caches(
@@ -119,6 +121,12 @@ class Decoder:
         if len(tokens) == 1:
             return self.step(tokens)
         return self._logits(self._hidden(torch.tensor([tokens], device=self.device))[0])
+
+    def grow(self) -> None:
+        """Make room for twice as many tokens."""
+        self.capacity *= 2
+        for cache in self.memory:
+            cache.grow(self.capacity)
 
     def rollback(self, count: int) -> None:
         """Remove the last `count` tokens from the cache."""

@@ -25,6 +25,8 @@ def card(run: Run) -> str:
     example = {
         "generate": "Once",
         "classify": "A text",
+        "label": "Mary lives in Paris",
+        "answer": "Who lives there?",
         "fill": "A [MASK] text",
         "translate": "a text",
         "embed": "A text",

@@ -16,7 +16,7 @@ from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.contamination import lineage
 from clearformer.runs.contamination import notes as contamination_notes
 from clearformer.runs.load import SOURCE_RUN, has_int8, open_run, require_floats
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import EvaluationData, EvaluationOptions, EvaluationRequest, Report
 from clearformer.text import Tokenizer
 
@@ -99,7 +99,7 @@ class Evaluator:
         self._require_part()
         manifest = {} if self.checkpoint is None else self.checkpoint.manifest
         identity = manifest.get("data")
-        prepared = task_of(self.config.model).evaluation_data(
+        prepared = task_of_run(self.config).evaluation_data(
             EvaluationRequest(
                 self.config,
                 self.tokenizer,
@@ -130,7 +130,7 @@ class Evaluator:
         against: Path | None = None,
     ) -> Evaluation:
         """Compute the metrics; with int8 weights, beside those of the model in float32."""
-        task, notes = task_of(self.config.model), list[str]()
+        task, notes = task_of_run(self.config), list[str]()
 
         def note(sentence: str) -> None:
             notes.append(sentence)
@@ -148,7 +148,7 @@ class Evaluator:
         options, source = self.options, self.config.data.source
         if options.data is None and options.part not in OWN_PARTS and source not in data.CORPORA:
             raise ValueError(
-                f"`part` is {options.part}, but {source} is no corpus and has only the parts "
+                f"`part` is {options.part}, but {source} is not a corpus and has only the parts "
                 f"{' and '.join(OWN_PARTS)} of the run: choose one of them, or give other `data`"
             )
 

@@ -288,7 +288,7 @@ class Notebook(Plain):
         self.handle.update(self._bundle(), raw=True)
 
     def _bundle(self) -> dict[str, str]:
-        """The output as HTML, and as text for what cannot show HTML."""
+        """The output as HTML, and as plain text."""
         lines = [escape_line(line) for line in (*self.lines, self.status)]
         *above, status = map(html.escape, lines)
         shown = "\n".join(above)

@@ -93,7 +93,7 @@ class ClassReport(Report):
         table = self.table
         assert table is not None
         if table.rows is not None:
-            _, records = data.read_records(table.name, self.format)
+            _, records = data.all_records(table.name, self.format)
             return [records[row] for row in table.rows]
         pairs = zip(table.texts, table.labels or (), strict=True)
         return [{"text": text, "label": label} for text, label in pairs]

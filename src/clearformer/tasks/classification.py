@@ -17,7 +17,6 @@ from clearformer.inference.modes import inference_mode
 from clearformer.tasks import sources
 from clearformer.tasks.baseline import baseline
 from clearformer.tasks.class_report import ClassReport, class_report
-from clearformer.tasks.class_report import report as report
 from clearformer.tasks.measured import Measured, standard_error
 from clearformer.tasks.predictions import Prediction
 from clearformer.tasks.task import (
@@ -53,6 +52,11 @@ class Classification:
     def probability(self) -> float:
         """Of the most likely class."""
         return self.probabilities[self.label]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What was classified, by column."""
+        return {"text": self.text}
 
     @property
     def prediction(self) -> Prediction:
@@ -220,6 +224,8 @@ class ClassificationTask(Task):
     padded: ClassVar[bool] = True
     evaluation_rows: ClassVar[int | None] = 32
     loaded: ClassVar[type[LoadedTask] | None] = Labels
+    class_weights: ClassVar[bool] = True
+    training_share: ClassVar[bool] = True
     metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro_f1": True, "loss": False}
 
     def training_material(self, config: RunConfig, folders: data.DataFolders) -> Material:

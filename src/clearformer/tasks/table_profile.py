@@ -122,7 +122,7 @@ def profile_table(
     length: int | None = None,
 ) -> TableProfile:
     """Read a table as training would, and describe it; `length` is the context of a model."""
-    names, records = data.read_records(path, options, text)
+    names, records = data.all_records(path, options, text)
     table = data.read_table(path, text, label, options)
     kept = table.without_rare(options.rare)
     notes = list(kept.notes)

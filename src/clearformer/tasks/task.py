@@ -35,12 +35,13 @@ class EvaluationOptions:
     stride: int | None = None
     """Tokens between two windows; None: half the context."""
     memory: int | None = None
-    """States that a Transformer-XL remembers; None: as many as in training."""
+    """Memory length of a Transformer-XL; None: as in training."""
     max_bytes: int = 1_000_000
-    """Bytes of a text to score; of a masked model tokens."""
+    """Bytes of a text to score; for a masked model, tokens."""
     text: str | None = None
-    """Column of the texts in a table; None: as in training. Likewise the other columns."""
+    """Column of the texts in a table; None: as in training (so for the other columns)."""
     label: str | None = None
+    second: str | None = None
     source_column: str | None = None
     target_column: str | None = None
     unknown_label: Literal["refuse", "skip"] = "refuse"
@@ -133,6 +134,8 @@ class Task:
     metric: ClassVar[str] = "loss"  # decides which checkpoint is best
     larger_is_better: ClassVar[bool] = False
     metrics: ClassVar[dict[str, bool]] = {}  # others that may decide; True: larger is better
+    class_weights: ClassVar[bool] = False  # whether its loss can weight classes
+    training_share: ClassVar[bool] = False  # whether it can learn from a share of its data
     counted: ClassVar[str] = "tokens"  # what a step learns to predict, in the plural
     padded: ClassVar[bool] = False  # batches are padded to their longest row, not filled
     evaluation_rows: ClassVar[int | None] = None  # None: an evaluation needs less than a step
@@ -212,6 +215,16 @@ class LoadedTask:
             raise ValueError(
                 f"train.best_metric is {chosen!r}, but {config.model.noun} has "
                 f"{', '.join(dict.fromkeys(known))}"
+            )
+        if config.train.class_weights is not None and not task.class_weights:
+            raise ValueError(
+                f"train.class_weights is for classifiers of single texts, but this is "
+                f"{config.model.noun}: leave it out"
+            )
+        if config.data.training_share < 1 and not task.training_share:
+            raise ValueError(
+                f"data.training_share is for generators and for classifiers of single texts, but "
+                f"this is {config.model.noun}: leave it out"
             )
         self._load(config, folders, tokenizer)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from clearformer.explore.errors import busy
+from clearformer.http_server.errors import busy
 
 
 class ConcurrencyLimit:
