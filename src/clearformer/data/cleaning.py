@@ -16,7 +16,7 @@ SHOWN = 3  # examples in a note
 class Row(NamedTuple):
     """A text of a table with its label, and where they are."""
 
-    index: int  # in the file, from 0
+    place: int  # in the file, from 0
     where: str
     text: str
     label: str | None

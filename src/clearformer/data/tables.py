@@ -137,7 +137,7 @@ def read_table(
         file.name,
         tuple(row.text for row in kept),
         None if label is None else tuple(row.label or "" for row in kept),
-        tuple(row.index for row in kept),
+        tuple(row.place for row in kept),
         tuple(file.notes),
     )
 
