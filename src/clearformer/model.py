@@ -18,7 +18,10 @@ from clearformer.arguments import (
     Text,
     as_batch,
     as_path,
+    as_questions,
+    as_sentences,
     as_text,
+    as_text_pairs,
     check_keywords,
     require_choice,
     require_int,
@@ -28,32 +31,39 @@ from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, Verb
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
+from clearformer.generate.stream import StopCondition, never
 from clearformer.inference.huge_pages import use_huge_pages
 from clearformer.inference.int8 import quantize
 from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import pack, replace_linears, use_fast_products
 from clearformer.inference.shared_copy import shared_copy
 from clearformer.runs.load import has_int8, is_run, open_any, require_floats
+from clearformer.table_options import LabelledFormat
 from clearformer.text import Tokenizer
 from clearformer.training.device import device_of
 
 if TYPE_CHECKING:
+    from clearformer.explore.attention_head import AttentionHead
     from clearformer.explore.trace import Trace
     from clearformer.generate.beam_generate import BeamCompletion
     from clearformer.generate.detokenize import Token
     from clearformer.generate.fill import Candidate
+    from clearformer.generate.sequence import GeneratedSequence
     from clearformer.generate.stream import Completion
     from clearformer.generate.translate import Translation, Translator
     from clearformer.hub.exporting import Exported
     from clearformer.runs.checkpoint import Checkpoint
     from clearformer.runs.evaluate_model import Evaluation, Evaluator
     from clearformer.runs.metrics import Metrics
+    from clearformer.tasks.answer_spans import Answer
     from clearformer.tasks.classification import Classification
     from clearformer.tasks.features import Embeddings, Pooling
     from clearformer.tasks.task import EvaluationOptions
+    from clearformer.tasks.token_labels import Labelling
 
 Texts = Text | Sequence[Text] | Tensor
 Strings = list[str] | tuple[str, ...]
+TextPair = tuple[str, str]
 # One text or its ids; several of them; a list of these for each prompt.
 Generated = str | list[int] | list[str] | list[list[int]] | list[list[str] | list[list[int]]]
 DTYPES = ("float32", "float64", "bfloat16", "float16")
@@ -271,6 +281,7 @@ class Model:
         stop: str | Sequence[str] = (),
         choices: Sequence[str] | None = None,
         pattern: str | None = None,
+        json_schema: Mapping[str, object] | str | None = None,
         beam: int | None = None,
         length_penalty: float | None = None,
         context_overflow: Literal["slide", "stop", "continue"] | None = None,
@@ -305,6 +316,8 @@ class Model:
             stop (str or list of str): End before any of these strings.
             choices (list of str, optional): The text is one of these.
             pattern (str, optional): The text matches this regular expression.
+            json_schema (dict or str, optional): The text is JSON that follows this schema, given
+                as a dict or as JSON. `max_tokens` must leave room for it.
             beam (int, optional): Beam search with this many beams, which gives the `samples` most
                 likely texts.
             length_penalty (float, optional): Beam search only: scores are log probabilities
@@ -380,6 +393,64 @@ class Model:
         generation = self.generation(options)
         return generation.stream(generation.start(as_text(prompt, "prompt")))
 
+    def chat(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
+        """Answer a conversation, with the chat template of the model.
+
+        Args:
+            messages (list of dict): Each has a ``role`` (``"system"``, ``"user"`` or
+                ``"assistant"``) and a ``content``; the last one is the user's.
+            **options: As in `generate`, except `samples`, `batch_size`, `beam` and `forced`.
+
+        Returns:
+            str: The answer.
+
+        Raises:
+            ValueError: For a model without a chat template, or roles in the wrong order.
+
+        Example:
+            >>> model.chat([{"role": "user", "content": "Hello!"}])  # doctest: +SKIP
+        """
+        return "".join(token.text for token in self.chat_stream(messages, **options))
+
+    def chat_stream(
+        self, messages: Sequence[Mapping[str, object]], **options: object
+    ) -> Iterator[Token]:
+        """Answer a conversation as `chat` does, and yield each token as soon as it is certain.
+
+        Args:
+            messages (list of dict): As in `chat`.
+            **options: As in `chat`.
+
+        Yields:
+            Token: Its ``text``, ``id``, ``probability`` and ``bits``.
+        """
+        return self.chat_sequence(messages, options)[1]
+
+    def chat_sequence(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        options: Mapping[str, object],
+        should_stop: StopCondition = never,
+    ) -> tuple[GeneratedSequence, Iterator[Token]]:
+        """The answer as a sequence, which grows while the iterator yields its tokens."""
+        from clearformer.generate.chat import chat_prompt
+
+        for name in ("samples", "batch_size", "beam"):
+            if name in options:
+                raise ValueError(f"chat gives one answer as it is sampled: leave {name} out")
+        self.config.require_verb("generate", self.name)
+        prompt = chat_prompt(self.language_model(), messages, self.name)
+        generation = self.generation(options)
+        config = replace(
+            generation.config,
+            eos_ids=prompt.eos_ids,
+            stop=(*generation.config.stop, *prompt.stop),
+        )
+        generation = replace(generation, config=config)
+        generation.check_prompts([prompt.ids])
+        sequence = generation.start(prompt.ids)
+        return sequence, generation.stream(sequence, should_stop)
+
     def generation(self, options: Mapping[str, object]) -> Generation:
         """The options of `generate`, prepared for this model."""
         known = list(GenerationOptions.__dataclass_fields__)
@@ -406,7 +477,8 @@ class Model:
 
     def _completions(self, prompts: Sequence[Text], options: Mapping[str, Any]) -> Any:
         generation = self.generation(options)
-        generation.check_prompts(prompts)
+        for note in generation.check_prompts(prompts):
+            warnings.warn(note, stacklevel=4)
         return list(generation.completions(prompts))
 
     # --- other verbs -----------------------------------------------------------------------
@@ -416,14 +488,19 @@ class Model:
     @overload
     def classify(self, texts: Strings) -> list[Classification]: ...
     @overload
-    def classify(self, texts: Texts) -> Classification | list[Classification]: ...
+    def classify(
+        self, texts: Texts | TextPair | list[TextPair]
+    ) -> Classification | list[Classification]: ...
     @check_keywords
-    def classify(self, texts: Texts) -> Classification | list[Classification]:
-        """Classify texts.
+    def classify(
+        self, texts: Texts | TextPair | list[TextPair]
+    ) -> Classification | list[Classification]:
+        """Classify texts, or pairs of texts.
 
         Args:
             texts (str, ids, or list of either): What to classify. Texts longer than the context
-                are truncated; their ``cut`` is True.
+                are truncated; their ``cut`` is True. In a list, a tuple of two strings is a pair,
+                such as a premise and a hypothesis.
 
         Returns:
             Classification: Its ``label`` and ``probabilities`` by label; a list for a list.
@@ -434,11 +511,78 @@ class Model:
         """
         from clearformer.tasks.classification import classify
 
+        self.config.require_verb("classify", self.name)
+        two_texts = self.config.head.two_texts
+        if (pairs := as_text_pairs(texts, single=two_texts)) is not None or two_texts:
+            from clearformer.tasks.sentence_pairs import classify_pairs
+
+            if pairs is None:
+                raise ValueError(
+                    f"{self.name} is {self.config.noun}: give each text as a pair, as in "
+                    f"('It rains.', 'The street is wet.')"
+                )
+            both: list[Any] = list(
+                classify_pairs(self._module, self.run_config, self._tokenizer(), pairs, self.name)
+            )
+            return both[0] if isinstance(texts, tuple) else both
         batch, single = self._texts(texts, "classify")
         found: list[Classification] = classify(
             self._module, self.run_config, self._tokenizer(), batch, self.name
         )
         return found[0] if single else found
+
+    @check_keywords
+    def label(
+        self, texts: str | Sequence[str] | Sequence[Sequence[str]]
+    ) -> Labelling | list[Labelling]:
+        """Label each word of texts, with names or parts of speech for example.
+
+        Args:
+            texts (str, or list of str or of words): What to label. A string is split into words and
+                punctuation marks; a list of words within the list is taken as it is.
+
+        Returns:
+            Labelling: Its ``words``, ``labels`` and ``probabilities``, and ``entities``, the spans
+            that B- and I- labels mark; a list for a list.
+
+        Example:
+            >>> model.label("Mary lives in Paris").entities  # doctest: +SKIP
+            [('Mary', 'PER'), ('Paris', 'LOC')]
+        """
+        from clearformer.tasks.token_labels import label
+
+        self.config.require_verb("label", self.name)
+        batch = as_sentences(texts)
+        found = label(self._module, self.run_config, self._tokenizer(), batch, self.name)
+        return found[0] if isinstance(texts, str) else found
+
+    @overload
+    def answer(self, questions: str, contexts: str) -> Answer: ...
+    @overload
+    def answer(self, questions: Strings, contexts: str | Strings) -> list[Answer]: ...
+    @check_keywords
+    def answer(self, questions: str | Strings, contexts: str | Strings) -> Answer | list[Answer]:
+        """Answer questions by a part of a text.
+
+        Args:
+            questions (str or list of str): What to ask.
+            contexts (str or list of str): The text that holds the answer, or one for each question.
+
+        Returns:
+            Answer: Its ``text``, the characters ``start`` to ``end`` of the context, and a
+            ``probability``; a list for a list. The text is empty if the model, trained with
+            questions that have no answer, finds none.
+
+        Example:
+            >>> model.answer("Where does Mary live?", "Mary lives in Paris.").text  # doctest: +SKIP
+            'Paris'
+        """
+        from clearformer.tasks.answer_spans import answer
+
+        self.config.require_verb("answer", self.name)
+        asked = as_questions(questions, contexts)
+        found = answer(self._module, self.run_config, self._tokenizer(), asked, self.name)
+        return found[0] if isinstance(questions, str) else found
 
     @overload
     def fill(self, texts: str, *, top_k: int = 5) -> list[list[Candidate]]: ...
@@ -620,14 +764,18 @@ class Model:
         max_bytes: int = 1_000_000,
         text: str | None = None,
         label: str | None = None,
+        second: str | None = None,
         source_column: str | None = None,
         target_column: str | None = None,
         unknown_label: Literal["refuse", "skip"] = "refuse",
+        precision: float | None = None,
+        recall: float | None = None,
         weights: Literal["float32", "int8"] = "float32",
         against: str | os.PathLike[str] | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
         data_dir: str | os.PathLike[str] | None = None,
+        table: LabelledFormat = LabelledFormat(),
     ) -> Evaluation:
         """Measure the model on data that it was not trained on.
 
@@ -643,11 +791,15 @@ class Model:
                 training.
             max_bytes (int): Bytes of a text to score, or tokens for a masked model. Default:
                 1,000,000.
-            text, label (str, optional): Columns of a table. Default: as in training.
+            text, label, second (str, optional): Columns of a table; `second` has the second texts
+                of sentence pairs. Default: as in training.
             source_column, target_column (str, optional): Columns of a table of pairs. Default: as
                 in training.
             unknown_label (str): ``"skip"`` leaves out rows with labels that the training did not
                 have. Default: ``"refuse"``.
+            precision (float, optional): Of a classifier: also find the probability from which
+                each class has this precision.
+            recall (float, optional): Likewise for this recall.
             weights (str): ``"int8"`` measures the model with int8 weights, beside float32.
                 Default: ``"float32"``.
             against (path, optional): The run in float32 to measure beside one in int8. Default:
@@ -656,6 +808,8 @@ class Model:
             length_penalty (float): Of that beam search. Default: 1.
             data_dir (path, optional): Where corpora are. Default: ``CLEARFORMER_DATA``, then the
                 cache, then a download.
+            table (LabelledFormat): Encoding and delimiter of a table, and what happens to rows
+                without a label or a text. Default: what the file says; such rows are skipped.
 
         Returns:
             Evaluation: ``metrics`` by name, ``notes``, and the whole report when printed.
@@ -716,6 +870,43 @@ class Model:
         pair = isinstance(text, tuple) and len(text) == 2 and "translate" in self.config.verbs
         given: Any = tuple(as_text(each) for each in text) if pair else as_text(text)
         return trace(self, given, **cast(Any, options))
+
+    @check_keywords
+    def attend(
+        self,
+        text: Text,
+        *,
+        layer: int = 0,
+        head: int = 0,
+        part: str | None = None,
+        target: Text | None = None,
+        mask: Literal["model", "none", "causal"] = "model",
+    ) -> AttentionHead:
+        """Show how one head of one layer attends to a text.
+
+        Args:
+            text (str or ids): What the model reads.
+            layer (int): Which layer, from 0. Default: 0.
+            head (int): Which head of the layer, from 0. Default: 0.
+            part (str, optional): Of a translator ``"encoder"``, ``"decoder"`` or ``"cross"``.
+                Default: the first part that the model has.
+            target (str or ids, optional): What the decoder of a translator reads. Default: its
+                own translation of the text.
+            mask (str): ``"none"`` or ``"causal"`` replaces the model's attention pattern.
+                Default: ``"model"``.
+
+        Returns:
+            AttentionHead: Its ``queries`` and ``keys`` are tokens, ``weights`` the attention
+            weights, ``stages`` every step before them, and ``picture()`` a figure.
+
+        Example:
+            >>> model.attend("mary gave roses to susan", layer=2, head=1).weights  # doctest: +SKIP
+        """
+        from clearformer.explore.attention_head import attend
+
+        return attend(
+            self, as_text(text), layer=layer, head=head, part=part, target=target, mask=mask
+        )
 
     def metrics(self) -> Metrics:
         """The metrics of the run: one row for each step, evaluation and checkpoint.

@@ -36,7 +36,7 @@ def test_the_documentation_holds_the_page_with_its_picture(name, figures):
 
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
-def test_a_page_shows_the_wrong_line_and_the_right_one(name):
+def test_page_shows_wrong_and_right_code(name):
     told = PAGES[name]
     assert told.wrong != told.right
     for part in (told.does, told.wrong, told.right, told.shows):
@@ -61,6 +61,6 @@ def test_a_picture_is_drawn_for_light_and_dark(figures, tmp_path):
     assert light.read_bytes() != dark.read_bytes()
 
 
-def test_an_unknown_name_is_refused():
+def test_rejects_unknown_name():
     with pytest.raises(ValueError, match="there is no check 'scale-mising': did you mean"):
         page("scale-mising")

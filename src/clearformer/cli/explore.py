@@ -51,8 +51,9 @@ class Explore:
         from clearformer.explore.app import create_app
         from clearformer.explore.library import Library
         from clearformer.explore.limits import Limits
-        from clearformer.explore.security import allowed_hosts, require_token
         from clearformer.explore.server import Server
+        from clearformer.explore.token_cookie import require_token
+        from clearformer.http_server.gate import allowed_hosts
 
         require_token(self.host, self.token)
         limits = Limits(max_tokens=self.max_tokens)
@@ -82,7 +83,7 @@ class Explore:
     def _address(self, port: int) -> str:
         from urllib.parse import quote
 
-        from clearformer.explore.security import bracketed
+        from clearformer.http_server.gate import bracketed
 
         name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, bracketed(self.host))
         secret = "" if self.token is None else f"?token={quote(self.token, safe='')}"

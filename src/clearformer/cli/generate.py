@@ -13,7 +13,7 @@ import tyro
 
 from clearformer.cli.generated import Throughput, as_json, as_line, token_printer
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import tell, write, write_json
+from clearformer.cli.output import tell, with_flags, write, write_json
 from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split_choices
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CUTS = {  # by finish reason
     "length": "after --max-tokens {max_tokens} tokens",
-    "context": "after {tokens} tokens, where the context is full: see --context-overflow",
+    "context": "after {tokens} tokens, because the context is full: see --context-overflow",
     "stop": "where --stop has cut it",
 }
 
@@ -77,6 +77,8 @@ class Generate(ModelCommand):
     """The text is one of these, separated by commas; a comma inside a choice is \\,."""
     pattern: str | None = None
     """The text matches this regular expression."""
+    json_schema: Path | None = None
+    """The text is JSON that follows the schema in this file."""
     context_overflow: Literal["slide", "stop", "continue"] | None = None
     """At the end of the context: drop the oldest tokens, stop, or continue; none: as suits the
     model."""
@@ -105,7 +107,8 @@ class Generate(ModelCommand):
         GenerationOptions(**options)  # errors come before the model is opened
         prompts = [given_prompt(self.prompt)] if self.file is None else read_prompts(self.file)
         generation = self._open().generation(options)
-        generation.check_prompts(prompts, "" if self.file is None else str(self.file))
+        for note in generation.check_prompts(prompts, "" if self.file is None else str(self.file)):
+            tell(f"note: {with_flags(note, self)}")
         throughput = Throughput()
         try:
             with Interrupt() as interrupt:
@@ -138,10 +141,14 @@ class Generate(ModelCommand):
         options = {each.name: getattr(self, each.name) for each in fields(GenerationOptions)}
         if self.choices is not None:
             options["choices"] = split_choices(self.choices)
+        if self.json_schema is not None:
+            from clearformer.safe_json import read_json
+
+            options["json_schema"] = read_json(self.json_schema)
         return options
 
     def _open(self) -> Model:
-        """The model, arranged for the number of texts that are generated side by side."""
+        """The model, optimized for the number of texts that are generated in parallel."""
         model = self.load(weights=self.weights)
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)
         if self.compile:

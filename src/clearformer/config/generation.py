@@ -10,6 +10,7 @@ from typing import Any
 
 from clearformer.config.codec import from_json
 from clearformer.core.patterns import require
+from clearformer.text.chat_template import ChatTemplate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,9 @@ class GenerationDefaults:
     """Start and end tokens of a model, and how to decode with it unless a user says otherwise."""
 
     end_ids: tuple[int, ...] | None = None
-    """Tokens that end a text; none: those that the tokenizer names so. A translator has one."""
+    """Tokens that end a text; none: those of the tokenizer. A translator has one."""
+    chat_template: ChatTemplate | None = None
+    """Generators: how a conversation is written as text; none: it was not trained on any."""
     start_id: int | None = None
     """Translators: the token that begins a target; none: not known before training."""
     banned_ids: tuple[int, ...] | None = None
@@ -76,7 +79,7 @@ class GenerationDefaults:
 
     def require_fits(self, translates: bool, noun: str) -> None:
         """Raise ValueError for settings that such a model does not use."""
-        used = GenerationDefaults(end_ids=self.end_ids)
+        used = GenerationDefaults(end_ids=self.end_ids, chat_template=self.chat_template)
         if not translates and self != used:
             names = [name for name, value in vars(self).items() if value != vars(used)[name]]
             raise ValueError(

@@ -28,6 +28,10 @@ class Batch:
     attention_mask: Tensor | None = None  # (B, K), True = a real token; K = T without a cache
     segments: Tensor | None = None  # (B, T)
 
+    def hidden(self, model: "Transformer", caches: Sequence[Cache] | None) -> Tensor:
+        """Hidden states (B, T, E); rows that hold several texts have another way to them."""
+        return model.hidden(self.tokens, self.attention_mask, self.segments, caches)
+
 
 class Transformer(nn.Module):
     """Tokens in, logits out: embedding, stack, head."""
@@ -51,7 +55,7 @@ class Transformer(nn.Module):
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
-        """Hidden states (B, T, E). `structure` says who may look at whom in this very batch."""
+        """Hidden states (B, T, E). `structure` is a pattern for this batch only."""
         start = caches[0].length if caches else 0
         x = self.embedding(tokens, attention_mask, segments, start)  # (B, T, E)
         return self.stack(x, attention_mask, caches, structure)
@@ -68,7 +72,7 @@ class Transformer(nn.Module):
         return self.head(hidden, _own(attention_mask, tokens))
 
     def loss(self, batch: Batch, caches: Sequence[Cache] | None = None) -> SumAndCount:
-        hidden = self.hidden(batch.tokens, batch.attention_mask, batch.segments, caches)
+        hidden = batch.hidden(self, caches)
         own = _own(batch.attention_mask, batch.tokens)
         return self.head.loss(hidden, batch.targets, own)  # type: ignore[operator]
 
@@ -86,7 +90,7 @@ class PairBatch:
 
 @dataclass(frozen=True)
 class Source:
-    """An encoded sequence, as each decoder layer will look at it."""
+    """An encoded sequence, as keys and values for each decoder layer."""
 
     caches: list[FrozenKV]
     attention_mask: Tensor | None  # (B, S)
@@ -112,7 +116,7 @@ class Seq2Seq(nn.Module):
 
     @property
     def stacks(self) -> dict[str, Stack | DecoderStack]:
-        """Both stacks by the names of their parts; the last one writes."""
+        """Both stacks by the names of their parts; the last one generates."""
         return {"encoder": self.encoder, "decoder": self.decoder}
 
     def encode(self, source: Tensor, attention_mask: Tensor | None = None) -> Source:

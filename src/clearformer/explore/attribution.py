@@ -19,12 +19,12 @@ from torch import Tensor
 
 from clearformer.core.model import Transformer
 from clearformer.explore import arrays, token_display
-from clearformer.explore.errors import bad_field, wrong_kind
 from clearformer.explore.inputs import input_ids
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
 from clearformer.explore.requests import AttributeRequest
 from clearformer.explore.views import class_probabilities, label_names
+from clearformer.http_server.errors import bad_field, wrong_kind
 
 BATCH = 16
 STEPS = (16, 64, 256)  # points on the path; more only while the attributions do not sum up

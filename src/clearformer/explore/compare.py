@@ -12,11 +12,11 @@ from typing import Any
 from torch import Tensor
 
 from clearformer.explore import arrays, token_display
-from clearformer.explore.errors import wrong_kind
 from clearformer.explore.inputs import decoder_input_ids, input_ids
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
 from clearformer.explore.trace import trace
+from clearformer.http_server.errors import wrong_kind
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from clearformer.explore.concurrency_limit import ConcurrencyLimit
 from clearformer.explore.library import Library, LoadedModel
 from clearformer.explore.limits import MAX_EXPORTS, MAX_STREAMS, Limits
 from clearformer.explore.model_entry import ModelEntry
 from clearformer.explore.requests import ModelRequest
 from clearformer.explore.trace_cache import CachedTrace, TraceCache
 from clearformer.explore.worker import Worker
+from clearformer.http_server.concurrency_limit import ConcurrencyLimit
 
 Result = TypeVar("Result")
 

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from clearformer.explore.errors import bad_field, too_big, too_slow
 from clearformer.explore.export_allowlist import AllowedRequest, parse
 from clearformer.explore.limits import EXPORT_SECONDS, MAX_EXPORT_BYTES, MAX_EXPORT_RESPONSES_BYTES
+from clearformer.http_server.errors import bad_field, too_big, too_slow
 
 CSP = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from clearformer.explore.errors import Problem, bad_field
+from clearformer.http_server.errors import Problem, bad_field
 
 ID = r"[A-Za-z0-9_-]{1,100}"  # of a model, a run or a trace
 CELL = ("layer", "head", "part")
@@ -39,7 +39,9 @@ GET_ROUTES: dict[str, tuple[str, ...]] = {
     "/api/traces/{id}/mlp": ("layer", "i", "k"),
 }
 # The POST routes that compute something and change nothing.
-POST_ROUTES = ("/api/probe", "/api/permute", "/api/attribute", "/api/corrupt", "/api/compare")
+POST_ROUTES = (
+    "/api/probe", "/api/permute", "/api/attribute", "/api/corrupt", "/api/coding", "/api/compare",
+)  # fmt: skip
 PATTERNS = {
     re.compile(re.escape(path).replace(r"\{id\}", ID)): frozenset(names)
     for path, names in GET_ROUTES.items()

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from clearformer.explore import arrays, token_display
-from clearformer.explore.errors import Problem, bad_field, wrong_kind
 from clearformer.explore.inputs import require_text_length, require_token_ids
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
@@ -29,6 +28,7 @@ from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling, process_logits, warp_logits
 from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
 from clearformer.generate.stream import generate_tokens
+from clearformer.http_server.errors import Problem, bad_field, wrong_kind
 from clearformer.text import Tokenizer
 
 ALTERNATIVES = 10

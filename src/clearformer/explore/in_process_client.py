@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from clearformer.explore.errors import too_big, too_slow
 from clearformer.explore.limits import MAX_EXPORT_BYTES, RESPONSE_SECONDS
+from clearformer.http_server.errors import too_big, too_slow
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clearformer.explore.errors import bad_field, too_long, wrong_kind
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import MAX_TOKENS, Limits
 from clearformer.explore.traced_model import TracedModel, encode, encode_source, encode_target
 from clearformer.generate.beam import Beam
+from clearformer.http_server.errors import bad_field, too_long, wrong_kind
 from clearformer.tasks.translation import TranslationTask
 from clearformer.text import Tokenizer
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from clearformer.explore import arrays, token_display
-from clearformer.explore.errors import Problem, bad_field, require_index, wrong_kind
 from clearformer.explore.recording import AnyTransformer
 from clearformer.explore.stages import entropy
 from clearformer.explore.trace import Trace
 from clearformer.explore.trace_cache import CachedTrace
 from clearformer.explore.views import token_index
+from clearformer.http_server.errors import Problem, bad_field, require_index, wrong_kind
 
 STREAM = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 MAX_CELLS = 30_000  # candidates in one response

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from clearformer.core.patterns import Causal, Fixed, Full, Local, Pattern, Strided
 from clearformer.explore import arrays
-from clearformer.explore.errors import bad_field
 from clearformer.explore.reach import reach, reach_with_memory
 from clearformer.explore.stages import entropy
+from clearformer.http_server.errors import bad_field
 
 BINS = 40
 

@@ -20,13 +20,13 @@ from torch import Tensor
 
 from clearformer import safe_files
 from clearformer.config import AnyModelConfig
-from clearformer.explore.errors import Problem, unknown
 from clearformer.explore.limits import MAX_LOADED_MODELS
 from clearformer.explore.model_entry import ModelEntry, has_run_files, modification_time
 from clearformer.explore.recording import PartLayer, blocks
 from clearformer.explore.safe_text import clean
 from clearformer.explore.stages import all_finite
 from clearformer.explore.traced_model import TracedModel
+from clearformer.http_server.errors import Problem, unknown
 from clearformer.runs import metrics
 
 MAX_ENTRIES = 500

@@ -6,17 +6,13 @@ MAX_TOKENS = 1024  # upper bound of --max-tokens
 MAX_NEW_TOKENS = 1000
 POOL_ABOVE = 768  # longer texts are sent at half the resolution
 MAX_TEXT = 8_000
-MAX_BODY_BYTES = 2**20
 MAX_RESPONSE_BYTES = 4 * 2**20
 MAX_EXPORT_BYTES = 5 * 2**20
 MAX_EXPORT_RESPONSES_BYTES = 4 * MAX_EXPORT_BYTES  # before the largest are left out
 MAX_EXPORTS = 2  # at the same time
 EXPORT_SECONDS = 300.0
 MAX_STREAMS = 64  # event streams open at the same time: a quarter of the connections
-MAX_CONNECTIONS = 256
-REQUEST_SECONDS = 10.0  # for a request to arrive
 RESPONSE_SECONDS = 120.0  # for a model to answer
-STALLED_SECONDS = 60.0  # for a client to read a response
 THREADS = 8  # for routes that read files
 MAX_QUEUE = 8  # calls waiting for a model
 MAX_LOADED_MODELS = 4
@@ -27,7 +23,6 @@ MAX_POINTS = 2_000  # of a curve
 MAX_EVENT_BYTES = 64 * 2**10
 POLL_SECONDS = 0.25  # so that there are at most 4 metric events a second
 SILENT_SECONDS = 60.0
-MIN_ACCESS_TOKEN = 16
 
 
 @dataclass(frozen=True, kw_only=True)

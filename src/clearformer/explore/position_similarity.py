@@ -13,9 +13,9 @@ from torch import Tensor
 from clearformer.config import RelativeXL, Rotary
 from clearformer.core.embedding import Embedding
 from clearformer.explore import arrays
-from clearformer.explore.errors import wrong_kind
 from clearformer.explore.lessons import angles, similarity
 from clearformer.explore.library import LoadedModel
+from clearformer.http_server.errors import wrong_kind
 
 MAX_POSITIONS = 256
 

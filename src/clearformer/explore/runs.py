@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clearformer.explore.errors import Problem
 from clearformer.explore.limits import MAX_EVENT_BYTES, MAX_POINTS, SILENT_SECONDS
 from clearformer.explore.safe_text import clean
+from clearformer.http_server.errors import Problem
 from clearformer.runs.checkpoint import MAX_STEPS, numbered
 from clearformer.runs.metrics import VALIDATION, content, normalized, opened, targets
 from clearformer.runs.stop_request import request

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import clearformer
-from clearformer.explore.errors import unknown
+from clearformer.http_server.errors import unknown
 
 # The symbol for each element of the page.
 STAGES = {
@@ -41,6 +41,7 @@ STAGES = {
     "logits": "core.heads.NextToken.forward",
     "basic": "core.basic.attend",
     "sample": "generate.sampling.sample",
+    "coding": "inference.entropy_coder.interval",
     "pre": "core.block.pre_norm",
     "post": "core.block.post_norm",
     "mask": "core.patterns.Causal",

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clearformer.explore.errors import unknown
 from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import MAX_CACHED_TRACE_BYTES, MAX_CACHED_TRACES
 from clearformer.explore.stages import AXES, SUMMARIES
 from clearformer.explore.trace import Trace, trace
+from clearformer.http_server.errors import unknown
 
 FULL_STAGES = tuple(stage for stage in AXES if stage not in SUMMARIES)
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from clearformer.explore.errors import busy, too_slow
 from clearformer.explore.limits import MAX_QUEUE, RESPONSE_SECONDS
+from clearformer.http_server.errors import busy, too_slow
 
 Result = TypeVar("Result")
 Job = tuple[Callable[[], Any], Future[Any]]

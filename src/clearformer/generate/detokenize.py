@@ -19,6 +19,14 @@ ONE_BYTE = re.compile("<0x([0-9a-fA-F]{2})>")
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """A token that might have been sampled, and its surprise in bits."""
+
+    id: int
+    bits: float
+
+
+@dataclass(frozen=True)
 class Token:
     """A sampled token; `bits` is its surprise under the model, before any processor."""
 
@@ -27,6 +35,7 @@ class Token:
     probability: float  # after all processors
     bits: float
     uniform: float  # the number that selected it
+    alternatives: tuple[Alternative, ...] = ()  # the most likely tokens, if they were asked for
 
 
 class Detokenizer(Protocol):

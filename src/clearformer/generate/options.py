@@ -1,12 +1,12 @@
 """Options of text generation, as `Model.generate` and `clearformer generate` take them.
 
-In messages the names of options stand in backticks; the command line shows them as flags.
+In messages the names of options are in backticks; the command line shows them as flags.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any, Literal, cast
@@ -28,8 +28,10 @@ from clearformer.generate.context import (
     check_prompt_length,
     context_limit,
     default_overflow,
+    prompt_note,
 )
 from clearformer.generate.detokenize import Token
+from clearformer.generate.json_schema import parse_schema, schema_pattern
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
@@ -83,6 +85,7 @@ NOT_WITH_A_BEAM = {
     "stop": NO_RULES,
     "choices": NO_RULES,
     "pattern": NO_RULES,
+    "json_schema": NO_RULES,
     "lookup": NO_SAMPLING,
     "draft": NO_SAMPLING,
 }
@@ -108,6 +111,7 @@ class GenerationOptions:
     stop: Sequence[str] = ()
     choices: Sequence[str] | None = None
     pattern: str | None = None
+    json_schema: Mapping[str, object] | str | None = None
     beam: int | None = None
     length_penalty: float | None = None
     context_overflow: Literal["slide", "stop", "continue"] | None = None
@@ -128,10 +132,15 @@ class GenerationOptions:
         require_tokens("banned", self.banned)
         if self.context_overflow is not None:
             require_choice("context_overflow", self.context_overflow, OVERFLOW_BY_NAME)
-        for several in (("lookup", "draft"), ("choices", "pattern")):
+        for several in (
+            ("lookup", "draft"),
+            ("choices", "pattern"),
+            ("choices", "json_schema"),
+            ("pattern", "json_schema"),
+        ):
             if all(getattr(self, name) is not None for name in several):
                 raise ValueError(f"give either `{several[0]}` or `{several[1]}`, and not both")
-        for name in ("choices", "pattern"):
+        for name in ("choices", "pattern", "json_schema"):
             if self.forced and getattr(self, name) is not None:
                 raise ValueError(
                     f"give either `forced` or `{name}`, and not both: each says how the text begins"
@@ -213,6 +222,9 @@ class GenerationOptions:
             choices = ChoiceConstraint(texts, _required(tokenizer, "choices"), banned)
             self._check_length("choices", max(choices.texts, key=len), tokenizer)
             return choices
+        if self.json_schema is not None:
+            pattern = schema_pattern(parse_schema(self.json_schema))
+            return RegexConstraint(pattern, _required(tokenizer, "json_schema"), banned)
         if self.pattern is None:
             return None
         return RegexConstraint(self.pattern, _required(tokenizer, "pattern"), banned)
@@ -237,15 +249,24 @@ class Generation:
     draft: Draft | None
     beam: Beam | None
 
-    def check_prompts(self, prompts: Sequence[Prompt], where: str = "") -> None:
-        """ValueError for a prompt that does not fit; `where` is the file that they come from."""
-        limit = context_limit(self.overflow, self.model.config)
+    def check_prompts(self, prompts: Sequence[Prompt], where: str = "") -> list[str]:
+        """Notes on prompts of which only the end fits; ValueError for one that is not to be cut.
+
+        `where` is the file that they come from.
+        """
+        config, rule, notes = self.model.config, self.overflow, list[str]()
+        limit = context_limit(rule, config)
         for number, prompt in enumerate(prompts, 1):
+            place = f"{where}, line {number}: " if where else ""
+            length = len(self.model.encode(prompt))
+            if (note := prompt_note(length, rule, config, limit)) is not None and self.beam is None:
+                notes.append(f"{place}{note}")
+                continue
             try:
-                check_prompt_length(len(self.model.encode(prompt)), self.model.config, limit)
+                check_prompt_length(length, config, limit)
             except ValueError as problem:
-                place = f"{where}, line {number}: " if where else ""
                 raise ValueError(f"{place}{problem}") from None
+        return notes
 
     def start(self, prompt: Prompt) -> GeneratedSequence:
         """An empty sequence for one prompt, as `stream` takes it."""
@@ -312,7 +333,7 @@ class Generation:
 
 
 def require_tokens(name: str, tokens: object) -> None:
-    """Raise ValueError if a value is no list of texts and ids."""
+    """Raise ValueError if a value is not a list of texts and ids."""
     several = isinstance(tokens, Sequence) and not isinstance(tokens, str)
     if not several or not all(isinstance(each, str | int) for each in cast(Sequence[Any], tokens)):
         raise ValueError(f"`{name}` is {tokens!r:.60}, but it must be a list of tokens or ids")
@@ -333,7 +354,7 @@ def token_id(token: str | int, tokenizer: Tokenizer | None) -> int:
     ids = encode_continuation(token, tokenizer, "`banned`")
     if len(ids) != 1:
         raise ValueError(
-            f"{token!r} is no token of this tokenizer ({tokenizer.kind}), which encodes it as "
+            f"{token!r} is not a token of this tokenizer ({tokenizer.kind}), which encodes it as "
             f"{len(ids)} tokens: give single tokens, or #id"
         )
     return ids[0]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clearformer.generate import logits_processors
 from clearformer.generate.constraints import Constraint
-from clearformer.generate.detokenize import StopStrings, Token, detokenizer
+from clearformer.generate.detokenize import Alternative, StopStrings, Token, detokenizer
 from clearformer.generate.sampling import Sampling, process_logits, sample
 from clearformer.text import Tokenizer
 
@@ -33,6 +33,7 @@ class GenerationConfig:
     eos_ids: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()  # strings that end the text, without being part of it
     constraint: Constraint | None = None
+    alternatives: int = 0  # most likely tokens to report with each sampled one
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -178,11 +179,22 @@ class GeneratedSequence:
             chosen = sample(scores, sampling, uniform)
             if free and chosen.id not in allowed.tolist():
                 return None
-        nats = -float(logits.log_softmax(0).numpy()[chosen.id])
+        logs = logits.log_softmax(0)  # (V,)
+        nats = -float(logs.numpy()[chosen.id])
         text = ""
         if self.detokenizer is not None and chosen.id not in self.config.eos_ids:
             text = self.detokenizer.add(chosen.id)
-        return Token(chosen.id, text, chosen.probability, max(0.0, nats / math.log(2)), uniform)
+        bits = max(0.0, nats / math.log(2))
+        return Token(chosen.id, text, chosen.probability, bits, uniform, self._alternatives(logs))
+
+    def _alternatives(self, logs: Tensor) -> tuple[Alternative, ...]:
+        """The most likely tokens, given the log probabilities (V,)."""
+        count = min(self.config.alternatives, len(logs))
+        if not count:
+            return ()
+        found, ids = logits_processors.top_sorted(logs, count)
+        pairs = zip(ids.tolist()[:count], found.tolist(), strict=False)
+        return tuple(Alternative(id, max(0.0, -nats / math.log(2))) for id, nats in pairs)
 
     def _complete(self) -> bool:
         """Whether the constraint is met and allows no further token."""

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clearformer.config import AnyModelConfig, GenerationDefaults, ModelConfig, to_json
+from clearformer.hub.chat_templates import write_chat_template
 from clearformer.hub.compare import Model, compare
 from clearformer.hub.export_family import choose_family
 from clearformer.hub.family import Family
@@ -59,7 +60,9 @@ def to_huggingface(
         parts = layout.split(tensor.float().cpu(), config)
         theirs |= {each: part.contiguous() for each, part in zip(names, parts, strict=True)}
     with atomic_folder(out) as folder:
-        ids = write_tokenizer(tokenizer, folder, config.length, generation.target_ids)
+        template = generation.chat_template
+        ids = write_tokenizer(tokenizer, folder, config.length, generation.target_ids, template)
+        write_chat_template(template, folder)
         write_json(folder / "config.json", {**ids, **settings, "dtype": "float32"})
         generation_config = family.generation_config(config, generation)
         if generation_config is not None:

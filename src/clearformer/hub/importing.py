@@ -26,6 +26,7 @@ from clearformer.config import (
     model_from_json,
 )
 from clearformer.core.model import Seq2Seq, Transformer
+from clearformer.hub.chat_templates import read_chat_template
 from clearformer.hub.convert import convert, first_few, plan_conversion, to_float32
 from clearformer.hub.family import Family
 from clearformer.hub.hf_config import HFConfig
@@ -45,6 +46,7 @@ from clearformer.runs import state
 from clearformer.safe_json import read_json
 from clearformer.text import Bytes, Tokenizer
 from clearformer.text import from_json as tokenizer_from_json
+from clearformer.text.chat_template import ChatTemplate
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,19 @@ def import_checkpoint(
         family.verify(config, weights)
         loaded_tokenizer = _read_tokenizer(opened.folder, tokenizer, config, opened.generation)
         tensors, changes = convert(plan, weights)
-    notes = (*opened.notes, *unused, *changes, *family.notes(settings.data))
-    return Imported(str(path), config, opened.generation, loaded_tokenizer, tensors, notes)
+        template, template_notes = _read_template(opened, tokenizer, config)
+    generation = replace(opened.generation, chat_template=template)
+    notes = (*opened.notes, *unused, *changes, *family.notes(settings.data), *template_notes)
+    return Imported(str(path), config, generation, loaded_tokenizer, tensors, notes)
+
+
+def _read_template(
+    opened: _Opened, tokenizer: str | None, config: ModelConfig
+) -> tuple[ChatTemplate | None, tuple[str, ...]]:
+    """The chat template of a generator, from where its tokenizer comes."""
+    if "generate" not in config.verbs or tokenizer == "bytes":
+        return None, ()
+    return read_chat_template(opened.folder if tokenizer is None else Path(tokenizer))
 
 
 def read_model_config(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:

@@ -36,6 +36,7 @@ from clearformer.text import (
     Tokenizer,
     WordPieces,
 )
+from clearformer.text.chat_template import ChatTemplate
 from clearformer.text.hf_tokenizers import added_token, write_byte_pairs, write_template
 from clearformer.text.sentencepiece import PAD
 from clearformer.text.specs import SPECIALS, BytePairSpec, WordPieceSpec
@@ -164,11 +165,16 @@ def _lines(path: Path) -> list[str]:
 
 
 def write_tokenizer(
-    tokenizer: Tokenizer, folder: Path, length: int, target_ids: tuple[int, int] | None = None
+    tokenizer: Tokenizer,
+    folder: Path,
+    length: int,
+    target_ids: tuple[int, int] | None = None,
+    template: ChatTemplate | None = None,
 ) -> dict[str, int | None]:
     """Write tokenizer.json and its config; returns the special ids for the model's config.
 
-    `target_ids` are the start and the end token of a translator.
+    `target_ids` are the start and the end token of a translator; a chat `template` may name
+    special tokens.
     """
     if isinstance(tokenizer, SentencePieces):
         _write_sentence_pieces(tokenizer, folder, length)
@@ -176,6 +182,9 @@ def write_tokenizer(
     document, names = _document(tokenizer)
     if target_ids is not None:
         document, names = _with_target_ids(document, names, *target_ids)
+    if template is not None:
+        given = {"bos_token": template.bos_token, "eos_token": template.eos_token}
+        names |= {role: name for role, name in given.items() if name in tokenizer.specials}
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": length,

@@ -32,6 +32,9 @@ class InferenceCache(Cache):
         """Replace the sequences `targets` (R,) by the sequences `sources` (R,)."""
         raise NotImplementedError
 
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` tokens, if the room is limited."""
+
 
 class StaticKVCache(InferenceCache):
     """Keys and values of all tokens so far, preallocated, written in place."""

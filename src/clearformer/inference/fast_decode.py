@@ -85,7 +85,7 @@ def supports_scheme(attention: Attention) -> bool:
         return True
     x, position = torch.arange(1.0, width + 1), 3
     expected = scheme.rotate(x[None, None, None], torch.tensor([position]))[0, 0, 0]
-    return bool(torch.allclose(_rotate(x, _rotation(scheme, position, x, width)), expected))
+    return bool(torch.allclose(rotate_pairs(x, _rotation(scheme, position, x, width)), expected))
 
 
 def _same_for_all(pattern: Pattern, heads: int) -> bool:
@@ -117,7 +117,7 @@ class FastDecoder:
         self.stack = model.stack
         self.caches = caches
         self.embedding = model.embedding
-        self.embed = _embed(model.embedding, caches[0].capacity)
+        self.embed = embed_function(model.embedding, caches[0].capacity)
         rows = len(caches[0].buffer)
         self.norm = norm_function(model.stack.norm)
         self.project, self.cap = product(model.head.project, rows), model.head.cap
@@ -148,7 +148,7 @@ class FastDecoder:
         step.rotation = _rotation(attention.scheme, position, x, attention.head_width)
         bias = attention.scheme.bias(attention.heads, 1, position + 1, x)  # (H, 1, K)
         step.masks = [
-            _mask(pattern, position, attention_mask, bias, x) for pattern in self.patterns
+            position_mask(pattern, position, attention_mask, bias, x) for pattern in self.patterns
         ]
         for each in self.layers:
             x = each(x)
@@ -162,22 +162,35 @@ def _rotation(
 ) -> tuple[Tensor, Tensor] | None:
     if type(scheme).rotate is Position.rotate:
         return None
+    cosine, sine = rotations(scheme, torch.tensor([position], device=like.device), like, width)
+    return cosine[0], sine[0]  # each (D,)
+
+
+def rotations(
+    scheme: Position, positions: Tensor, like: Tensor, width: int
+) -> tuple[Tensor, Tensor]:
+    """Cosines (T, D) of positions (T,), and sines (T, D), negative in the first half."""
     # Computed by the scheme itself, from the rotation of (1, 0).
-    ones = torch.cat((like.new_ones(width // 2), like.new_zeros(width // 2)))[None, None, None]
-    rotated = scheme.rotate(ones, torch.tensor([position], device=like.device))
-    cosine, sine = rotated[0, 0, 0].chunk(2)  # each (D/2,)
-    return torch.cat((cosine, cosine)), torch.cat((-sine, sine))  # each (D,)
+    ones = torch.cat((like.new_ones(width // 2), like.new_zeros(width // 2)))  # (D,)
+    rotated = scheme.rotate(ones.expand(1, 1, len(positions), -1), positions)
+    cosine, sine = rotated[0, 0].chunk(2, -1)  # each (T, D/2)
+    return torch.cat((cosine, cosine), -1), torch.cat((-sine, sine), -1)
 
 
-def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
+def rotate_pairs(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
     assert rotation is not None
     cosine, sine = rotation  # each (D,)
-    other = x.roll(cosine.shape[0] // 2, -1)  # each pair's other half
+    other = x.roll(cosine.shape[-1] // 2, -1)  # each pair's other half
     return torch.addcmul(x * cosine, other, sine)
 
 
-def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tensor] | None:
-    """A function from tokens (B,) and their position to vectors (B, E); None if not supported."""
+def embed_function(
+    embedding: Embedding, capacity: int
+) -> Callable[[Tensor, int | Tensor], Tensor] | None:
+    """A function from tokens (B,) and their position, or positions (B,), to vectors (B, E).
+
+    None if this embedding has other parts.
+    """
     token, scale, limit = embedding.token, embedding.scale, embedding.max_length
     if (
         type(token) is not nn.Embedding
@@ -194,7 +207,7 @@ def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tenso
     )  # (capacity, E)
     norm = norm_function(embedding.norm)
 
-    def embed(tokens: Tensor, position: int) -> Tensor:
+    def embed(tokens: Tensor, position: int | Tensor) -> Tensor:
         x = torch.embedding(table, tokens)
         if scale != 1.0:
             x = x * scale
@@ -203,7 +216,7 @@ def _embed(embedding: Embedding, capacity: int) -> Callable[[Tensor, int], Tenso
     return embed
 
 
-def _mask(
+def position_mask(
     pattern: Pattern, position: int, attention_mask: Tensor | None, bias: Tensor | None, x: Tensor
 ) -> Tensor | None:
     """The attention mask of the token at `position`, in torch's form."""
@@ -266,7 +279,7 @@ def self_attention(
                 q, k = both.split_with_sizes([heads, key_heads], 1)
                 both = torch.cat((query_norm(q), key_norm(k)), 1)
             if rotates:
-                both = _rotate(both, step.rotation)
+                both = rotate_pairs(both, step.rotation)
             q, k = both.split_with_sizes([heads, key_heads], 1)
             slots.select(1, 0).copy_(k)
             slots.select(1, 1).copy_(v)

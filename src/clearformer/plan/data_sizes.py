@@ -10,7 +10,7 @@ from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED_LENGTHS
 from clearformer.plan.planner import Plan, micro_rows
 from clearformer.tasks import registry, sources
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import PairLengths
 
 
@@ -43,7 +43,7 @@ def pair_lengths(
 ) -> tuple[PairLengths, PairLengths, list[str]]:
     """Tokens of a pair in the largest and in the typical batch, and notes on assumptions."""
     try:
-        known = task_of(config.model).pair_lengths(config, folders)
+        known = task_of_run(config).pair_lengths(config, folders)
         return *(known or (ASSUMED_LENGTHS, ASSUMED_LENGTHS)), []
     except (ValueError, OSError) as problem:
         source, target = ASSUMED_LENGTHS
@@ -62,7 +62,7 @@ def at_typical_length(
     Memory is planned for the longest batches instead.
     """
     config, train = plan.config, plan.config.train
-    task = task_of(config.model)
+    task = task_of_run(config)
     if not task.padded:
         return plan, []
     try:

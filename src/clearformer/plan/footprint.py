@@ -23,7 +23,7 @@ from clearformer.config import RunConfig
 from clearformer.core.stack import Stack
 from clearformer.kernels.guides import guide
 from clearformer.kernels.tiles import tiles
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import PairLengths
 from clearformer.training import optim, precision, recompute
 from clearformer.training.label_smoothing import set_smoothing
@@ -113,7 +113,7 @@ def _count(
         if not accumulated:
             for optimizer in optimizers:
                 optimizer.zero_grad()
-        batch, caches = task_of(config.model).example(config, rows, pair_lengths)
+        batch, caches = task_of_run(config).example(config, rows, pair_lengths)
         before, counter.highest, counter.operations = counter.now, counter.now, 0
         sums, _ = loss(batch, caches) if caches else loss(batch)
         kept = counter.now - before
@@ -231,7 +231,7 @@ def _model(config: RunConfig) -> Any:
 
 def _evaluation(config: RunConfig, model: Any, counter: MemoryCounter) -> int:
     """Peak memory of an evaluation besides weights and optimizer, with gradients allocated."""
-    task = task_of(config.model)
+    task = task_of_run(config)
     gradients = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
     if task.evaluation_rows is None:
         return gradients  # less than a step

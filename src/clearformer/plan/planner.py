@@ -18,7 +18,7 @@ import torch
 from clearformer.config import RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED_LENGTHS, Footprint
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import PairLengths
 from clearformer.training import precision
 from clearformer.training.memory import format_bytes
@@ -85,7 +85,7 @@ def plan(
     """
     half = precision.resolve(config.train.precision, torch.device("cpu"))
     config = replace(config, train=replace(config.train, precision=half))
-    many_shapes = task_of(config.model).padded or config.data.masking is not None
+    many_shapes = task_of_run(config).padded or config.data.masking is not None
     base = base_bytes() + (HALF_KERNEL_BYTES if half != "float32" and many_shapes else 0)
     fixed = Fixed(base, pair_lengths)
     configured = _count(config, fixed)
@@ -127,13 +127,13 @@ def _fewest_micro_batches(
 def micro_rows(config: RunConfig, pair_lengths: PairLengths) -> int:
     """Sequences or pairs of a micro-batch."""
     return max(
-        1, -(-task_of(config.model).rows(config, pair_lengths) // config.train.accumulation_steps)
+        1, -(-task_of_run(config).rows(config, pair_lengths) // config.train.accumulation_steps)
     )
 
 
 def micro_tokens(config: RunConfig, pair_lengths: PairLengths) -> int:
     """Tokens of a micro-batch with padding; of pairs, those of the longer side."""
-    return micro_rows(config, pair_lengths) * task_of(config.model).length(pair_lengths)
+    return micro_rows(config, pair_lengths) * task_of_run(config).length(pair_lengths)
 
 
 def base_bytes() -> int:

@@ -20,7 +20,7 @@ from clearformer.builder import build
 from clearformer.config import RunConfig
 from clearformer.plan import footprint
 from clearformer.plan.footprint import ASSUMED_LENGTHS, Footprint
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import PairLengths
 from clearformer.training import optim, precision, recompute
 from clearformer.training.recompute import Recompute
@@ -120,7 +120,7 @@ def _step_seconds(
         while _time_another(len(passes), time.perf_counter() - began):
             for optimizer in optimizers:
                 optimizer.zero_grad()
-            batch, caches = task_of(config.model).example(config, rows, pair_lengths)
+            batch, caches = task_of_run(config).example(config, rows, pair_lengths)
             start = time.perf_counter()
             sums, _ = loss(batch, caches) if caches else loss(batch)
             sums.sum().backward()

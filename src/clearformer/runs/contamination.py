@@ -19,7 +19,7 @@ from clearformer.config import RunConfig, run_from_json, to_json
 from clearformer.data.texts import in_memory
 from clearformer.runs import load
 from clearformer.runs.checkpoint import Checkpoint
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import LoadedTask, Material
 
 TRAINED, BEGAN = "trained_on", "began_from"  # keys of a manifest
@@ -135,9 +135,7 @@ def _material(training: Training, folders: data.DataFolders) -> Material | None:
     existing = [each for each in (folders.folder, folders.cache) if each and each.is_dir()]
     for folder in (*existing, None):
         try:
-            material = task_of(config.model).training_material(
-                config, data.DataFolders(folder, None)
-            )
+            material = task_of_run(config).training_material(config, data.DataFolders(folder, None))
         except ValueError:
             continue  # not in this folder; without a cache nothing is downloaded
         if isinstance(material, data.TextSource) and training.sha256 not in (None, material.sha256):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.contamination import lineage
 from clearformer.runs.contamination import notes as contamination_notes
 from clearformer.runs.load import SOURCE_RUN, has_int8, open_run, require_floats
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import EvaluationData, EvaluationOptions, EvaluationRequest, Report
 from clearformer.text import Tokenizer
 
@@ -47,6 +48,36 @@ class Evaluation:
         """The report as `clearformer evaluate` prints it."""
         return self.report.lines(self.in_float32)
 
+    def document(self) -> dict[str, object]:
+        """The report as JSON, with the notes."""
+        before = {} if self.in_float32 is None else {"in_float32": self.in_float32.document()}
+        return {**self.report.document(), **before, "notes": list(self.notes)}
+
+    def rows(
+        self, *, probabilities: bool = False, worst_first: bool = False
+    ) -> list[dict[str, object]]:
+        """Of a classifier: every text with all columns of its table, and what was predicted.
+
+        Args:
+            probabilities (bool): Add a column for each class. Default: False.
+            worst_first (bool): Put the most confident mistakes first. Default: False.
+
+        Returns:
+            list of dict: The columns, then ``predicted``, ``probability`` and ``correct``.
+        """
+        return self.report.table_rows(probabilities=probabilities, worst_first=worst_first)
+
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        probabilities: bool = False,
+        worst_first: bool = False,
+    ) -> None:
+        """Write `rows` as a .csv, .tsv, .jsonl or .json table."""
+        rows = self.rows(probabilities=probabilities, worst_first=worst_first)
+        data.write_table(Path(path), rows)
+
     def __str__(self) -> str:
         return "\n".join([*(f"note: {note}" for note in self.notes), *self.lines()])
 
@@ -68,7 +99,7 @@ class Evaluator:
         self._require_part()
         manifest = {} if self.checkpoint is None else self.checkpoint.manifest
         identity = manifest.get("data")
-        prepared = task_of(self.config.model).evaluation_data(
+        prepared = task_of_run(self.config).evaluation_data(
             EvaluationRequest(
                 self.config,
                 self.tokenizer,
@@ -99,7 +130,7 @@ class Evaluator:
         against: Path | None = None,
     ) -> Evaluation:
         """Compute the metrics; with int8 weights, beside those of the model in float32."""
-        task, notes = task_of(self.config.model), list[str]()
+        task, notes = task_of_run(self.config), list[str]()
 
         def note(sentence: str) -> None:
             notes.append(sentence)
@@ -117,7 +148,7 @@ class Evaluator:
         options, source = self.options, self.config.data.source
         if options.data is None and options.part not in OWN_PARTS and source not in data.CORPORA:
             raise ValueError(
-                f"`part` is {options.part}, but {source} is no corpus and has only the parts "
+                f"`part` is {options.part}, but {source} is not a corpus and has only the parts "
                 f"{' and '.join(OWN_PARTS)} of the run: choose one of them, or give other `data`"
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from clearformer.config import RunConfig
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.training import memory
 from clearformer.training.device import device_of
 
@@ -24,7 +24,7 @@ def require_memory(config: RunConfig, rows: int) -> None:
     model, train = config.model, config.train
     available = memory.available_bytes()
     # Rows of a table may be shorter than the context, and fewer than a batch.
-    if available is None or task_of(config.model).padded or device_of(train.device).type != "cpu":
+    if available is None or task_of_run(config).padded or device_of(train.device).type != "cpu":
         return
     bytes_per_unit = KEPT if train.recompute is None else KEPT_RECOMPUTED
     blocks = model.layers if not isinstance(train.recompute, int) else 1

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.config import Classifier, DataConfig, GenerationDefaults, RunConfig, run_from_json
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    DataConfig,
+    GenerationDefaults,
+    Head,
+    PairClassifier,
+    RunConfig,
+    TokenClassifier,
+    run_from_json,
+)
+from clearformer.config.heads import Pool
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
+from clearformer.text.chat_template import ChatTemplate
 
 DEFAULT_PRESET = "modern-tiny"
+TABLE_PRESET = "classifier-small"  # for a table, of which a model learns the labels
 CLASSIFY = "classify"  # in place of a preset: a new head on the model of --from
+CHAT = "chat"  # in place of a preset: conversations for the model of --from
 
 
 def starting_config(
@@ -21,24 +36,42 @@ def starting_config(
     source: Path | None = None,
     out: Path | None = None,
     resume: bool = False,
+    table: bool = False,
 ) -> tuple[str, RunConfig]:
     """The name and the config of the run to resume in `out`, of the model to fine-tune in
-    `source`, or of a preset."""
+    `source`, or of a preset; without a name, one for a text or for a `table`."""
     if resume and out is not None and (name is None or source is not None):
         saved = saved_config(out)
         if saved is not None:
             return name or saved.model.name, saved
     if source is not None:
-        if name not in (None, CLASSIFY):
+        if name is not None and name not in ADAPTED:
+            *first, last = ADAPTED
             raise ValueError(
-                f"with --from the model is that of {source}: leave out {name!r}, or use classify"
+                f"with --from the model is that of {source}: leave out {name!r}, or use "
+                f"{', '.join(first)} or {last}"
             )
-        config = finetune_config(source, classify=name == CLASSIFY)
+        config = finetune_config(source, name)
         return name or config.model.name, config
-    if name == CLASSIFY:
-        raise ValueError("classify gives a trained model a new head: add --from RUN")
-    name = DEFAULT_PRESET if name is None else name
+    if name == CHAT:
+        raise ValueError("chat teaches a trained model to answer: add --from RUN")
+    if name in ADAPTED:
+        raise ValueError(f"{name} gives a trained model a new head: add --from RUN")
+    if name is None:
+        name = TABLE_PRESET if table else DEFAULT_PRESET
     return name, preset_config(name)
+
+
+def config_in_file(path: Path) -> RunConfig:
+    """The settings in the config.json of a run, or of the folder that holds it, to repeat it."""
+    path = path / "config.json" if path.is_dir() else path
+    if not os.path.lexists(path):
+        raise ValueError(f"there is no {path}: give the config.json of a run")
+    document = read_run_json(path)
+    try:
+        return run_from_json(document)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path} cannot be read: {problem}") from None
 
 
 def run_folder(name: str, data: DataConfig) -> Path:
@@ -58,27 +91,57 @@ def saved_config(folder: Path) -> RunConfig | None:
     path = folder / "config.json"
     if not os.path.lexists(path):
         return None
-    document = read_run_json(path)
-    try:
-        return run_from_json(document)
-    except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{path} cannot be read: {problem}") from None
+    return config_in_file(path)
 
 
-def finetune_config(source: Path, classify: bool = False) -> RunConfig:
-    """The config that continues from the model in `source`, or gives it a classification head."""
+def finetune_config(source: Path, name: str | None = None) -> RunConfig:
+    """The config that continues from the model in `source`, or adapts it to another task."""
     from clearformer.runs import finetune
 
     origin = finetune.read_origin(source)
-    model, generation = origin.config.model, origin.config.generation
-    if classify and "classify" not in model.verbs:
-        pool = model.head.classifier_pool(causal=model.cache is not None)
-        model = replace(model, head=Classifier(pool=pool))
-        generation = GenerationDefaults()
-    data, train = going_on(model, origin.tokenizer.kind, origin.tokenizer.size)
-    return RunConfig(
-        model=model, data=data, train=train, origin=origin.origin, generation=generation
-    )
+    before = replace(origin.config, origin=origin.origin)
+    adapted = before if name is None else ADAPTED[name](before, source)
+    data, train = going_on(adapted.model, origin.tokenizer.kind, origin.tokenizer.size)
+    if name == CHAT:
+        data = replace(data, form="conversations", source="conversations.jsonl")
+        train = replace(train, epochs=3)
+    return replace(adapted, data=data, train=train)
+
+
+def _with_head(make: Callable[[Pool], Head]) -> Callable[[RunConfig, Path], RunConfig]:
+    """Give a model another head, unless it has one of this kind; `make` gets how it pools."""
+
+    def adapt(config: RunConfig, source: Path) -> RunConfig:
+        model = config.model
+        head = make(model.head.classifier_pool(causal=model.cache is not None))
+        if model.noun == head.noun:
+            return config
+        return replace(config, model=replace(model, head=head), generation=GenerationDefaults())
+
+    return adapt
+
+
+def _with_template(config: RunConfig, source: Path) -> RunConfig:
+    """The generator with a chat template: its own, or a plain one."""
+    config.model.require_verb("generate", source)
+    if config.model.memory is not None:
+        raise ValueError(
+            f"{source} is a Transformer-XL, whose memory would mix conversations: use another "
+            f"generator"
+        )
+    generation = config.generation
+    template = generation.chat_template or ChatTemplate()
+    return replace(config, generation=replace(generation, chat_template=template))
+
+
+# What may stand in place of a preset, with --from.
+ADAPTED: dict[str, Callable[[RunConfig, Path], RunConfig]] = {
+    CLASSIFY: _with_head(lambda pool: Classifier(pool=pool)),
+    "classify-pairs": _with_head(lambda pool: PairClassifier(pool=pool)),
+    "label": _with_head(lambda pool: TokenClassifier()),
+    "answer": _with_head(lambda pool: AnswerSpan()),
+    CHAT: _with_template,
+}
 
 
 def with_absolute_paths(data: DataConfig) -> DataConfig:
@@ -86,7 +149,7 @@ def with_absolute_paths(data: DataConfig) -> DataConfig:
     from clearformer.data import CORPORA  # imported late: parsing a command needs no numpy
 
     def absolute(source: str) -> str:
-        if source == "-" or source in CORPORA:
+        if source in ("", "-") or source in CORPORA:
             return source
         if Path(source).exists() or glob.has_magic(source):
             return os.path.abspath(source)
@@ -95,4 +158,5 @@ def with_absolute_paths(data: DataConfig) -> DataConfig:
         return ",".join(map(os.path.abspath, parts)) if exist else source
 
     validation = None if data.validation is None else absolute(data.validation)
-    return replace(data, source=absolute(data.source), validation=validation)
+    template = None if data.template is None else absolute(data.template)
+    return replace(data, source=absolute(data.source), validation=validation, template=template)

@@ -6,7 +6,7 @@ from typing import Any
 
 from clearformer.config import RunConfig
 from clearformer.data import DataFolders
-from clearformer.tasks.registry import task_of
+from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import EvaluationOptions, EvaluationRequest, Report
 from clearformer.text import Tokenizer
 
@@ -22,7 +22,7 @@ def evaluate(
 
     The report depends on the task: `report.metrics` are its numbers, `report.lines()` its text.
     """
-    task = task_of(config.model)
+    task = task_of_run(config)
     prepared = task.evaluation_data(EvaluationRequest(config, tokenizer, options, folders))
     report: Report = task.measure(model, prepared)
     return report

@@ -14,18 +14,23 @@ from clearformer.config import (
     MultipleChoice,
     NextSentence,
     NextToken,
+    PairClassifier,
     Pretraining,
     RunConfig,
     Seq2SeqConfig,
     TokenClassifier,
 )
+from clearformer.tasks.answer_spans import AnswerSpanTask
+from clearformer.tasks.chat import ChatTask
 from clearformer.tasks.classification import ClassificationTask
 from clearformer.tasks.features import FeaturesTask
 from clearformer.tasks.masked_token import MaskedTokenTask
 from clearformer.tasks.next_token import NextTokenTask
 from clearformer.tasks.pretraining import PretrainingTask
 from clearformer.tasks.segments import SegmentTask
+from clearformer.tasks.sentence_pairs import SentencePairTask
 from clearformer.tasks.task import LoadedTask, Task
+from clearformer.tasks.token_labels import TokenLabelTask
 from clearformer.tasks.translation import TranslationTask
 from clearformer.text import Tokenizer
 
@@ -41,16 +46,32 @@ def task_of(model: AnyModelConfig) -> Task:
             return MaskedTokenTask(model)
         case Pretraining():
             return PretrainingTask(model)
+        case PairClassifier():
+            return SentencePairTask(model)
         case Classifier():
             return ClassificationTask(model)
-        case Features() | TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
+        case TokenClassifier():
+            return TokenLabelTask(model)
+        case AnswerSpan():
+            return AnswerSpanTask(model)
+        case Features() | NextSentence() | MultipleChoice():
             return FeaturesTask(model)
         case _:
             assert_never(model.head)
+
+
+# By what the data of a generator holds, where its head alone does not decide.
+FORMS: dict[str, type[Task]] = {"conversations": ChatTask}
+
+
+def task_of_run(config: RunConfig) -> Task:
+    """The task of a run, by its model and the form of its data."""
+    own = FORMS.get(config.data.form)
+    return task_of(config.model) if own is None else own(config.model)
 
 
 def load(
     config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None = None
 ) -> LoadedTask:
     """The task of a run with its data loaded; without a tokenizer, one is trained."""
-    return task_of(config.model).load(config, folders, tokenizer)
+    return task_of_run(config).load(config, folders, tokenizer)

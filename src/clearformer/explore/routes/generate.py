@@ -11,12 +11,12 @@ from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from clearformer.explore.concurrency_limit import ConcurrencyLimit
-from clearformer.explore.errors import Problem
 from clearformer.explore.explorer import CurrentExplorer, Explorer
 from clearformer.explore.generation import GeneratedText
 from clearformer.explore.requests import GenerateRequest
-from clearformer.explore.security import error_response
+from clearformer.http_server.concurrency_limit import ConcurrencyLimit
+from clearformer.http_server.errors import Problem
+from clearformer.http_server.gate import error_response
 
 router = APIRouter(prefix="/api")
 EVENTS: dict[int | str, dict[str, Any]] = {

@@ -13,12 +13,12 @@ from starlette.concurrency import run_in_threadpool
 
 from clearformer import safe_files
 from clearformer.explore import responses, runs
-from clearformer.explore.errors import unknown
 from clearformer.explore.explorer import CurrentExplorer, Explorer
 from clearformer.explore.limits import POLL_SECONDS
 from clearformer.explore.model_entry import ModelEntry
 from clearformer.explore.requests import EmptyRequest, Id
 from clearformer.explore.routes.generate import EVENTS, EventStream, event
+from clearformer.http_server.errors import unknown
 
 router = APIRouter(prefix="/api/runs")
 PING_SECONDS = 15.0

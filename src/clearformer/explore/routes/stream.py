@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from clearformer.explore import lens as stream
 from clearformer.explore import responses
-from clearformer.explore.errors import bad_field
 from clearformer.explore.explorer import CurrentExplorer
 from clearformer.explore.requests import Index, Part
 from clearformer.explore.routes.traces import TraceId
+from clearformer.http_server.errors import bad_field
 
 router = APIRouter(prefix="/api/traces")
 

@@ -1,0 +1,73 @@
+"""`clearformer serve RUN [RUN ...]`: an HTTP server that speaks the OpenAI API."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from clearformer.cli.generated import note
+from clearformer.cli.output import say
+
+KEYS = "CLEARFORMER_API_KEYS"
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Serve models over HTTP, with the routes of the OpenAI API and more."""
+
+    folders: tyro.conf.Positional[tuple[Path, ...]]
+    """Runs, Hugging Face folders, or exported .safetensors files; the folder's name is the model's.
+    """
+    host: str = "127.0.0.1"
+    """Address to listen on; one that other machines can reach needs --api-keys."""
+    port: int = 8000
+    """Port to listen on; 0: a free one."""
+    api_keys: Path | None = None
+    """File with an API key on each line; none: those in $CLEARFORMER_API_KEYS, with commas between
+    them, if any."""
+    max_batch: int = 16
+    """Texts that a model generates side by side."""
+    max_queue: int = 256
+    """Texts that wait for a place; more are refused with status 429."""
+    max_tokens: int = 4096
+    """Largest max_tokens of a request."""
+    timeout: float = 600.0
+    """Seconds for one request."""
+    drain_seconds: float = 30.0
+    """Seconds for requests in progress to end, after SIGTERM or Ctrl-C."""
+    device: str = "cpu"
+    """Where to compute: cpu, cuda, mps, or auto for the fastest that there is."""
+    weights: Literal["float32", "int8"] = "float32"
+    """int8: smaller and faster on a CPU, slightly less accurate."""
+
+    def run(self) -> None:
+        from clearformer.serve.api_keys import read_keys, require_keys
+        from clearformer.serve.limits import ServeLimits
+        from clearformer.serve.server import make_server, open_models
+
+        limits = ServeLimits(
+            max_batch=self.max_batch,
+            max_queue=self.max_queue,
+            max_tokens=self.max_tokens,
+            timeout=self.timeout,
+            drain_seconds=self.drain_seconds,
+        )
+        given = [key for key in os.environ.get(KEYS, "").split(",") if key]
+        keys = given if self.api_keys is None else read_keys(self.api_keys)
+        require_keys(self.host, keys)  # before the models are opened, which may take long
+        models = open_models(self.folders, device=self.device, weights=self.weights)
+        for model in models.values():
+            note(*model.notes)
+        server = make_server(models, host=self.host, port=self.port, api_keys=keys, limits=limits)
+        from clearformer.http_server.gate import bracketed
+
+        address = f"http://{bracketed(self.host)}:{server.port}"
+        say(f"serving {', '.join(models)} at {address}/v1 (Ctrl-C ends)", flush=True)
+        try:
+            server.serve_here()
+        except KeyboardInterrupt:
+            say()

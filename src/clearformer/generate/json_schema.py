@@ -1,0 +1,277 @@
+"""JSON schemas as regular expressions, for generated text that is valid JSON.
+
+A schema becomes a pattern for `constraints.RegexConstraint`. Supported are objects with listed
+properties (written in the order of the schema), arrays, strings, numbers, booleans, null, `enum`,
+`const`, `anyOf`, `oneOf` and references to `$defs` that do not recurse. A keyword that is not
+supported is refused by name: a text that only seems to follow its schema would be worse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+MAX_DEPTH = 16
+MAX_PROPERTIES = 100
+MAX_INTEGERS = 1000  # values of an integer with a minimum and a maximum
+FREE_DEPTH = 3  # nesting of values whose schema allows everything
+CHARACTER = r'([^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})'
+DIGITS = "(0|[1-9][0-9]{0,15})"
+INTEGER = f"-?{DIGITS}"
+NUMBER = rf"-?{DIGITS}(\.[0-9]{{1,15}})?([eE][+\-]?[0-9]{{1,3}})?"
+DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](Z|[+\-][0-9]{2}:[0-9]{2})"
+HEX = "[0-9a-f]"
+FORMATS = {
+    "date": DATE,
+    "time": TIME,
+    "date-time": f"{DATE}T{TIME}",
+    "uuid": f"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}",
+}
+# Keywords that do not restrict a value.
+NOTES = {
+    "title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs",
+    "definitions", "deprecated", "readOnly", "writeOnly",
+}  # fmt: skip
+KEYWORDS = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "minItems", "maxItems"},
+    "string": {"minLength", "maxLength", "format"},
+    "integer": {"minimum", "maximum"},
+    "number": set(),
+    "boolean": set(),
+    "null": set(),
+}
+
+
+def schema_pattern(schema: object) -> str:
+    """The regular expression of the JSON texts that follow a schema; ValueError if there is none.
+
+    After a comma or a colon there may be one space.
+    """
+    return _Schemas(schema).pattern(schema, "schema", 0)
+
+
+def parse_schema(schema: Mapping[str, object] | str) -> object:
+    """A schema that may be given as JSON text."""
+    if not isinstance(schema, str):
+        return schema
+    try:
+        return json.loads(schema)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"`json_schema` is not JSON: {problem}") from None
+
+
+def any_object() -> str:
+    """The regular expression of any JSON object whose values are nested at most a few levels."""
+    return _object_of(_any_value(FREE_DEPTH))
+
+
+class _Schemas:
+    """Patterns of the schemas within one document; `where` is the path of each, for messages."""
+
+    def __init__(self, root: object) -> None:
+        self.root = root
+        self.open: list[str] = []  # references that are being followed
+
+    def pattern(self, schema: object, where: str, depth: int) -> str:
+        if depth > MAX_DEPTH:
+            raise ValueError(
+                f"{where} is nested deeper than {MAX_DEPTH} levels: flatten the schema"
+            )
+        if schema is True or schema == {}:
+            return _any_value(max(1, FREE_DEPTH - depth))
+        if schema is False:
+            raise _unmet(where, "it is false, which allows no value")
+        if not isinstance(schema, Mapping):
+            raise ValueError(f"{where} is {schema!r:.60}, but a schema must be an object")
+        if "$ref" in schema:
+            return self._reference(schema, where, depth)
+        for name in ("anyOf", "oneOf"):
+            if name in schema:
+                _require_keywords(schema, {name}, where)
+                parts = _list_of(schema[name], f"{where}.{name}")
+                return _either(
+                    self.pattern(part, f"{where}.{name}[{place}]", depth + 1)
+                    for place, part in enumerate(parts)
+                )
+        if "const" in schema:
+            _require_keywords(schema, {"const", "type"}, where)
+            return _literal(schema["const"])
+        if "enum" in schema:
+            _require_keywords(schema, {"enum", "type"}, where)
+            return _either(map(_literal, _list_of(schema["enum"], f"{where}.enum")))
+        return self._typed(schema, where, depth)
+
+    def _typed(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
+        kinds = schema.get("type", "object" if "properties" in schema else None)
+        names = kinds if isinstance(kinds, list) else [kinds]
+        for kind in names:
+            if not isinstance(kind, str) or kind not in KEYWORDS:
+                raise ValueError(
+                    f"{where}.type is {kind!r:.60}, but it must be one of {', '.join(KEYWORDS)}"
+                )
+        _require_keywords(schema, {"type"}.union(*(KEYWORDS[kind] for kind in names)), where)
+        makers: dict[str, Callable[[], str]] = {
+            "object": lambda: self._object(schema, where, depth),
+            "array": lambda: self._array(schema, where, depth),
+            "string": lambda: _string(schema, where),
+            "integer": lambda: _integer(schema, where),
+            "number": lambda: NUMBER,
+            "boolean": lambda: "(true|false)",
+            "null": lambda: "null",
+        }
+        return _either(makers[kind]() for kind in names)
+
+    def _reference(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
+        _require_keywords(schema, {"$ref"}, where)
+        name = schema["$ref"]
+        if not isinstance(name, str) or not name.startswith("#/"):
+            raise ValueError(f"{where}.$ref is {name!r:.60}, but it must begin with #/")
+        if name in self.open:
+            raise ValueError(
+                f"{where} refers to {name!r:.60} within itself, which is not supported: write out "
+                f"the levels that you need"
+            )
+        target: Any = self.root
+        for part in name[2:].split("/"):
+            if not isinstance(target, Mapping) or part not in target:
+                raise ValueError(f"{where}.$ref is {name!r:.60}, which the schema does not have")
+            target = target[part]
+        self.open.append(name)
+        found = self.pattern(target, name, depth + 1)
+        self.open.pop()
+        return found
+
+    def _object(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
+        properties = schema.get("properties", {})
+        required = schema.get("required", [])
+        if not isinstance(properties, Mapping) or not isinstance(required, list):
+            raise ValueError(f"{where}: properties must be an object, and required a list")
+        if len(properties) > MAX_PROPERTIES:
+            raise ValueError(f"{where} has more than {MAX_PROPERTIES} properties: use fewer")
+        for name in required:
+            if name not in properties:
+                raise _unmet(where, f"it requires {name!r:.60}, which is not among its properties")
+        if not properties:
+            closed = schema.get("additionalProperties") is False
+            return r"\{\}" if closed else _object_of(_any_value(max(1, FREE_DEPTH - depth - 1)))
+        members = [
+            (
+                f"{_literal(name)}: ?{self.pattern(part, f'{where}.{name}', depth + 1)}",
+                name in required,
+            )
+            for name, part in properties.items()
+        ]
+        return rf"\{{{_members(members)}\}}"
+
+    def _array(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
+        item = self.pattern(schema.get("items", True), f"{where}.items", depth + 1)
+        least, most = _bounds(schema, "minItems", "maxItems", where)
+        if most == 0:
+            return r"\[\]"
+        more = _count(max(0, least - 1), None if most is None else most - 1)
+        some = f"{item}(, ?{item}){more}"
+        return rf"\[{some}\]" if least else rf"\[({some})?\]"
+
+
+def _members(members: Sequence[tuple[str, bool]]) -> str:
+    """Members in their order, those that are not required or all, with commas between them."""
+    rest = [f", ?{part}" if required else f"(, ?{part})?" for part, required in members]
+    choices = []
+    for place, (part, required) in enumerate(members):
+        choices.append(part + "".join(rest[place + 1 :]))
+        if required:
+            return _either(choices)
+    return f"({_either(choices)})?"
+
+
+def _string(schema: Mapping[str, Any], where: str) -> str:
+    if "format" in schema:
+        _require_keywords(schema, {"type", "format"}, where)
+        if schema["format"] not in FORMATS:
+            raise ValueError(
+                f"{where}.format is {schema['format']!r:.60}, but it must be one of "
+                f"{', '.join(FORMATS)}, or left out"
+            )
+        return f'"{FORMATS[schema["format"]]}"'
+    least, most = _bounds(schema, "minLength", "maxLength", where)
+    return f'"{CHARACTER}{_count(least, most)}"'
+
+
+def _integer(schema: Mapping[str, Any], where: str) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is None and high is None:
+        return INTEGER
+    if type(low) is not int or type(high) is not int:
+        raise ValueError(
+            f"{where}: minimum is {low!r:.40} and maximum {high!r:.40}, but both must be whole "
+            f"numbers, or left out"
+        )
+    if low > high:
+        raise _unmet(where, f"its minimum {low} is above its maximum {high}")
+    if high - low >= MAX_INTEGERS:
+        raise ValueError(
+            f"{where} has {high - low + 1:,} values, but at most {MAX_INTEGERS:,} are supported "
+            f"between a minimum and a maximum: leave both out"
+        )
+    return _either(str(value) for value in range(low, high + 1))
+
+
+def _bounds(schema: Mapping[str, Any], low: str, high: str, where: str) -> tuple[int, int | None]:
+    least, most = schema.get(low, 0), schema.get(high)
+    for name, value in ((low, least), (high, most)):
+        if value is not None and (type(value) is not int or value < 0):
+            raise ValueError(f"{where}.{name} is {value!r:.40}, but it must be a number from 0 on")
+    if most is not None and least > most:
+        raise _unmet(where, f"its {low} {least} is above its {high} {most}")
+    return least, most
+
+
+def _count(least: int, most: int | None) -> str:
+    return f"{{{least},{'' if most is None else most}}}" if (least, most) != (0, None) else "*"
+
+
+def _any_value(depth: int) -> str:
+    """Any JSON value with at most this many levels."""
+    plain = [f'"{CHARACTER}*"', NUMBER, "true", "false", "null"]
+    if depth <= 1:
+        return _either(plain)
+    inner = _any_value(depth - 1)
+    return _either([*plain, rf"\[({inner}(, ?{inner})*)?\]", _object_of(inner)])
+
+
+def _object_of(value: str) -> str:
+    member = f'"{CHARACTER}*": ?{value}'
+    return rf"\{{({member}(, ?{member})*)?\}}"
+
+
+def _literal(value: object) -> str:
+    """The pattern of exactly this value."""
+    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    return "".join(letter if letter.isalnum() else f"\\{letter}" for letter in text)
+
+
+def _either(patterns: Any) -> str:
+    return f"({'|'.join(patterns)})"
+
+
+def _list_of(value: object, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{where} is {value!r:.60}, but it must be a list")
+    if not value:
+        raise _unmet(where, "it is empty")
+    return value
+
+
+def _require_keywords(schema: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in schema:
+        if name not in known and name not in NOTES:
+            raise ValueError(
+                f"{where} has the keyword {name!r:.60}, which is not supported here: leave it out"
+            )
+
+
+def _unmet(where: str, why: str) -> ValueError:
+    return ValueError(f"no text can follow the schema: {where} cannot be met, because {why}")

@@ -1,0 +1,1 @@
+"""An HTTP server for trained models that speaks the OpenAI API."""

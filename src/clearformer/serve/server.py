@@ -1,0 +1,75 @@
+"""The server itself: it drains before it closes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from fastapi import FastAPI
+
+from clearformer.http_server import server
+from clearformer.http_server.gate import allowed_hosts
+from clearformer.model import Model, load
+from clearformer.serve.api_keys import require_keys
+from clearformer.serve.app import create_app
+from clearformer.serve.limits import MAX_CONNECTIONS, ServeLimits
+from clearformer.serve.service import Service
+
+
+class Server(server.Server):
+    """Serves an application of `create_app`; SIGTERM and Ctrl-C let requests in progress end."""
+
+    def __init__(self, app: FastAPI, host: str, port: int) -> None:
+        super().__init__(app, host, port, MAX_CONNECTIONS)
+        if port not in (0, self.port):
+            taken = self.socket
+            taken.close()
+            raise ValueError(f"port {port} of {host} is taken: choose another with --port")
+
+    async def before_shutdown(self) -> None:
+        service: Service = self.app.state.service
+        await service.drain(lambda: self.force_exit)
+
+    def serve_here(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            # uvicorn raises the signal again once it has closed: a drained server has succeeded.
+            signal.signal(signal.SIGTERM, lambda *_: None)
+        super().serve_here()
+
+
+def open_models(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    device: str = "cpu",
+    weights: Literal["float32", "int8"] = "float32",
+) -> dict[str, Model]:
+    """The models of these folders or files, by their names."""
+    if not paths:
+        raise ValueError("there is no model to serve: give at least one run")
+    models: dict[str, Model] = {}
+    for path in paths:
+        name = Path(path).resolve().name.removesuffix(".safetensors")
+        if name in models:
+            raise ValueError(f"two models are called {name}: rename the folder of one")
+        models[name] = load(path, device=device, weights=weights)
+    return models
+
+
+def make_server(
+    models: dict[str, Model],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    api_keys: Sequence[str] = (),
+    limits: ServeLimits = ServeLimits(),
+) -> Server:
+    """A server for these models, bound to its port; `serve_here` or `in_background` starts it."""
+    if not 0 <= port <= 65_535:
+        raise ValueError(f"port is {port}, but it must be from 0 to 65535")
+    require_keys(host, api_keys)
+    app = create_app(models, api_keys=api_keys, hosts=allowed_hosts(host), limits=limits)
+    return Server(app, host, port)

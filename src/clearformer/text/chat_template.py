@@ -1,0 +1,92 @@
+"""Chat templates: conversations as text, by the Jinja templates that checkpoints bring along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clearformer.text.conversations import check_messages
+
+MAX_TEMPLATE = 200_000  # characters
+
+# For a model that has none: markers that no tokenizer needs to know.
+DEFAULT = (
+    "{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>\\n' + message['content'] + '<|end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatTemplate:
+    """A template and the special tokens that it may name."""
+
+    source: str = DEFAULT
+    bos_token: str | None = None
+    eos_token: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.source) > MAX_TEMPLATE:
+            raise ValueError(
+                f"the chat template has {len(self.source):,} characters, but at most "
+                f"{MAX_TEMPLATE:,} are read"
+            )
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False
+    ) -> str:
+        """The conversation as text, with the beginning of an answer if that is wanted.
+
+        ValueError if the template is damaged, leaves its sandbox, exceeds its budget, or refuses
+        the messages.
+        """
+        from clearformer.text.template_sandbox import render
+
+        given = {"bos_token": self.bos_token, "eos_token": self.eos_token}
+        tokens = {name: token for name, token in given.items() if token is not None}
+        return render(
+            self.source,
+            [dict(message) for message in messages],
+            add_generation_prompt=add_generation_prompt,
+            **tokens,
+        )
+
+    def check(self) -> None:
+        """Raise ValueError if the template cannot be compiled."""
+        from clearformer.text.template_sandbox import check_template
+
+        check_template(self.source)
+
+    def parts(self, messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool]]:
+        """The text of a conversation in parts, each with whether it is an answer.
+
+        An answer is what follows the text that the template makes of all messages before it, with
+        the beginning of an answer; so a model learns to write exactly what it will be asked for.
+        """
+        messages = check_messages(messages, answered=True)
+        parts: list[tuple[str, bool]] = []
+        done = ""
+        for place, message in enumerate(messages):
+            if message["role"] != "assistant":
+                continue
+            prompt = self.render(messages[:place], add_generation_prompt=True)
+            text = self.render(messages[: place + 1])
+            if not prompt.startswith(done) or not text.startswith(prompt):
+                raise ValueError(
+                    "the chat template does not continue its text where an answer is added, so "
+                    "answers cannot be told from prompts: use another template, or conversations "
+                    "with one answer"
+                )
+            parts += [(prompt[len(done) :], False), (text[len(prompt) :], True)]
+            done = text
+        return parts
+
+    def answer_end(self) -> str:
+        """The text after an answer, such as an end token, without white space around it."""
+        mark = "clearformer-answer"
+        text = self.render(
+            [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
+        )
+        return text.rpartition(mark)[2].strip() if mark in text else ""

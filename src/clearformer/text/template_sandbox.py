@@ -1,0 +1,333 @@
+"""The sandbox of chat templates: Jinja within a budget.
+
+A template comes from a stranger, and a Jinja template is a program. It runs in Jinja's sandbox,
+which keeps it from Python's internals, and within a budget: every loop, string and list is charged
+before it is made, so that a template can neither run for ever nor fill the memory. Methods and
+filters that are not needed for text are absent.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, NoReturn
+
+from jinja2 import Environment, Template, nodes
+from jinja2.exceptions import TemplateError, TemplateSyntaxError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import FILTERS
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
+
+MAX_INTEGER_BITS = 256
+BUDGET = 4_000_000  # characters of one rendering, besides those for the messages
+BUDGET_PER_CHARACTER = 50  # of the messages
+# What else counts as so many characters: a value in a list, a round of a loop, a call of a macro.
+ELEMENT, ROUND, CALL = 10, 100, 1000
+STRING_METHODS = {
+    "capitalize", "count", "endswith", "find", "index", "isalnum", "isalpha", "isdigit", "islower",
+    "isspace", "isupper", "join", "lower", "lstrip", "partition", "removeprefix", "removesuffix",
+    "replace", "rfind", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith",
+    "strip", "title", "upper",
+}  # fmt: skip
+KEPT_FILTERS = (
+    "abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float",
+    "int", "items", "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr",
+    "reverse", "round", "safe", "select", "selectattr", "sort", "string", "title", "trim",
+    "unique", "upper",
+)  # fmt: skip
+KEPT_GLOBALS = ("range", "dict", "namespace")
+INTERCEPTED = frozenset(["+", "*", "**", "%"])
+
+
+def render(source: str, messages: list[dict[str, Any]], **values: Any) -> str:
+    """The text that a template makes of messages, given more values by name."""
+    characters = sum(len(str(each)) for message in messages for each in message.values())
+    with _charged(BUDGET + BUDGET_PER_CHARACTER * characters):
+        parts = _compiled(source).generate(messages=messages, tools=None, documents=None, **values)
+        return "".join(parts)
+
+
+def check_template(source: str) -> None:
+    """Raise ValueError if a template cannot be compiled."""
+    with _charged(BUDGET):
+        _compiled(source)
+
+
+# --- budget ------------------------------------------------------------------------------------
+
+
+class _BudgetError(Exception):
+    """The template has used up its budget."""
+
+
+_LEFT: ContextVar[list[int]] = ContextVar("budget of a chat template")
+
+
+@contextmanager
+def _charged(budget: int) -> Iterator[None]:
+    """Run a template within a budget; all that goes wrong is a ValueError."""
+    token = _LEFT.set([budget])
+    try:
+        yield
+    except _RefusalError as problem:
+        raise ValueError(f"the chat template refuses these messages: {problem}") from None
+    except _BudgetError:
+        raise ValueError(
+            "the chat template loops too often or writes too much for these messages, so it was "
+            "stopped: use another"
+        ) from None
+    except TemplateSyntaxError as problem:
+        raise ValueError(
+            f"the chat template cannot be read: {problem.message}, line {problem.lineno}"
+        ) from None
+    except Exception as problem:  # a template is a stranger's program
+        reason = " ".join(str(problem).split())[:200]
+        raise ValueError(f"the chat template failed: {reason or type(problem).__name__}") from None
+    finally:
+        _LEFT.reset(token)
+
+
+def _charge(amount: int) -> None:
+    left = _LEFT.get()
+    left[0] -= amount
+    if left[0] < 0:
+        raise _BudgetError
+
+
+def _measure(value: object) -> None:
+    """Charge for all that is in a value; shared parts count as often as they would be written."""
+    if isinstance(value, str):
+        _charge(1 + len(value))
+    elif isinstance(value, Mapping):
+        _charge(ELEMENT)
+        for key, each in value.items():
+            _measure(key)
+            _measure(each)
+    elif isinstance(value, list | tuple):
+        _charge(ELEMENT)
+        for each in value:
+            _measure(each)
+    else:
+        _charge(ELEMENT)
+
+
+# --- the sandbox -------------------------------------------------------------------------------
+
+
+class _RefusalError(TemplateError):
+    """`raise_exception` of a template."""
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    intercepted_binops = INTERCEPTED
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        if isinstance(obj, str) and attr not in STRING_METHODS:
+            return False
+        return super().is_safe_attribute(obj, attr, value)
+
+    def wrap_str_format(self, value: Any) -> None:
+        """`format` is not among the methods of a string here: its widths have no limit."""
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if operator == "**" or (operator == "%" and isinstance(left, str)):
+            raise TemplateError(f"{operator} is not available for this")
+        if operator == "*":
+            for several, count in ((left, right), (right, left)):
+                if isinstance(several, str | list | tuple) and isinstance(count, int):
+                    _charge(max(0, len(several) * count))
+        result = super().call_binop(context, operator, left, right)
+        if isinstance(result, int) and result.bit_length() > MAX_INTEGER_BITS:
+            raise TemplateError("a number is too large")
+        _measure(result)
+        return result
+
+    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        if isinstance(owner, str) and name == "join" and args:
+            args = (_joinable(args[0], owner), *args[1:])
+        if isinstance(owner, str) and name == "replace" and len(args) > 1:
+            _charge_replace(owner, args[0], args[1])
+        result = super().call(context, obj, *args, **kwargs)
+        _measure(result)
+        return result
+
+    @staticmethod
+    def tick(cost: int) -> str:
+        """Charge for a round of a loop, or a call of a macro."""
+        _charge(cost)
+        return ""
+
+    @staticmethod
+    def measured(value: Any) -> Any:
+        _measure(value)
+        return value
+
+    @staticmethod
+    def concatenated(*values: Any) -> str:
+        for value in values:
+            _measure(value)
+        return "".join(map(str, values))
+
+
+class _Charging(NodeTransformer):
+    """Charges for what Jinja's sandbox does not show: loops, macros, lists and `~`."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        return self._ticking(node, ROUND)
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
+        return self._ticking(node, CALL)
+
+    def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.Node:  # noqa: N802
+        return self._ticking(node, CALL)
+
+    def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _environment_call("measured", [node])
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _environment_call("measured", [node])
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _environment_call("measured", [node]) if node.ctx == "load" else node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _environment_call("concatenated", node.nodes)
+
+    def _ticking(self, node: Any, cost: int) -> nodes.Node:
+        written = [len(each.data) for each in node.find_all(nodes.TemplateData)]
+        constants = (each.value for each in node.find_all(nodes.Const))
+        written += [len(each) for each in constants if isinstance(each, str)]
+        self.generic_visit(node)
+        tick = _environment_call("tick", [nodes.Const(cost + sum(written))])
+        node.body.insert(0, nodes.ExprStmt(tick))
+        return node
+
+
+def _environment_call(name: str, arguments: list[nodes.Expr]) -> nodes.Call:
+    """A call of the environment's own function, which a template cannot replace by a variable."""
+    return nodes.Call(nodes.EnvironmentAttribute(name), arguments, [], None, None)
+
+
+class _Generation(Extension):
+    """`{% generation %} ... {% endgeneration %}`, which marks answers: written as its content."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Any) -> list[nodes.Node]:
+        next(parser.stream)
+        body: list[nodes.Node] = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return body
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(source: str) -> Template:
+    environment = _environment()
+    tree = _Charging().visit(environment.parse(source))
+    code = environment.compile(tree)
+    return Template.from_code(environment, code, environment.make_globals(None))
+
+
+def _environment() -> Environment:
+    environment = _Sandbox(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Generation, loopcontrols],
+        finalize=_Sandbox.measured,
+    )
+    environment.filters = {name: _limited(FILTERS[name]) for name in KEPT_FILTERS}
+    environment.filters |= {
+        "tojson": _tojson,
+        "join": _join,
+        "replace": _replace,
+        "indent": _indent,
+    }
+    environment.globals = {name: environment.globals[name] for name in KEPT_GLOBALS}
+    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+    return environment
+
+
+def _limited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter whose result is charged."""
+
+    @functools.wraps(function)  # keeps what Jinja notes on it
+    def limited(*arguments: Any, **options: Any) -> Any:
+        result = function(*arguments, **options)
+        _measure(result)
+        return result
+
+    return limited
+
+
+def _joinable(values: Iterable[Any], separator: object) -> list[str]:
+    found = []
+    for value in values:
+        _measure(value)
+        _measure(separator)
+        found.append(str(value))
+    return found
+
+
+def _join(values: Iterable[Any], d: str = "", attribute: str | None = None) -> str:
+    if attribute is not None:
+        values = (value.get(attribute, "") for value in values if isinstance(value, Mapping))
+    return d.join(_joinable(values, d))
+
+
+def _charge_replace(text: str, old: object, new: object) -> None:
+    times = len(text) + 1 if old == "" else text.count(str(old))
+    _charge(len(text) + times * len(str(new)))
+
+
+def _replace(text: Any, old: str, new: str, count: int | None = None) -> str:
+    text = str(text)
+    _charge_replace(text, old, new)
+    return text.replace(old, new, -1 if count is None else count)
+
+
+def _indent(text: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
+    space = width if isinstance(width, str) else " " * min(width, 1000)
+    lines = str(text).splitlines()
+    _charge(len(lines) * len(space) + len(str(text)))
+    shown = [space + line if line or blank else line for line in lines]
+    if lines and not first:
+        shown[0] = lines[0]
+    return "\n".join(shown)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    _measure(value)
+    if indent is not None and not 0 <= indent <= 16:
+        raise TemplateError("the indent of tojson must be from 0 to 16")
+    text = json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+    _charge(len(text))
+    return text
+
+
+def _raise_exception(message: object) -> NoReturn:
+    raise _RefusalError(" ".join(str(message).split())[:200])
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.now().strftime(str(form)[:100])

@@ -1,0 +1,237 @@
+"""The engine under load: full queues, time-outs, disconnected clients, errors and draining."""
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+
+from clearformer.generate.continuous import ContinuousBatch
+from clearformer.serve.engine import STOPPED, Engine, Job
+from clearformer.serve.limits import ServeLimits
+from clearformer.serve.metrics import Metrics
+
+WAIT = 300  # seconds, never reached
+
+
+def eventually(holds):
+    end = time.monotonic() + WAIT
+    while not holds():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Steps of a batch wait until the event is set."""
+    go, step = threading.Event(), ContinuousBatch.step
+
+    def waiting(batch):
+        assert go.wait(WAIT)
+        return step(batch)
+
+    monkeypatch.setattr(ContinuousBatch, "step", waiting)
+    yield go
+    go.set()
+
+
+def open_client(url, retries=0):
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="x", max_retries=retries, timeout=WAIT)
+
+
+def engine_of(server_models, limits=ServeLimits()):
+    model = server_models["chat"]
+    return Engine("chat", model.language_model(), limits, Metrics())
+
+
+def job_of(models, count=1, tokens=5):
+    model = models["chat"]
+    generation = model.generation({"max_tokens": tokens, "temperature": 1.0})
+    from clearformer.generate.stream import start_sequences
+
+    return Job(start_sequences(generation.model, ["abc"] * count, generation.config))
+
+
+def test_full_queue_returns_429(serving, held, ask):
+    with serving(max_batch=2, max_queue=1) as url, ThreadPoolExecutor(4) as pool:
+        body = {"model": "chat", "prompt": "x", "max_tokens": 2}
+        first = [pool.submit(ask, f"{url}/v1/completions", body) for _ in range(3)]
+
+        def full():
+            return "clearformer_waiting_texts" in ask(f"{url}/metrics")[1]
+
+        eventually(full)
+
+        def refused():
+            answer = ask(f"{url}/v1/completions", {**body, "n": 4})
+            return answer if answer[0] == 429 else None
+
+        eventually(refused)
+        status, found, headers = refused()
+        assert status == 429
+        assert found["error"]["type"] == "rate_limit_error"
+        assert headers["retry-after"] == "1"
+        held.set()
+        assert [each.result()[0] for each in first] == [200] * 3
+
+
+def test_timeout_returns_504(serving, held, ask):
+    with serving(timeout=0.05) as url:
+        body = {"model": "chat", "prompt": "x", "max_tokens": 2}
+        status, found, _ = ask(f"{url}/v1/completions", body)
+        assert (status, found["error"]["code"]) == (504, "timed_out")
+        with pytest.raises(openai.APIError, match="the request took longer"):
+            list(open_client(url).completions.create(**body, stream=True))
+        held.set()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_disconnected_client_frees_its_slot(serving, ask, stream):
+    with serving(max_batch=1, max_tokens=10**6) as url:
+        host = url.removeprefix("http://")
+        gone = http.client.HTTPConnection(host, timeout=WAIT)
+        body = {"model": "chat", "prompt": "x", "max_tokens": 10**6, "stream": stream}
+        gone.request(
+            "POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"}
+        )
+        if stream:
+            assert gone.getresponse().read(10)
+        eventually(lambda: 'running_texts{model="chat"} 1.0' in ask(f"{url}/metrics")[1])
+        gone.close()
+        # Its place is the only one.
+        status, _, _ = ask(
+            f"{url}/v1/completions", {"model": "chat", "prompt": "x", "max_tokens": 2}
+        )
+        assert status == 200
+        eventually(lambda: 'abandoned_texts_total{model="chat"} 1.0' in ask(f"{url}/metrics")[1])
+
+
+def test_internal_error_returns_500_and_server_continues(serving, ask, monkeypatch):
+    body = {"model": "chat", "prompt": "x", "max_tokens": 2}
+    with serving() as url:
+        with monkeypatch.context() as broken:
+            broken.setattr(ContinuousBatch, "step", lambda batch: 1 / 0)
+            status, found, _ = ask(f"{url}/v1/completions", body)
+            assert (status, found["error"]["code"]) == (500, "defect")
+            assert "division" not in found["error"]["message"]
+        assert ask(f"{url}/v1/completions", body)[0] == 200
+
+
+def test_running_requests_finish_while_draining(serving, held, ask):
+    """New requests get 503, those in progress their answers."""
+    with ThreadPoolExecutor(2) as pool:
+        with serving(drain_seconds=WAIT) as url:
+            body = {"model": "chat", "prompt": "x", "max_tokens": 3, "seed": 1}
+            first = pool.submit(ask, f"{url}/v1/completions", body)
+            eventually(lambda: 'running_texts{model="chat"} 1.0' in ask(f"{url}/metrics")[1])
+
+            def late():
+                """As soon as it is draining; then the others may go on."""
+                eventually(lambda: ask(f"{url}/health")[0] == 503)
+                answer = ask(f"{url}/v1/completions", body)
+                held.set()
+                return answer
+
+            second = pool.submit(late)
+        status, found, headers = second.result(WAIT)
+        assert (status, found["error"]["code"]) == (503, "shutting_down")
+        assert headers["retry-after"] == "1"
+        assert first.result(WAIT)[0] == 200
+
+
+def test_requests_beyond_drain_time_get_503(serving, ask):
+    with ThreadPoolExecutor(1) as pool:
+        with serving(drain_seconds=0, max_tokens=10**6) as url:
+            body = {"model": "chat", "prompt": "x", "max_tokens": 10**6}
+            first = pool.submit(ask, f"{url}/v1/completions", body)
+            eventually(lambda: 'running_texts{model="chat"} 1.0' in ask(f"{url}/metrics")[1])
+        status, found, _ = first.result(WAIT)
+        assert (status, found["error"]["code"]) == (503, "shutting_down")
+
+
+def test_many_clients_with_disconnects_get_correct_answers(serving, models, ask):
+    """No wrong answer, none lost; benchmarks/serve.py does the same with 200."""
+    clients, tokens = 40, 8
+    with serving(max_batch=4, max_queue=100) as url:
+        client = open_client(url, retries=0)
+
+        def one(number):
+            options = {"model": "chat", "prompt": f"{number} cats", "max_tokens": tokens}
+            if number % 5 == 0:  # gone after the first part
+                with client.completions.create(**options, seed=number, stream=True) as parts:
+                    next(iter(parts))
+                return None
+            found = client.completions.create(**options, seed=number)
+            return found.choices[0].text
+
+        with ThreadPoolExecutor(clients) as pool:
+            texts = list(pool.map(one, range(clients)))
+        eventually(lambda: 'running_texts{model="chat"} 0.0' in _touch(ask, url))
+    for number, text in enumerate(texts):
+        if number % 5:
+            assert text == models["chat"].generate(
+                f"{number} cats", max_tokens=tokens, seed=number, temperature=1.0
+            )
+
+
+def _touch(ask, url):
+    """The metrics, after the engine has looked at its queue once more."""
+    ask(f"{url}/v1/embeddings", {"model": "chat", "input": "x"})
+    return ask(f"{url}/metrics")[1]
+
+
+# --- the engine itself ---------------------------------------------------------------------
+
+
+def test_closed_engine_rejects_jobs(models):
+    async def run():
+        engine = engine_of(models)
+        engine.close()
+        with pytest.raises(type(STOPPED)):
+            engine.submit(job_of(models))
+        with pytest.raises(type(STOPPED)):
+            await engine.call(lambda: 1)
+
+    asyncio.run(run())
+
+
+def test_calls_run_between_steps_and_propagate_errors(models):
+    async def run():
+        engine = engine_of(models)
+        job = job_of(models, count=3)
+        engine.submit(job)
+        assert await engine.call(lambda: threading.current_thread().name) == "chat"
+        with pytest.raises(ZeroDivisionError):
+            await engine.call(lambda: 1 / 0)
+        ended = 0
+        while ended < 3:
+            ended += (await job.events.get())[1].ended
+        assert all(len(sequence.generated) == 5 for sequence in job.sequences)
+        engine.cancel(job)  # it has ended: no effect
+        assert not engine.cancelled
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_cancelled_waiting_job_generates_nothing(models, held):
+    async def run():
+        engine = engine_of(models, ServeLimits(max_batch=1))
+        first, second = job_of(models), job_of(models)
+        engine.submit(first)
+        engine.submit(second)
+        engine.cancel(second)
+        held.set()
+        ended = False
+        while not ended:
+            ended = (await first.events.get())[1].ended
+        await engine.call(lambda: None)
+        assert not second.sequences[0].generated
+        assert not engine.waiting
+        engine.close()
+
+    asyncio.run(run())

@@ -1,0 +1,101 @@
+"""Templates that escape the sandbox, loop endlessly or fill memory are stopped."""
+
+import tracemalloc
+
+import pytest
+
+from clearformer.text.chat_template import ChatTemplate
+
+MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+GROWS = "{% set ns = namespace(x='aaaa') %}{% for i in range(99) %}%s{% endfor %}{{ ns.x }}"
+ESCAPES = {
+    "class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "item": "{{ ''['__class__'] }}",
+    "globals": "{{ raise_exception.__globals__ }}",
+    "filter": "{{ ''|attr('__class__') }}",
+    "namespace": "{{ namespace.__init__.__globals__ }}",
+    "format": "{{ '{0.__class__}'.format(1) }}",
+    "map": "{{ messages | map(attribute='__class__') | list }}",
+    "environment": "{{ self.__init__.__globals__ }}",
+    "include": "{% include '/etc/passwd' %}",
+    "import": "{% import 'os' as os %}",
+    "append": "{{ messages.append(1) }}",
+    "update": "{{ messages[0].update({'role': 'system'}) }}",
+}
+ENDLESS = {
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "text": "{% for a in range(99999) %}" + "x" * 9999 + "{% endfor %}",
+    "macros": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}"
+    "{{ f(60) }}",
+    "recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "product": "{{ 'a' * (1000000 * 1000000) }}",
+    "power": "{{ 9 ** 9 ** 9 }}",
+    "numbers": "{% set ns = namespace(x=9) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}"
+    "{% endfor %}",
+    "sum": GROWS.replace("%s", "{% set ns.x = ns.x + ns.x %}"),
+    "concatenation": GROWS.replace("%s", "{% set ns.x = ns.x ~ ns.x %}"),
+    "block": GROWS.replace("%s", "{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}"),
+    "lists": GROWS.replace("%s", "{% set ns.x = [ns.x, ns.x] %}"),
+    "tuples": GROWS.replace("%s", "{% set ns.x = (ns.x, ns.x) %}"),
+    "dicts": GROWS.replace("%s", "{% set ns.x = {'a': ns.x, 'b': ns.x} %}"),
+    "calls": GROWS.replace("%s", "{% set ns.x = dict(a=ns.x, b=ns.x) %}"),
+    "replace": "{{ ('a' * 9999).replace('', 'b' * 9999) }}",
+    "replace filter": "{{ ('a' * 9999) | replace('a', 'b' * 9999) }}",
+    "join": "{{ (['a' * 9999] * 9999) | join }}",
+    "join method": "{{ ','.join(['a' * 9999] * 9999) }}",
+    "percent": "{{ '%999999999d' % 1 }}",
+    "format width": "{{ '{:>999999999}'.format(1) }}",
+    "ljust": "{{ 'x'.ljust(999999999) }}",
+    "center": "{{ 'x' | center(999999999) }}",
+    "indent": "{{ (('a\\n' * 9999) | indent(999999999)) }}",
+    "tojson": "{{ {'a': 1} | tojson(indent=999999999) }}",
+    "range": "{{ range(999999999) | list }}",
+}
+DAMAGED = {
+    "{% if %}": "cannot be read: Expected an expression",
+    "{{ nothing.at.all }}": "failed: 'nothing' is undefined",
+    "{{ 1 / 0 }}": "failed: division by zero",
+    "{{ 1 | pprint }}": "cannot be read: No filter named 'pprint'",
+    "{{ raise_exception('no\nsystem role') }}": "refuses these messages: no system role",
+}
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_escapes_are_blocked(name):
+    """It is refused, or what it asks for is not there."""
+    try:
+        said = ChatTemplate(source=ESCAPES[name]).render(MESSAGES)
+    except ValueError as problem:
+        said = str(problem)
+    refused = said.startswith("the chat template ") and "\n" not in said
+    assert refused or said in ("", "[Undefined, Undefined]")
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_endless_templates_are_stopped_within_memory_limit(name):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="the chat template"):
+            ChatTemplate(source=ENDLESS[name]).render(MESSAGES)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("source", "sentence"), DAMAGED.items())
+def test_invalid_template_gives_one_sentence(source, sentence):
+    with pytest.raises(ValueError, match=sentence) as problem:
+        ChatTemplate(source=source).render(MESSAGES)
+    assert "\n" not in str(problem.value)
+
+
+def test_budget_grows_with_conversation_length():
+    source = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}"
+    messages = [{"role": "user", "content": "x" * 100_000}] * 60
+    assert len(ChatTemplate(source=source).render(messages)) == 60 * (100_000 + 7)
+
+
+def test_template_cannot_replace_sandbox_names():
+    source = "{% set tick = 1 %}{% set measured = 2 %}" + ENDLESS["loops"]
+    with pytest.raises(ValueError, match="loops too often"):
+        ChatTemplate(source=source).render(MESSAGES)
