@@ -281,7 +281,7 @@ def test_draft_does_not_change_single_text(writer):
 
 
 @pytest.mark.parametrize("draft", [None, PromptLookup()])
-def test_a_stop_condition_keeps_what_was_generated(writer, draft):
+def test_stop_condition_keeps_generated_text(writer, draft):
     made, config = writer("modern", length=64), GenerationConfig(max_tokens=9)
     whole = list(generate_many(made, [PROMPT] * 3, config, draft=draft))
     asked = iter(range(1000))
