@@ -447,7 +447,7 @@ class Model:
             stop=(*generation.config.stop, *prompt.stop),
         )
         generation = replace(generation, config=config)
-        generation.check_prompts([prompt.ids])
+        generation.require_whole(prompt.ids)  # without its beginning it is another conversation
         sequence = generation.start(prompt.ids)
         return sequence, generation.stream(sequence, should_stop)
 
