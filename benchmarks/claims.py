@@ -15,6 +15,7 @@ from typing import Any
 
 from claim import Claim, Judged, Names, verdict
 from claims_tasks import CLAIMS as TASKS
+from output_projection_page import not_necessary
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -219,6 +220,10 @@ CLAIMS = (
     ),
     Claim(4, "W_o [...] adds k² parameters", HEADS, output_adds),
     Claim(
+        4, "[W_o] may not be strictly necessary. I've never seen a proper ablation", HEADS,
+        not_necessary, command="python benchmarks/output_projection.py",
+    ),
+    Claim(
         5, "the only operation [...] that propagates information between vectors", "Self-attention",
         only_attention_mixes,
     ),
@@ -268,7 +273,7 @@ be tried* (with the command for it). A verdict is about the experiment of the ch
 models on a CPU, and not about every model there is.
 
 The ledger grows with the book: it covers the sections of chapters 1 to 9. Claims about BERT, GPT-2,
-Transformer-XL, sparse attention and memory, and whether $W_o$ can be removed, are not in it yet.
+Transformer-XL, sparse attention and memory are not in it yet.
 
 | claim | section | chapter | command | result | verdict | since |
 |---|---|---|---|---|---|---|

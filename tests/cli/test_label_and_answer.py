@@ -56,7 +56,7 @@ def tuned(folder, clearformer, monkeypatch):
     return run
 
 
-def test_labels_in_the_terminal_and_in_files(tuned, clearformer, tmp_path):
+def test_label_prints_and_writes_files(tuned, clearformer, tmp_path):
     run = tuned("label")
     found = cf.load(run).label("mary lives")
     lines = clearformer("label", run, "mary lives").out.splitlines()
@@ -71,7 +71,7 @@ def test_labels_in_the_terminal_and_in_files(tuned, clearformer, tmp_path):
     assert complaint.endswith("a.csv must end in .jsonl, .json or .conll")
 
 
-def test_answers_in_the_terminal_and_in_a_file(tuned, clearformer, folder, tmp_path):
+def test_answer_prints_and_writes_file(tuned, clearformer, folder, tmp_path):
     run = tuned("answer")
     context = "mary lives in rome"
     found = cf.load(run).answer("who ?", context)
@@ -90,7 +90,7 @@ def test_answers_in_the_terminal_and_in_a_file(tuned, clearformer, folder, tmp_p
     ]
 
 
-def test_pairs_in_the_terminal_and_in_a_file(tuned, clearformer, folder, tmp_path):
+def test_classify_pairs_prints_and_writes_file(tuned, clearformer, folder, tmp_path):
     run = tuned("classify-pairs")
     found = cf.load(run).classify(("mary 1", "rome"))
     shown = clearformer("classify", run, "mary 1", "--second", "rome").out
@@ -105,7 +105,7 @@ def test_pairs_in_the_terminal_and_in_a_file(tuned, clearformer, folder, tmp_pat
     ("head", "words"),
     [("label", "F1  "), ("answer", "exact match  "), ("classify-pairs", "accuracy  ")],
 )
-def test_figures_of_what_was_held_back_and_of_a_file(tuned, clearformer, folder, head, words):
+def test_evaluates_validation_split_and_given_file(tuned, clearformer, folder, head, words):
     run = tuned(head)
     held_back = clearformer("evaluate", run).out
     assert words in held_back
@@ -114,7 +114,7 @@ def test_figures_of_what_was_held_back_and_of_a_file(tuned, clearformer, folder,
     assert words in clearformer("evaluate", run, "--data", data).out
 
 
-def test_a_card_names_the_verb(tuned, folder):
+def test_model_card_names_the_verb(tuned, folder):
     tuned("label")
     assert (
         'clearformer label label "Mary lives in Paris"' in (folder / "label/README.md").read_text()
@@ -135,24 +135,24 @@ def test_a_card_names_the_verb(tuned, folder):
          "text; a table of pairs is a --file"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_sentence(tuned, clearformer, head, arguments, complaint):
+def test_rejects_invalid_input(tuned, clearformer, head, arguments, complaint):
     run = tuned(head)
     verb, *rest = arguments
     assert clearformer(verb, run, *rest).complaint == complaint.format(run)
 
 
-def test_both_questions_and_a_file(tuned, clearformer, folder):
+def test_rejects_questions_together_with_file(tuned, clearformer, folder):
     words = ("answer", tuned("answer"), "who ?", "--file", str(folder / "q.jsonl"))
     complaint = "give either --file or questions with a context, and not both"
     assert clearformer(*words).complaint == complaint
 
 
-def test_a_new_head_needs_a_body(clearformer):
+def test_new_head_requires_from(clearformer):
     complaint = clearformer("train", "label", "--data", "x.conll").complaint
     assert complaint == "label gives a trained model a new head: add --from RUN"
 
 
-def test_another_preset_beside_a_body(clearformer, folder):
+def test_rejects_other_preset_with_from(clearformer, folder):
     complaint = clearformer("train", "gpt2", "--from", str(folder / "bert")).complaint
     assert complaint.endswith(
         "leave out 'gpt2', or use classify, classify-pairs, label or answer for a new head"
