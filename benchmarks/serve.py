@@ -2,7 +2,7 @@
 
     python benchmarks/serve.py stress       # 200 clients at once, some of which vanish
     python benchmarks/serve.py throughput   # 8 clients against one
-    python benchmarks/serve.py peer         # beside transformers serve, in turns
+    python benchmarks/serve.py peer         # beside transformers serve (needs accelerate), in turns
 
 Every server is a process of its own on loopback with a random model of the same weights, every
 request greedy or seeded. Speeds are ratios of the same run; the rounds take turns.
